@@ -2,7 +2,7 @@
 mount read-only at /environments. Needs only the standard library.
 
   environment_store.py tool     '{"root", "name", "sha256", "bytes"}'   reads a program on standard input; see `tool`
-  environment_store.py publish  '{"root", "name", "number", "operation", "user", "stage"}'
+  environment_store.py publish  '{"root", "name", "number", "operation", "user", "stage", "latest"}'
   environment_store.py publish_image  '{"root", "name", "number", "operation"}'
   environment_store.py remove   '{"root", "name", "number"}'
 
@@ -159,7 +159,8 @@ def publish_image(ask):
 def put(ask, fill):
     """Makes ROOT/NAME/NUMBER, complete or not at all: `fill` writes to a draft, knowing the path on machines, and returns
     the lock and its size. A number that is taken by another operation is skipped; what the same operation has made before
-    is left as it is. Returns the number, and what RECORD says."""
+    is left as it is. If the packages are those of "latest" ({"number", "sha256", "python"}), its number is used, and its
+    files are put back where they are missing, as after a restore. Returns the number, and what RECORD says."""
     root, name, number, operation = ask["root"], ask["name"], ask["number"], ask["operation"]
     os.makedirs(os.path.join(root, name), mode=0o755, exist_ok=True)
     while os.path.lexists(os.path.join(root, name, str(number))):
@@ -178,7 +179,14 @@ def put(ask, fill):
         for file, text in ((LOCK, lock), (RECORD, json.dumps(about).encode())):
             write(os.path.join(draft, file), text)
         os.chmod(draft, 0o555)
-        os.rename(draft, place)
+        latest = ask.get("latest")
+        if latest and (latest["sha256"], latest["python"]) == (about["sha256"], about["python"]):
+            number = latest["number"]
+            place = os.path.join(root, name, str(number))
+        if os.path.lexists(place):
+            erase(draft)
+        else:
+            os.rename(draft, place)
     except BaseException:
         erase(draft)
         remove_if_empty(os.path.join(root, name))

@@ -19,6 +19,7 @@ from headway.schemas.submission.submissions import SubmitIn
 PYTHON = "/usr/bin/python3"  # of the node image: the same on every machine
 _TIME = "4:00:00"
 _MEMORY = "2G"
+_CPUS = 4  # at most; they compile the modules
 # Options of a requirements file that say where packages are. uv does not write them to the lock, because an address may
 # contain a password.
 _SCRIPT = """\
@@ -29,6 +30,7 @@ uv=$1 from=$3 python=$4 proxy=$5
 cd "$2"
 umask 022
 export UV_CACHE_DIR=${UV_CACHE_DIR:-$(dirname "$(dirname "$2")")/uv-cache} UV_PYTHON_DOWNLOADS=never
+export UV_CONCURRENT_INSTALLS=${SLURM_CPUS_PER_TASK:-1} UV_CONCURRENT_BUILDS=${SLURM_CPUS_PER_TASK:-1}
 [ -z "$proxy" ] || export HTTP_PROXY=$proxy HTTPS_PROXY=$proxy
 rm -rf venv lock.txt
 case $from in
@@ -80,7 +82,8 @@ def prepare_build(params: EnvironmentParams, cluster: Cluster, user: str, operat
     """Returns the job that builds the environment. `uv` is the path of the program on the machines."""
     place, source = build_folders(cluster, user, operation), file_name(params.source or "")
     args = [
-        f"--job-name=environment-{params.name}", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", f"--mem={_MEMORY}",
+        f"--job-name=environment-{params.name}", "--nodes=1", "--ntasks=1", f"--mem={_MEMORY}",
+        f"--cpus-per-task={min(_CPUS, cluster.largest_plan.cpus)}",
         f"--time={_TIME}", "--requeue", "--open-mode=append", f"--output={place.log}",
     ]  # fmt: skip
     args += [f"--partition={params.partition}"] if params.partition else []

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
+from headway.domain.environment import EnvironmentVersion
 from headway.errors import Refused, Unreachable
 from headway.transport.remote_program import program_source
 
@@ -42,10 +43,13 @@ class EnvironmentFileStore(Protocol):
         of another architecture than the server's."""
         ...
 
-    async def publish(self, name: str, number: int, operation: str, user: str, stage: str) -> Published:
+    async def publish(
+        self, name: str, number: int, operation: str, user: str, stage: str, latest: EnvironmentVersion | None
+    ) -> Published:
         """Copies the environment that a user's job built in `stage` to its place, complete or not at all. If another
         operation has taken `number`, it gets the next free one; an operation that has already published gets the same
-        answer. Raises Refused."""
+        answer. If `latest` has the same packages, the answer has its number, and its files are there again if they were
+        missing. Raises Refused."""
         ...
 
     async def publish_image(self, name: str, number: int, operation: str) -> Published:
@@ -78,8 +82,12 @@ class SshEnvironmentFileStore:
             await self._call("tool", {**ask, "bytes": len(data)}, data, timeout_s=_TOOL_S)
         return f"/environments/.tools/{program.name}"
 
-    async def publish(self, name: str, number: int, operation: str, user: str, stage: str) -> Published:
-        ask = {"name": name, "number": number, "operation": operation, "user": user, "stage": stage}
+    async def publish(
+        self, name: str, number: int, operation: str, user: str, stage: str, latest: EnvironmentVersion | None
+    ) -> Published:
+        ask: dict[str, Any] = {"name": name, "number": number, "operation": operation, "user": user, "stage": stage}
+        if latest is not None:
+            ask["latest"] = {"number": latest.number, "sha256": latest.digest, "python": latest.python}
         return self._published(await self._call("publish", ask, timeout_s=_PUBLISH_S))
 
     async def publish_image(self, name: str, number: int, operation: str) -> Published:

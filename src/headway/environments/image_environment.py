@@ -14,16 +14,20 @@ _MADE_BY = "headway"
 
 async def provide_image_environment(cluster: Cluster, context: ClusterContext, report: ReportProgress) -> None:
     """Makes the environment unless it is there or the cluster file lists one of this name: a folder of a few links,
-    which needs no network. Another node image makes another version. A failure is reported, and fails nothing."""
+    which needs no network. Another node image makes another version; files that are missing, as after a restore, are
+    made again. A failure is reported, and fails nothing."""
     if PYTORCH in cluster.environments:
         return
     store, request = context.store.environments, request_digest(f"{IMAGE_SOURCE} {cluster.image}")
-    versions = await store.versions(cluster.name, PYTORCH)
-    if versions and (versions[-1].source != IMAGE_SOURCE or versions[-1].request == request):
-        return  # it is there, or a person has built another one
+    latest = next(iter((await store.versions(cluster.name, PYTORCH))[-1:]), None)
+    if latest is not None and latest.source != IMAGE_SOURCE:
+        return  # a person has built another one
+    known = latest if latest is not None and latest.request == request else None
     try:
-        number = await store.next_number(cluster.name, PYTORCH)
+        number = known.number if known else await store.next_number(cluster.name, PYTORCH)
         made = await SshEnvironmentFileStore(cluster, context).publish_image(PYTORCH, number, f"image-{cluster.image}")
+        if known and made.number == known.number:
+            return
         await store.add(
             EnvironmentVersion(
                 cluster.name, PYTORCH, made.number, made.sha256, made.python, made.packages, made.bytes, IMAGE_SOURCE,

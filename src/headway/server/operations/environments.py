@@ -62,23 +62,21 @@ class EnvironmentOperation:
             began = time.monotonic()
             await self._report("version", "the packages are copied to /environments")
             number = await store.next_number(cluster.name, self._name)
-            made = await files.publish(self._name, number, self._operation.id, user, place.stage)
+            latest = next(iter((await store.versions(cluster.name, self._name))[-1:]), None)
+            made = await files.publish(self._name, number, self._operation.id, user, place.stage, latest)
             version = EnvironmentVersion(
                 cluster.name, self._name, made.number, made.sha256, made.python, made.packages, made.bytes,
                 self._params.source or "", request_digest(self._params.text or "", self._params.pyproject or ""),
                 self._operation.person, state.clock(), submitted.job_id,
             )  # fmt: skip
-            latest = next(iter((await store.versions(cluster.name, self._name))[-1:]), None)
-            if latest is None or not _same(latest, version):
+            if latest is None or made.number != latest.number:
                 await store.add(version, made.lock)
-                latest, text = version, f"{version.label}: {made.packages} packages, {format_bytes(made.bytes)}"
+                text = f"{version.label}: {made.packages} packages, {format_bytes(made.bytes)}"
             else:
-                if latest.number != version.number:  # else the server stopped after this operation had recorded it
-                    await files.remove(self._name, version.number)
-                    await store.record_request(latest, version.request)
+                await store.record_request(latest, version.request)
                 text = f"{latest.label} has exactly these packages"
             await self._report("version", text, done=True, seconds=time.monotonic() - began)
-            return latest.path
+            return version.path
         finally:
             await self._clean_up(cluster, user, place)
 
@@ -169,8 +167,3 @@ def _hint(cluster: Cluster, job_id: int, place: BuildFolders, lines: list[str]) 
             f"headway logs {cluster.name} {job_id} prints the whole log"
         )
     return f"headway logs {cluster.name} {job_id} prints its log, in {place.log}"
-
-
-def _same(one: EnvironmentVersion, other: EnvironmentVersion) -> bool:
-    """Returns whether both have the same packages for the same Python."""
-    return (one.digest, one.python) == (other.digest, other.python)

@@ -11,6 +11,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, User
+from headway.domain.environment import EnvironmentVersion
 from headway.domain.slurm.state import JobState
 from headway.environments.file_store import Published
 from headway.errors import Refused
@@ -46,12 +47,16 @@ class Builds:
     async def provide_uv(self) -> str:
         return "/environments/.tools/uv-1"
 
-    async def publish(self, name: str, number: int, operation: str, user: str, stage: str) -> Published:
+    async def publish(
+        self, name: str, number: int, operation: str, user: str, stage: str, latest: EnvironmentVersion | None
+    ) -> Published:
         if self.full:
             raise Refused("lab-head: /environments: No space left on device; nothing was kept")
         while f"{name}@{number}" in self.there and self.made.get(operation, None) is None:
             number += 1
         digest = f"{hash(self.lock) & (2**64 - 1):064x}"
+        if latest is not None and latest.digest == digest:
+            number = latest.number
         got = self.made.setdefault(operation, Published(number, digest, self.lock, "3.13.5", 1, 100))
         self.there.add(f"{name}@{got.number}")
         return got

@@ -186,3 +186,20 @@ def test_the_images_own_python_becomes_a_version_without_a_network(program: dict
     assert any("/environments/pytorch/1" in text for text in texts)
     assert not any(str(root) in text for text in texts)
     assert program["publish_image"](asked)["number"] == 1
+
+
+def test_same_packages_keep_the_latest_number_and_bring_back_its_files(
+    program: dict[str, Any], tmp_path: Path, stage: Path
+) -> None:
+    first = program["publish"](ask(tmp_path, stage))
+    latest = {name: first[name] for name in ("number", "sha256", "python")}
+    again = ask(tmp_path, stage, number=2, operation="op-2", latest=latest)
+    assert program["publish"](again)["number"] == 1
+    root = tmp_path / "environments"
+    assert sorted(one.name for one in (root / "demo").iterdir()) == ["1"]
+    program["remove"]({"root": str(root), "name": "demo", "number": 1})  # as after a restore on another machine
+    assert program["publish"](again)["number"] == 1
+    assert (root / "demo" / "1" / "bin" / "python").is_symlink()
+    other = {**latest, "sha256": "0" * 64}
+    assert program["publish"]({**again, "operation": "op-3", "latest": other})["number"] == 2
+    assert not list(root.glob(".draft-*"))
