@@ -68,7 +68,7 @@ ln -sfnT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
 # The agent reads the job's GPUs here to label their metrics with the job. The new folder shows it that a job starts.
 echo "${{SLURM_JOB_GPUS:-}}" >"$own/gpus" || exit 1
 # A fabric test measures idle nodes without reserving them. It ends here, before the job's first process starts.
-if read -r test 2>/dev/null <{GIVES_WAY} && grep -qsa agent.pyz "/proc/$test/cmdline"; then
+if read -r test 2>/dev/null <{GIVES_WAY} && [[ $(tr '\\0' ' ' 2>/dev/null <"/proc/$test/cmdline") == *"agent.pyz test "* ]]; then
     kill -KILL "$test" 2>/dev/null
     for ((n = 0; n < 100; n++)); do
         [ -e "/proc/$test" ] || break
