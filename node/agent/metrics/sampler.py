@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent.checks import gpu_checks, host_settings, node_checks  # noqa: F401  (checks register themselves)
+from agent.checks import gpu_checks, host_settings, system_checks  # noqa: F401  (checks register themselves)
 from agent.checks.runner import LEVELS, MachineState, Process, Runner
 from agent.config import Config
 from agent.gpu.interface import Gpu, Source

@@ -113,8 +113,8 @@ def run_all_checks(config: Config, source: Source | None) -> Iterator[NodeTestRe
 
 def read_machine(config: Config, source: Source | None) -> MachineState:
     """Returns the state of this machine as the checks need it, read now."""
-    from agent.checks.node_checks import is_kernel_error
     from agent.checks.runner import Process
+    from agent.checks.system_checks import is_kernel_error
     from agent.jobs.processes import list_processes
     from agent.metrics.sampler import GpuReader
 

@@ -13,8 +13,8 @@ from collections import deque
 from typing import Any
 
 from agent.checks.kernel_log import MOST_IN_A_BEAT, GpuErrors, KernelLog, boot_id, kernel_line
-from agent.checks.node_checks import is_kernel_error
 from agent.checks.runner import BAD, MOUNT, OK
+from agent.checks.system_checks import is_kernel_error
 from agent.config import Config
 from agent.failover.reregistration import Reregistration
 from agent.files import touch_file

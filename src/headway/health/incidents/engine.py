@@ -39,7 +39,7 @@ from headway.health.incidents import machine_gone, repair, spot_reclaim
 from headway.health.incidents.drain import isolate_node
 from headway.health.incidents.incident_tasks import IncidentTasks
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, requeue_job_of_symptom
-from headway.health.policy import node_score, repair_ladder
+from headway.health.policy import flaky_score, repair_ladder
 from headway.health.policy.symptom_policy import (
     DAY_S,
     Verdict,
@@ -227,7 +227,7 @@ class IncidentEngine:
         jobs_ran_on = incident.action is FaultAction.MOUNT or incident.action not in DRAINS
         action = FaultAction.REBOOT if jobs_ran_on else incident.action
         await self.tasks.cancel(incident)
-        score = max(incident.score, node_score.action_score(action))
+        score = max(incident.score, flaky_score.action_score(action))
         return await self.context.add_step(
             incident, IncidentState.SEEN, what, evidence=evidence, action=action, score=score
         )
@@ -408,7 +408,7 @@ class IncidentEngine:
     async def _open_incident(
         self, node: str, what: str, action: FaultAction, at: float, evidence: Mapping[str, object]
     ) -> Incident:
-        score = node_score.action_score(action)
+        score = flaky_score.action_score(action)
         return await self.cluster_context.store.incidents.open(
             self.cluster.name, node, what, action, at, evidence, score=score
         )
@@ -428,7 +428,7 @@ class IncidentEngine:
             verdict.why,
             evidence=symptom_evidence(symptom) | {"drains": verdict.drains},
             action=action,
-            score=max(incident.score, node_score.action_score(action)),
+            score=max(incident.score, flaky_score.action_score(action)),
             last_symptom_at=max(symptom.at, incident.last_symptom_at),
         )
 

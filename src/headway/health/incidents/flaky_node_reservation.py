@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.slurm.state import FLAKY_NODES
 from headway.health.context import HealthContext
-from headway.health.policy import node_score
+from headway.health.policy import flaky_score
 from headway.slurm import reservations
 
 _MAX_INCIDENTS = 2000  # number of incidents that are read, the latest first
@@ -21,7 +21,7 @@ async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
         node: [incident for incident in found if incident.node == node]
         for node in {incident.node for incident in found}
     }
-    return tuple(n for n in context.cluster.slot_names if n in of and node_score.flaky_reason(of[n], health, now))
+    return tuple(n for n in context.cluster.slot_names if n in of and flaky_score.flaky_reason(of[n], health, now))
 
 
 async def update_flaky_reservation(context: HealthContext) -> None:

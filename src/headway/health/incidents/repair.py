@@ -11,7 +11,7 @@ from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import machine_gone
 from headway.health.incidents.disk_full import wait_for_disk_space, waits_for_disk_space
 from headway.health.incidents.remount import remount_volumes
-from headway.health.policy import node_score, repair_ladder
+from headway.health.policy import flaky_score, repair_ladder
 from headway.schemas.base import ErrorOut
 from headway.store import StoreUnavailable
 from headway.transport.connect import HostKeyChanged, SudoRefused
@@ -43,7 +43,7 @@ async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
     if await machine_gone.machine_is_surplus(context, incident.node):
         return await machine_gone.close_as_surplus(context, incident)
     history = await context.cluster_context.store.incidents.search(context.cluster.name, node=incident.node)
-    why = node_score.keep_out_reason(history, context.cluster.health, context.clock())
+    why = flaky_score.keep_out_reason(history, context.cluster.health, context.clock())
     repair = repair_ladder.next_repair(
         incident, context.cluster.health, makes_machines=context.cluster_context.provider.traits.creates_machines
     )

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from headway.domain.fabric import FabricFinding, Suspect, SuspectKind
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.health.context import HealthContext
-from headway.health.policy import node_score, repair_ladder
+from headway.health.policy import flaky_score, repair_ladder
 from headway.health.policy.symptom_policy import Verdict
 
 LEAST_GB_S = "least_gb_s"  # evidence: what an all-reduce with the node must reach before the node returns to service
@@ -55,7 +55,7 @@ async def _open(context: HealthContext, finding: FabricFinding, *, link: bool) -
     if not link:
         history = await store.search(name, node=finding.suspect.name)
         verdict = repair_ladder.escalate_repeated_drain(verdict, history, now)
-    score = node_score.action_score(verdict.action)
+    score = flaky_score.action_score(verdict.action)
     evidence = {"at": now}
     return await store.open(name, finding.suspect.name, verdict.why, verdict.action, now, evidence, score=score)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.errors import NotFound
-from headway.health.policy import node_score
+from headway.health.policy import flaky_score
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
@@ -41,11 +41,11 @@ async def get_node_history(state: AppState, name: str, node: str) -> NodeHistory
     now = state.clock()
     return NodeHistoryOut(
         node=node,
-        score=node_score.node_score(found, cluster.health, now),
+        score=flaky_score.node_score(found, cluster.health, now),
         limit=cluster.health.flaky_score,
         days=cluster.health.flaky_days,
-        why_out=node_score.keep_out_reason(found, cluster.health, now)
-        or node_score.flaky_reason(found, cluster.health, now),
+        why_out=flaky_score.keep_out_reason(found, cluster.health, now)
+        or flaky_score.flaky_reason(found, cluster.health, now),
         incidents=[incident_out(await state.store.incidents.get(incident.number)) for incident in found],
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent import config
-from agent.checks import gpu_checks, node_checks, runner
+from agent.checks import gpu_checks, runner, system_checks
 from agent.gpu import interface
 from agent.metrics import sampler
 from agent.roles import head as relay
@@ -121,8 +121,8 @@ def test_driver_timeout_ignores_time_the_agent_did_not_run(looks: list[int], sta
     ],
 )
 def test_kernel_log_errors_are_bad_with_their_action(text: str, action: str) -> None:
-    assert node_checks.is_kernel_error(text)
-    found = node_checks.kernel_errors(seen(kernel=[text]))
+    assert system_checks.is_kernel_error(text)
+    found = system_checks.kernel_errors(seen(kernel=[text]))
     assert (found.state, found.action) == ("bad", action)
 
 
@@ -151,7 +151,7 @@ def test_kernel_log_errors_are_bad_with_their_action(text: str, action: str) -> 
     ],
 )
 def test_harmless_kernel_log_lines_are_no_errors(text: str) -> None:
-    assert not node_checks.is_kernel_error(text)
+    assert not system_checks.is_kernel_error(text)
 
 
 def machine(folder: Path, **files: str) -> Path:
@@ -166,13 +166,13 @@ def test_memory_check_finds_missing_broken_and_exhausted_memory(tmp_path: Path) 
     plan = config.Config(head="h", memory_mib=1000)
     proc = machine(tmp_path / "proc", meminfo="MemTotal: 1024000 kB\nMemAvailable: 500000 kB\n")
     fine = seen(config=plan, proc=str(proc), sys=str(tmp_path / "none"))
-    assert node_checks.host_memory(fine) is None
+    assert system_checks.host_memory(fine) is None
     machine(proc, meminfo="MemTotal: 1024000 kB\nMemAvailable: 5000 kB\n")
-    assert node_checks.host_memory(fine).state == "warn"
+    assert system_checks.host_memory(fine).state == "warn"
     machine(proc, meminfo="MemTotal: 512000 kB\nMemAvailable: 500000 kB\n")
-    assert "500 MiB of memory, 1000 expected" in node_checks.host_memory(fine).reason
+    assert "500 MiB of memory, 1000 expected" in system_checks.host_memory(fine).reason
     sys = machine(tmp_path / "sys", devices__system__edac__mc__mc0__ue_count="2\n")
-    assert node_checks.host_memory(seen(config=plan, proc=str(proc), sys=str(sys))).action == "replace"
+    assert system_checks.host_memory(seen(config=plan, proc=str(proc), sys=str(sys))).action == "replace"
 
 
 def test_mount_checks_find_lost_and_read_only_mounts(tmp_path: Path) -> None:
@@ -180,13 +180,13 @@ def test_mount_checks_find_lost_and_read_only_mounts(tmp_path: Path) -> None:
     source.mkdir()
     plan = config.Config(head="h", mounts=(config.Mount("/", str(source), False),))
     proc = machine(tmp_path / "proc", self__mounts="disk / ext4 rw,relatime 0 0\n")
-    assert node_checks.mounts(seen(config=plan, proc=str(proc))) is None
+    assert system_checks.mounts(seen(config=plan, proc=str(proc))) is None
     machine(proc, self__mounts="disk / ext4 ro,relatime 0 0\n")
-    assert node_checks.mounts(seen(config=plan, proc=str(proc))).reason == "/ is read-only"
+    assert system_checks.mounts(seen(config=plan, proc=str(proc))).reason == "/ is read-only"
     machine(proc, self__mounts="")
-    assert node_checks.volumes(seen(config=plan, proc=str(proc))).reason == "/ is not mounted"
+    assert system_checks.volumes(seen(config=plan, proc=str(proc))).reason == "/ is not mounted"
     source.rmdir()
-    assert node_checks.volumes(seen(config=plan, proc=str(proc))) is None, "a machine that has it in its own way"
+    assert system_checks.volumes(seen(config=plan, proc=str(proc))) is None, "a machine that has it in its own way"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_volume_that_returns_an_error_fails_a_prolog_check(
     def statvfs(path: str) -> Any:
         raise OSError(number, os.strerror(number), path)
 
-    monkeypatch.setattr(node_checks.os, "statvfs", statvfs)
+    monkeypatch.setattr(system_checks.os, "statvfs", statvfs)
     proc = machine(tmp_path / "proc", self__mounts="filer:/s /scratch nfs4 rw 0 0\ndisk /home ext4 rw 0 0\n")
     plan = config.Config(
         head="h", mounts=(config.Mount("/scratch", "/", False, True), config.Mount("/home", "/", False))
@@ -220,48 +220,48 @@ def test_network_check_reports_receive_errors_and_infiniband_state(tmp_path: Pat
     port = "class__infiniband__mlx5_0__ports__1__"
     sys = machine(tmp_path / "sys", **{f"{port}state": "4: ACTIVE\n", f"{port}phys_state": "5: LinkUp\n"})
     now = seen(proc=str(proc), sys=str(sys))
-    assert node_checks.network(now) is None
+    assert system_checks.network(now) is None
     machine(proc, net__dev=head + row.format(errors=500))
-    assert "ib0: 500 receive errors" in node_checks.network(now).reason
+    assert "ib0: 500 receive errors" in system_checks.network(now).reason
     machine(sys, **{f"{port}state": "2: INIT\n"})
-    assert node_checks.network(now).reason == "InfiniBand port mlx5_0/1 is INIT"
+    assert system_checks.network(now).reason == "InfiniBand port mlx5_0/1 is INIT"
     machine(sys, **{f"{port}state": "1: DOWN\n", f"{port}phys_state": "3: Disabled\n"})
-    assert "receive errors" in node_checks.network(now).reason, "a port that was switched off is no fault"
+    assert "receive errors" in system_checks.network(now).reason, "a port that was switched off is no fault"
 
 
 def test_infiniband_port_down_is_a_fault_only_if_it_once_worked(tmp_path: Path) -> None:
     port = "class__infiniband__mlx5_1__ports__1__"
     sys = machine(tmp_path / "sys", **{f"{port}state": "1: DOWN\n", f"{port}phys_state": "2: Polling\n"})
     now = seen(proc=str(tmp_path / "none"), sys=str(sys))
-    assert node_checks.network(now) is None
+    assert system_checks.network(now) is None
     taken = replace(PLAN, fabric=frozenset({"mlx5_1"}))
-    assert node_checks.network(replace(now, config=taken)).reason == "InfiniBand port mlx5_1/1 is down", (
+    assert system_checks.network(replace(now, config=taken)).reason == "InfiniBand port mlx5_1/1 is down", (
         "when it was taken"
     )
     machine(sys, **{f"{port}state": "4: ACTIVE\n"})
-    assert node_checks.network(now) is None
+    assert system_checks.network(now) is None
     machine(sys, **{f"{port}state": "1: DOWN\n"})
-    assert node_checks.network(now).reason == "InfiniBand port mlx5_1/1 is down", "since the agent looks"
+    assert system_checks.network(now).reason == "InfiniBand port mlx5_1/1 is down", "since the agent looks"
 
 
 def test_checks_find_missing_daemons_clock_skew_and_stuck_processes(tmp_path: Path) -> None:
     slurmd = runner.Process(7, "slurmd", "S", 0.0)
     proc = str(machine(tmp_path, **{"7__status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n"}))
-    assert node_checks.slurmd(seen(processes=[slurmd], proc=proc)) is None
+    assert system_checks.slurmd(seen(processes=[slurmd], proc=proc)) is None
     machine(tmp_path, **{"7__status": "Name:\tslurmd\nUid:\t1000\t0\t0\t0\n"})
-    assert node_checks.slurmd(seen(processes=[slurmd], proc=proc)).state == "bad", "a person's is none"
+    assert system_checks.slurmd(seen(processes=[slurmd], proc=proc)).state == "bad", "a person's is none"
     machine(tmp_path, **{"9__status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\n", "9__stat": "9 (slurmd) S 1 1\n"})
-    assert node_checks.slurmd(seen(processes=[slurmd], proc=proc)) is None, "it was restarted since they were read"
+    assert system_checks.slurmd(seen(processes=[slurmd], proc=proc)) is None, "it was restarted since they were read"
     without = machine(tmp_path / "none", **{"1__stat": "1 (init) S 0 1\n"})
-    assert node_checks.slurmd(seen(proc=str(without))).state == "bad"
-    assert node_checks.slurmd(seen(started=990.0)) is None, "it may still start"
-    assert node_checks.munge(seen()) is None
-    assert node_checks.munge(seen(sealed_at=900.0)).state == "bad"
-    assert node_checks.clock(seen(skew_s=0.4)) is None
-    assert "+5.0 s" in node_checks.clock(seen(skew_s=5.0)).reason
+    assert system_checks.slurmd(seen(proc=str(without))).state == "bad"
+    assert system_checks.slurmd(seen(started=990.0)) is None, "it may still start"
+    assert system_checks.munge(seen()) is None
+    assert system_checks.munge(seen(sealed_at=900.0)).state == "bad"
+    assert system_checks.clock(seen(skew_s=0.4)) is None
+    assert "+5.0 s" in system_checks.clock(seen(skew_s=5.0)).reason
     stuck = runner.Process(8, "cp", "D", 800.0)
-    assert node_checks.stuck_processes(seen(processes=[slurmd, runner.Process(9, "dd", "D", 950.0)])) is None
-    assert "cp (8)" in node_checks.stuck_processes(seen(processes=[stuck])).reason
+    assert system_checks.stuck_processes(seen(processes=[slurmd, runner.Process(9, "dd", "D", 950.0)])) is None
+    assert "cp (8)" in system_checks.stuck_processes(seen(processes=[stuck])).reason
 
 
 # --- from the node to the server's stream

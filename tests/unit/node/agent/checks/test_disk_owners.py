@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent import config
-from agent.checks import disk_owners, node_checks, runner
+from agent.checks import disk_owners, runner, system_checks
 
 MIB = 1 << 20
 
@@ -159,9 +159,9 @@ def disk(monkeypatch: pytest.MonkeyPatch, free_mib: int, free_files: int, jobs: 
         f_frsize, f_blocks, f_files = MIB, 100_000, 1_000_000
         f_bavail, f_favail = free_mib, free_files
 
-    monkeypatch.setattr(node_checks.os, "statvfs", lambda _: Told)
-    monkeypatch.setattr(node_checks, "jobs_filling_disk", lambda *_, **__: jobs)
-    return node_checks.disk(runner.MachineState(config.Config(head="h")))
+    monkeypatch.setattr(system_checks.os, "statvfs", lambda _: Told)
+    monkeypatch.setattr(system_checks, "jobs_filling_disk", lambda *_, **__: jobs)
+    return system_checks.disk(runner.MachineState(config.Config(head="h")))
 
 
 def test_disk_check_drains_only_if_no_job_filled_the_disk(
@@ -190,12 +190,12 @@ def test_disk_check_remembers_job_owners_for_a_while_after_the_job(
         f_frsize, f_blocks, f_files, f_bavail, f_favail = MIB, 100_000, 1_000_000, 100, 5000
 
     here: list[dict[int, int]] = [{20000: 12}, {}, {20001: 13}, {}]
-    monkeypatch.setattr(node_checks.os, "statvfs", lambda _: Told)
-    monkeypatch.setattr(node_checks, "jobs_filling_disk", holders)
-    monkeypatch.setattr(node_checks, "users_of_jobs", lambda: here.pop(0))
+    monkeypatch.setattr(system_checks.os, "statvfs", lambda _: Told)
+    monkeypatch.setattr(system_checks, "jobs_filling_disk", holders)
+    monkeypatch.setattr(system_checks, "users_of_jobs", lambda: here.pop(0))
     seen = runner.MachineState(config.Config(head="h"))
     for seen.now in (100.0, 115.0, 690.0, 710.0):
-        node_checks.disk(seen)
+        system_checks.disk(seen)
     assert asked == [{20000: 12}, {20000: 12}, {20000: 12, 20001: 13}, {20001: 13}]
 
 
@@ -208,7 +208,7 @@ def test_write_checks_do_not_treat_a_full_disk_as_broken(monkeypatch: pytest.Mon
     def full(**_: Any) -> Any:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(node_checks.tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(system_checks.tempfile, "TemporaryFile", full)
     seen = runner.MachineState(config.Config(head="h", mounts=(config.Mount("/scratch", "/", False),)))
-    assert node_checks.disk_writes(seen) is None
-    assert node_checks.scratch_writes(seen) == runner.warn("/scratch is full")
+    assert system_checks.disk_writes(seen) is None
+    assert system_checks.scratch_writes(seen) == runner.warn("/scratch is full")

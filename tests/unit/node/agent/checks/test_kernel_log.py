@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.checks import kernel_log, node_checks
+from agent.checks import kernel_log, system_checks
 
 SAYS = (  # each begins with a program's name, or soon has one; x86 ends it with that of the file, which is as long as people like
     "{comm}[1132]: segfault at 0 ip 0000000000401136 sp 00007ffc error 6 in {file}[1132,401000+1000] likely on CPU 0 (core 0)",
@@ -40,7 +40,7 @@ def test_program_and_file_names_cannot_fake_kernel_errors(says: str, words: str)
         for name in (words[:cut], f"{words[:cut]}\\x01"):
             for file in (words, words[cut:], words.rpartition(" ")[2], f": {words}"):
                 text = says.format(comm=name, file=file)
-                assert not node_checks.is_kernel_error(text), text
+                assert not system_checks.is_kernel_error(text), text
                 assert not kernel_log.GpuErrors("n", "b", dict).record_line(f"4,5,9000000,-;{text}", 10.0, 10.0), text
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent import config
-from agent.checks import node_checks, runner
+from agent.checks import runner, system_checks
 
 
 def seen(tmp_path: Path, mounts: str, mount: Any) -> Any:
@@ -22,11 +22,11 @@ def seen(tmp_path: Path, mounts: str, mount: Any) -> Any:
 
 def test_lost_remote_volume_does_not_request_a_reboot(tmp_path: Path) -> None:
     outside = config.Mount("/", "/", False, True)
-    assert node_checks.volumes(seen(tmp_path, "", outside)).action == "mount"
-    assert node_checks.volumes(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
-    assert node_checks.remote_volumes(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
-    assert node_checks.remote_volumes(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)).action == "mount"
-    assert node_checks.mounts(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)) is None
+    assert system_checks.volumes(seen(tmp_path, "", outside)).action == "mount"
+    assert system_checks.volumes(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
+    assert system_checks.remote_volumes(seen(tmp_path, "f / nfs4 rw 0 0\n", outside)) is None
+    assert system_checks.remote_volumes(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)).action == "mount"
+    assert system_checks.mounts(seen(tmp_path, "f / nfs4 ro 0 0\n", outside)) is None
     hung = next(check for check in runner.CHECKS if check.name == "remote_volumes")
     assert hung.hangs == "mount"
 
@@ -42,7 +42,7 @@ def test_scratch_fault_requests_a_mount_only_if_remote(
     def gone(**_: Any) -> Any:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
-    monkeypatch.setattr(node_checks.tempfile, "TemporaryFile", gone)
-    assert node_checks.scratch_writes(runner.MachineState(config=plan, now=1000.0)).action == (
+    monkeypatch.setattr(system_checks.tempfile, "TemporaryFile", gone)
+    assert system_checks.scratch_writes(runner.MachineState(config=plan, now=1000.0)).action == (
         "mount" if outside else "drain"
     )
