@@ -49,8 +49,9 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     wall = firewall.units(site)
     munge = Unit("munge.service", restart_on=(MUNGE_KEY, daemon_units.drop_in("munge.service")))
     head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
-    # Nodes mount the head's exports, so these mounts wait for the controller, which starts after the exports.
-    if nfs.exported(site):
+    # Owned nodes mount the head's exports, and folders that the head makes on shared storage, for datasets and
+    # environments. So these mounts wait for the controller, which starts after both.
+    if site.own:
         node = tuple(replace(unit, stage="node") if unit.stage == "base" else unit for unit in node)
     of_node = (*wall, *node, munge, _ssh(intra_job_ssh.SSHD), _slurmd(), _agent("node"))
     second = (*wall, *head, munge, _ssh(), _standby(), _slurmrestd(), _rest_socket(), _agent("controller"))
