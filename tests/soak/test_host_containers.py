@@ -119,6 +119,7 @@ def test_killed_host_comes_back_with_its_machine(hosts: Hosts) -> None:
     job = lab.sbatch("ann", "-o", "/scratch/ann/again.out", "--requeue", wrap="sleep 20; echo done on $(hostname)")
     lab.wait(lambda: lab.state_of(job) == "RUNNING", "the job to start")
     bare.power_cut(NODE)
+    lab.wait(lambda: "down" in lab.head("sinfo", "-h", "-N", "-o", "%T").out, "the node to be set down")
     bare.power_on(NODE)
     assert lab.wait_job(job, patience_s=600) == "COMPLETED"
     assert "done on con-1-1" in lab.output("/scratch/ann/again.out")
