@@ -17,7 +17,7 @@ from tests.support.server_fakes import Server, changes, reading
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.slurm.accounts import Share
 from headway.schemas.fabric_tests import FabricTestOut
-from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
+from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.storage import VolumeSpeedOut
 from headway.schemas.submission.commands import ExecOut
 from headway.schemas.submission.submissions import SubmitOut
@@ -68,6 +68,7 @@ def answers() -> dict[str, Any]:
         "return_node": "returned",
         "reboot_node": rebooted,
         "test_node": (("gpus", True, "answer"),),
+        "rank_stacks": JobStacksOut(),
         "volume_usage": (),
         "test_fabric": FabricTestOut(cluster="lab", operation="", at=0.0),
         "measure_volumes": (VolumeSpeedOut(path="/scratch", write_mib_s=900.0),),

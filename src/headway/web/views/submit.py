@@ -73,7 +73,9 @@ class Draft:
         text = known.get("script", "").replace("\r\n", "\n")  # browsers send CRLF line ends
         named = {**known, "script": text, "script_name": known.get("script_name") or "script.sbatch"}
         lost = {
-            name.removeprefix(_ENV): str(values[name]) for name in values if re.fullmatch(rf"{_ENV}[A-Za-z_]\w*", name)
+            name.removeprefix(_ENV): str(values[name])
+            for name in values
+            if re.fullmatch(rf"{re.escape(_ENV)}[A-Za-z_]\w*", name)
         }
         texts = {name: value if name == "script" else value.strip() for name, value in named.items()}
         return Draft(**texts, env=lost)
