@@ -1,4 +1,4 @@
-# Runs Headway's node image as a system container on a host with another system; headway.cluster.host_containers copies this file
+# Runs Headway's node image as a system container on a host with another system; headway.cluster.owned.host_containers copies this file
 # to the host and calls it. Needs a POSIX shell, tar, gzip, systemd, and podman or systemd-nspawn. $1: what to do:
 #   image      prints the id of the image in the machine's root folder
 #   room NEED  fails unless NEED MiB are free for a copy of the image

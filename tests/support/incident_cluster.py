@@ -20,7 +20,7 @@ from headway.errors import CommandFailed, Unreachable
 from headway.health.incidents.engine import IncidentEngine
 from headway.health.incidents.repair import JOBS_START_S
 from headway.providers.base import ReclaimNotice
-from headway.render.slurm.prolog_epilog import HOLD
+from headway.render.slurm.hooks.prolog_epilog import HOLD
 from headway.render.system.agent_config import UNFIT
 from headway.transport.process import CommandResult
 from tests.support import builders

@@ -27,9 +27,7 @@ from agent.metrics.rapl import Rapl
 READ_S = 5.0
 LOOK_S = 1.0
 FIRST_LOOK_S = 0.1  # interval until everything was checked once; jobs wait for that
-FIRST_S = (
-    12.0  # after so long, checks run without what has not answered: a prolog waits 20 s (render/slurm/prolog_epilog.py)
-)
+FIRST_S = 12.0  # after so long, checks run without what has not answered: a prolog waits 20 s (prolog_epilog.py)
 PROCESSES_S = 15.0
 TORCH_S = 2.0
 DISKS_S = 30.0

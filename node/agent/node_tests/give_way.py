@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from agent.gpu.job_gpus import JOBS, jobs_on_node
 from agent.node_tests.results import NodeTestSkipped
 
-MARK = "/run/headway/gives-way"  # the prolog (render/slurm/prolog_epilog.py) reads the process id from it
+MARK = "/run/headway/gives-way"  # the prolog (render/slurm/hooks/prolog_epilog.py) reads the process id from it
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Unreachable
 from headway.health.context import fault_text
-from headway.render.slurm.power_saving import MAKE_S
+from headway.render.slurm.hooks.power_saving import MAKE_S
 from headway.slurm import node_commands, node_jobs
 from headway.store import StoreUnavailable
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset, with_effects
-from headway.cluster import machine_claims
 from headway.cluster.changeset_execution import BeforeStage, ChangeSetExecution, store_new_secrets
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets
 from headway.cluster.observe import observe_cluster
+from headway.cluster.owned import machine_claims
 from headway.cluster.readiness import finish_bring_up
 from headway.cluster.scaling.scale_in import WaitingWork
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from headway.changes.account_changes import account_changes
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import machine_changes
-from headway.cluster import head_upgrade, host_containers, machine_claims, remote_steps
+from headway.cluster import head_upgrade, remote_steps
 from headway.cluster.active_head import active_or_stopped_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site
@@ -28,6 +28,7 @@ from headway.cluster.machine_steps import (
     wait_for_slurmdbd,
 )
 from headway.cluster.observe import observe_machine
+from headway.cluster.owned import host_containers, machine_claims
 from headway.cluster.parallel_machines import failed_machines_error, run_all
 from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for_nodes, wait_for_slurmrestd
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside, WaitingWork

@@ -9,8 +9,9 @@ import time
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from headway.cluster import machine_claims, remote_steps
+from headway.cluster import remote_steps
 from headway.cluster.context import ClusterContext
+from headway.cluster.owned import machine_claims
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.progress import ReportProgress

@@ -22,7 +22,7 @@ from headway.clusterfile.model import (
     PartitionPart,
     TeamPart,
 )
-from headway.clusterfile.rules import dataset_mount, preemption_rules
+from headway.clusterfile.rules.file_rules import dataset_mount, preemption_rules
 from headway.clusterfile.software_model import resolve_environments, resolve_packages
 from headway.domain.cluster import (
     Alerts,

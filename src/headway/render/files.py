@@ -11,38 +11,31 @@ from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.monitoring import prometheus_conf
 from headway.render.slurm import (
     cgroup_conf,
-    cli_filter,
     container_conf,
     gres_conf,
     mpi_conf,
-    power_saving,
-    prolog_epilog,
     queue_recovery_unit,
     slurm_conf,
     slurm_version_marker,
     slurmdbd_conf,
     topology_conf,
 )
+from headway.render.slurm.hooks import cli_filter, power_saving, prolog_epilog
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
     agent_config,
     daemon_units,
     firewall,
-    head_user_limits,
     hosts,
-    intra_job_ssh,
-    login_limits,
     mail,
     mariadb,
     nfs,
     package_sources,
     rest_socket,
-    shell_env,
-    sshd,
     tmpfiles,
-    users,
     volume_mounts,
 )
+from headway.render.system.login import head_user_limits, intra_job_ssh, login_limits, shell_env, sshd, users
 from headway.render.system.unit_list import MUNGE_KEY
 
 

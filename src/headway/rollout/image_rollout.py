@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from headway.cluster import host_containers
 from headway.cluster.apply import apply_cluster
 from headway.cluster.changeset_execution import MAKE_AT_ONCE
 from headway.cluster.observe import heads_with_other_slurm, machines_with_other_slurm
+from headway.cluster.owned import host_containers
 from headway.cluster.readiness import wait_for_nodes
 from headway.cluster.scaling.job_eviction import JobEviction, format_jobs
 from headway.cluster.scaling.provision_slot import provision_machine

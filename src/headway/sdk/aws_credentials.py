@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from headway.errors import Refused
-from headway.schemas.datasets import S3In
+from headway.schemas.storage.datasets import S3In
 
 
 def s3_access(endpoint_url: str = "") -> S3In:

@@ -25,7 +25,7 @@ from headway.schemas.clusters import Document
 from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut
-from headway.schemas.storage import VolumeSpeedOut
+from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.schemas.submission.commands import ExecIn, ExecOut
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 

@@ -53,7 +53,7 @@ RESERVED_PARTITIONS = frozenset({"default", "all", "none"})
 SYSTEM_PATHS = (
     "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc",
     "/root", "/run", "/sbin", "/scratch", "/srv", "/sys", "/tmp", "/usr", "/var",
-    "/opt/modulefiles",  # = render.system.shell_env.MODULES
+    "/opt/modulefiles",  # = render.system.login.shell_env.MODULES
     "/environments",  # = domain.environment.FOLDER
 )
 # fmt: on

@@ -14,7 +14,7 @@ import pytest
 from headway import errors
 from headway.cli.main import load_command, print_error
 from headway.cli.registry import ENTRIES, THEMES
-from headway.schemas.backups import BackupIn
+from headway.schemas.storage.backups import BackupIn
 from tests.support.cli_fakes import Cli, FakeApi, cli, cluster
 
 __all__ = ["cli"]  # a fixture

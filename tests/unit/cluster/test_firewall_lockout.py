@@ -12,8 +12,8 @@ from agent.lost_contact import node_lease
 from agent.metrics import exporter
 from agent.node_tests import nccl
 from agent.roles import head
-from headway.cluster import machine_claims
 from headway.cluster.context import ClusterContext
+from headway.cluster.owned import machine_claims
 from headway.errors import Refused, Unreachable
 from headway.render.system import firewall
 from headway.transport.process import CommandResult

@@ -12,9 +12,9 @@ import pytest
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset
 from headway.cluster import changeset_execution as applying
-from headway.cluster import machine_claims
 from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
+from headway.cluster.owned import machine_claims
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.observed_state import Observed

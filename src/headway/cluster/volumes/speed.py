@@ -7,7 +7,7 @@ import json
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.errors import NotFound, Unreachable
-from headway.schemas.storage import VolumeSpeedOut
+from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.transport.remote_program import program_source
 
 _S_A_VOLUME = 300.0

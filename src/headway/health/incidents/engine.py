@@ -49,7 +49,7 @@ from headway.health.policy.symptom_policy import (
     more_severe,
     symptom_evidence,
 )
-from headway.render.slurm.prolog_epilog import XID_MARK
+from headway.render.slurm.hooks.prolog_epilog import XID_MARK
 
 log = structlog.get_logger("headway.health")
 _NOTED_ONLY = {

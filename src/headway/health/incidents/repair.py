@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.cluster import host_containers
+from headway.cluster.owned import host_containers
 from headway.domain.incident import Incident, IncidentState, Repair
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation import OperationKind, ReplaceParams

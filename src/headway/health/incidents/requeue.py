@@ -11,7 +11,7 @@ from headway.domain.incident import FaultAction, Incident, IncidentState, Sympto
 from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext
-from headway.render.slurm.prolog_epilog import HOLD
+from headway.render.slurm.hooks.prolog_epilog import HOLD
 from headway.slurm import job_commands, node_jobs
 from headway.slurm.signal_request import requested_signal
 

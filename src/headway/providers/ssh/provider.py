@@ -2,10 +2,10 @@
 
 Headway neither creates nor removes such machines: `create` checks that a machine answers and pins its host key. From
 then on the machine keeps its slot, in any order of the inventory. The other methods of the Protocol do nothing or
-raise Refused. `cluster.machine_claims` surveys and changes the machines.
+raise Refused. `cluster.owned.machine_claims` surveys and changes the machines.
 
 Where a host runs another system than the node image, the machine of its slot is a system container of that image on the
-host (`cluster.host_containers`): `candidate` returns the host, `list` the machine in the container."""
+host (`cluster.owned.host_containers`): `candidate` returns the host, `list` the machine in the container."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class SshProvider:
 
     async def start(self, machine: Machine) -> None:
         """Raises Unreachable unless the machine already answers: Headway can't switch on an owned machine. (Its
-        container is started by `cluster.host_containers`.)"""
+        container is started by `cluster.owned.host_containers`.)"""
         dialer = Dialer("", 5, 5)
         try:
             await dialer.host_key(machine.address, machine.port, machine.jump)

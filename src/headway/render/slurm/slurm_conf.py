@@ -10,8 +10,8 @@ from headway.catalog.slurm_keys import MESSAGE_TIMEOUT_S, least_unkillable_s
 from headway.domain.cluster import Cluster, Site
 from headway.render.escaping import MARK, pair, path, slurm_text
 from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG
-from headway.render.slurm import power_saving
 from headway.render.slurm.conf_syntax import Line
+from headway.render.slurm.hooks import power_saving
 from headway.render.slurm.node_hardware import Share, distinct_hardware, hardware_is_simulated, smallest_gpu_share
 from headway.render.slurm.nodes_partitions import node_lines, partition_lines
 

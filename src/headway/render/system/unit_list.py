@@ -15,14 +15,13 @@ from headway.render.system import (
     agent_config,
     daemon_units,
     firewall,
-    intra_job_ssh,
     mariadb,
     nfs,
     package_sources,
     rest_socket,
-    sshd,
     volume_mounts,
 )
+from headway.render.system.login import intra_job_ssh, sshd
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "oci.conf", "cli_filter.lua")

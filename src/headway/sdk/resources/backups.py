@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import builtins
 
-from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.schemas.clusters import OperationOut
+from headway.schemas.storage.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.sdk.connection import Resource, cluster_path
 
 

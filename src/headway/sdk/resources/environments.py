@@ -7,7 +7,12 @@ from pathlib import Path
 
 from headway.errors import NotFound, Refused
 from headway.schemas.clusters import OperationOut
-from headway.schemas.environments import EnvironmentDetailOut, EnvironmentIn, EnvironmentOut, EnvironmentRemoveIn
+from headway.schemas.storage.environments import (
+    EnvironmentDetailOut,
+    EnvironmentIn,
+    EnvironmentOut,
+    EnvironmentRemoveIn,
+)
 from headway.sdk.connection import Resource, cluster_path
 from headway.sdk.submission import build_request
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.schemas.storage import BenchIn, StorageOut, VolumeSpeedOut
+from headway.schemas.storage.volumes import BenchIn, StorageOut, VolumeSpeedOut
 from headway.sdk.connection import Resource, cluster_path
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.volume_usage import VolumeUsage
-from headway.schemas.storage import VolumeSpeedOut
+from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from headway import __version__
 from headway.domain.operation import BackupParams, RestoreParams
 from headway.errors import Conflict, NeedsConfirmation, Refused
-from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.schemas.clusters import OperationOut
+from headway.schemas.storage.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation

@@ -10,7 +10,7 @@ from headway.domain.dataset import FOLDER, DatasetVersion, conflicting_field
 from headway.domain.operation import DatasetParams
 from headway.errors import Conflict, NotFound, Refused
 from headway.schemas.clusters import OperationOut
-from headway.schemas.datasets import DatasetIn, DatasetOut, S3In
+from headway.schemas.storage.datasets import DatasetIn, DatasetOut, S3In
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation

@@ -12,7 +12,7 @@ from headway.domain.environment import NO_ENVIRONMENT, EnvironmentVersion, addre
 from headway.domain.operation import EnvironmentParams
 from headway.errors import Conflict, NotAllowed, NotFound, Refused
 from headway.schemas.clusters import OperationOut
-from headway.schemas.environments import EnvironmentDetailOut, EnvironmentIn, EnvironmentOut
+from headway.schemas.storage.environments import EnvironmentDetailOut, EnvironmentIn, EnvironmentOut
 from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, write_audit_line
 from headway.services.cluster.operations import queue_operation

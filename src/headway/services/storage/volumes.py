@@ -10,7 +10,7 @@ from headway.domain.incident import Incident
 from headway.domain.slurm.state import NodeState
 from headway.domain.volume_usage import VolumeUsage
 from headway.errors import HeadwayError
-from headway.schemas.storage import BenchIn, LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
+from headway.schemas.storage.volumes import BenchIn, LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
 from headway.services.app_state import AppState
 from headway.services.authorization import write_audit_line
 from headway.services.rights import Principal

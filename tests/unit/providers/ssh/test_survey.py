@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.changes.checks.owned_machines import SurveyResult
-from headway.cluster.machine_claims import InventorySurvey
+from headway.cluster.owned.machine_claims import InventorySurvey
 from headway.domain.cluster import Host, OwnedSite
 from headway.domain.machines.machine import Jump
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedMount, DetectedNic, MachineClaim

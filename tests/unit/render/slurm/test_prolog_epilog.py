@@ -11,7 +11,7 @@ import pytest
 
 from headway.catalog.releases import slurm_release
 from headway.render.machine_paths import EPILOG, JOB_TMP, PMIX, PROLOG
-from headway.render.slurm.prolog_epilog import JOB_SHM, LEFT, SYSV, scripts
+from headway.render.slurm.hooks.prolog_epilog import JOB_SHM, LEFT, SYSV, scripts
 
 
 def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] = (), *, looked: bool = True) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from headway.catalog.releases import slurm_release
 from headway.render.machine_paths import PROLOG
-from headway.render.slurm.prolog_epilog import GIVES_WAY, scripts
+from headway.render.slurm.hooks.prolog_epilog import GIVES_WAY, scripts
 
 
 def part(mark: Path) -> str:

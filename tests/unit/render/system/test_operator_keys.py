@@ -15,8 +15,8 @@ from headway.cluster.desired_state import read_site
 from headway.cluster.keys import secrets
 from headway.domain.cluster import Cluster, Host, Site
 from headway.providers.ssh.provider import SshProvider
-from headway.render.system import sshd
-from headway.render.system.users import KEYS, people
+from headway.render.system.login import sshd
+from headway.render.system.login.users import KEYS, people
 from tests.support import builders
 
 LAB = builders.cluster(nodes=2, spares=0, provider=SSH)

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query
 
 from headway.api.auth.dependencies import Admin, State
 from headway.api.http.pagination import Page
-from headway.schemas.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.schemas.clusters import OperationOut
+from headway.schemas.storage.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.services.storage import backups as service
 
 router = APIRouter(tags=["backups"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, State
-from headway.schemas.storage import BenchIn, StorageOut, VolumeSpeedOut
+from headway.schemas.storage.volumes import BenchIn, StorageOut, VolumeSpeedOut
 from headway.services.storage.volumes import get_storage, measure_speed
 
 router = APIRouter(prefix="/clusters/{name}/storage", tags=["storage"])

@@ -14,7 +14,7 @@ from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
 
 if TYPE_CHECKING:
-    from headway.schemas.backups import BackupOut
+    from headway.schemas.storage.backups import BackupOut
 
 PASSPHRASE = "HEADWAY_BACKUP_PASSPHRASE"  # noqa: S105 (the variable's name)
 LEAST = 8

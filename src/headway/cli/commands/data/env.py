@@ -17,7 +17,7 @@ from headway.domain.environment import NAME_PATTERN
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
-    from headway.schemas.environments import EnvironmentOut
+    from headway.schemas.storage.environments import EnvironmentOut
     from headway.sdk.client import Client
 
 app = typer.Typer(

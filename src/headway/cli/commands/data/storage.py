@@ -12,7 +12,7 @@ from headway.cli.output import tables
 from headway.domain.dataset import format_bytes
 
 if TYPE_CHECKING:
-    from headway.schemas.storage import VolumeOut
+    from headway.schemas.storage.volumes import VolumeOut
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Show volumes: nodes, usage, throughput."

@@ -17,7 +17,7 @@ from headway.domain.cluster import Storage, Volume
 from headway.domain.incident import FaultAction
 from headway.domain.volume_usage import VolumeUsage
 from headway.errors import Unreachable
-from headway.schemas.storage import VolumeSpeedOut
+from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.transport.remote_program import program_source
 from tests.support import builders
 from tests.support.server_fakes import Server, reading

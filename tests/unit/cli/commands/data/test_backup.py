@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.schemas.backups import BackupOut
-from headway.schemas.storage import LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
+from headway.schemas.storage.backups import BackupOut
+from headway.schemas.storage.volumes import LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
 from tests.support.cli_fakes import Cli, cli, cluster, operation
 
 __all__ = ["cli"]  # a fixture

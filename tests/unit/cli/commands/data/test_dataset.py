@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.schemas.datasets import DatasetOut
+from headway.schemas.storage.datasets import DatasetOut
 from tests.support.cli_fakes import Cli, cli, operation
 
 __all__ = ["cli"]  # a fixture

@@ -15,7 +15,7 @@ from headway.catalog.releases import slurm_release
 from headway.health.detection.agent_events import JobEvents as Told
 from headway.health.detection.agent_events import parse_event
 from headway.render.machine_paths import EPILOG, JOB_TMP, PROLOG
-from headway.render.slurm.prolog_epilog import JOB_SHM, LEFT, scripts
+from headway.render.slurm.hooks.prolog_epilog import JOB_SHM, LEFT, scripts
 from headway.render.system.agent_config import LOOKED
 from tests.support.paths import NODE
 

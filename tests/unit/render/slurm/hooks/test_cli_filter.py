@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.render.slurm import cli_filter
+from headway.render.slurm.hooks import cli_filter
 from tests.support.render_cases import gpu_cluster, old_gpu_cluster
 
 

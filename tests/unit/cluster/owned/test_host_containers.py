@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.cluster import host_containers
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys.secrets import new_key
 from headway.cluster.machine_request import machine_request
+from headway.cluster.owned import host_containers
 from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Refused
 from headway.images import archive, local_images

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.domain.cluster import Cluster, Group
-from headway.render.slurm.power_saving import settings
+from headway.render.slurm.hooks.power_saving import settings
 from tests.support import builders
 
 

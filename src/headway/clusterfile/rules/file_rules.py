@@ -14,8 +14,8 @@ from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.draft import Draft
 from headway.clusterfile.model import ClusterFile, DatasetPart
-from headway.clusterfile.slurm_state_folder import state_folder_faults
-from headway.clusterfile.team_rules import check_people, check_team_limits
+from headway.clusterfile.rules.slurm_state_folder import state_folder_faults
+from headway.clusterfile.rules.team_rules import check_people, check_team_limits
 from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED
 

@@ -13,9 +13,10 @@ from typing import cast
 from headway.changes.checks.host_containers import RunIn, container_notes, container_runtime
 from headway.changes.checks.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.checks.uid_conflicts import agreed_uids
-from headway.cluster import host_containers, remote_steps
+from headway.cluster import remote_steps
 from headway.cluster.context import ClusterContext
 from headway.cluster.machine_steps import DAEMONS
+from headway.cluster.owned import host_containers
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import HostProblem, Machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.catalog.providers import SSH
-from headway.render.system import shell_env
+from headway.render.system.login import shell_env
 from tests.support.render_cases import gpu_cluster
 
 

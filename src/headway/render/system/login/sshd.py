@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headway.domain.cluster import Site
 from headway.render.escaping import MARK, word
-from headway.render.system import head_user_limits
-from headway.render.system.users import KEYS
+from headway.render.system.login import head_user_limits
+from headway.render.system.login.users import KEYS
 
 SSHD = "/etc/ssh/sshd_config.d/10-headway.conf"
 PAM = "/etc/pam.d/sshd"

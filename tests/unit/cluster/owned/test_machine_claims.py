@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.cluster import machine_claims, teardown
+from headway.cluster import teardown
 from headway.cluster.context import ClusterContext
+from headway.cluster.owned import machine_claims
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Storage, Volume
 from headway.domain.machines.machine import Machine

@@ -1,0 +1,1 @@
+"""Machines that the user owns: claims, release, and machines in system containers on other hosts."""

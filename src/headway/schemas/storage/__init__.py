@@ -1,0 +1,1 @@
+"""Models of a cluster's data: volumes, dataset versions, software environments, backups."""
