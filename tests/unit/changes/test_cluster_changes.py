@@ -102,8 +102,8 @@ def test_plan_names_jobs_ended_by_partition_and_node_changes() -> None:
     assert told.why == (
         "partition debug is removed and Slurm ends jobs 4, 5; other processors or GPUs on lab-1-1: Slurm ends job 6 there"
     )
-    nobody = changeset(goal, replace(observed, aborted={}))
-    assert not [change for change in nobody.disturbing_changes if change.disturbs is Disturbs.JOBS]
+    unaborted = changeset(goal, replace(observed, aborted={}))
+    assert not [change for change in unaborted.disturbing_changes if change.disturbs is Disturbs.JOBS]
 
 
 DAMAGES = (

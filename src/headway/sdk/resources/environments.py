@@ -38,9 +38,9 @@ class Environments(Resource):
         pyproject.toml next to it), in a job of this person. `kept` of its operation contains the path."""
         file = Path(requirements)
         source = file.name if file.name in SOURCES else "requirements.txt"
-        beside = _text(file.with_name("pyproject.toml")) if source == "uv.lock" else ""
+        pyproject = _text(file.with_name("pyproject.toml")) if source == "uv.lock" else ""
         ask = build_request(
-            EnvironmentIn, name=name, source=source, text=_text(file), pyproject=beside, partition=partition,
+            EnvironmentIn, name=name, source=source, text=_text(file), pyproject=pyproject, partition=partition,
             team=team, user=user,
         )  # fmt: skip
         return self._connection.post(cluster_path(cluster, "environments"), OperationOut, ask)

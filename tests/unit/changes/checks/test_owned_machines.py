@@ -104,7 +104,7 @@ def test_machine_of_another_cluster_is_refused() -> None:
     assert stops(told).startswith(
         "lab-1-1 (10.9.0.11) is held by cluster prod, as prod-2-7; headway down prod returns it"
     )
-    other = look(of="lab-1-1", claim=MachineClaim("lab", "somebody", "lab-1-1"))
+    other = look(of="lab-1-1", claim=MachineClaim("lab", "another server", "lab-1-1"))
     assert "cluster lab of another Headway server" in stops(other)
 
 

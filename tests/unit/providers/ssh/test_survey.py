@@ -111,7 +111,7 @@ def test_failed_nvidia_driver_leaves_no_usable_gpu() -> None:
 def test_survey_counts_only_allowed_cpus() -> None:
     survey = parse_survey("lab-1-1", "10.9.0.11", parts(**{**GPU_PARTS, "allowed": "0-3"}), NOW, NOW)
     assert (survey.found.cpus, survey.found.topology) == (4, (1, 4, 1))
-    assert survey.found.gpus[0].cores == ()  # beside all that there are
+    assert survey.found.gpus[0].cores == ()  # all cores are near it
 
 
 def test_unreadable_claim_still_marks_machine_as_held() -> None:

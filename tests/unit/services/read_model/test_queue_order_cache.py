@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 
 
 async def test_queue_page_never_uses_an_outdated_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a long queue is put in order anew who asks gets the reading before; where that is old, they wait."""
+    """While a long queue is sorted again, requests get the previous order; if that is old, they wait."""
     clock = builders.Clock()
     live = LiveState(clock)
 

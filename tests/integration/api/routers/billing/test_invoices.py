@@ -446,7 +446,7 @@ async def test_reused_job_ids_of_a_recreated_cluster_keep_earlier_runs(server: S
     accounting.runs = [run(1, 0, H), run(2, H, 0)]
     at(server, 2 * H)
     await run_billing_round(server.state, cluster)
-    accounting.runs = [run(1, 3 * H, 4 * H)]  # made anew, counting from 1; job 2 ended with its database
+    accounting.runs = [run(1, 3 * H, 4 * H)]  # created again, with job numbers from 1; job 2 ended with its database
     at(server, 5 * H)
     await run_billing_round(server.state, cluster)
     rows = await server.store.usage.runs_of_job("lab", 1)

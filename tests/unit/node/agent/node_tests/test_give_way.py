@@ -1,4 +1,4 @@
-"""A test gives way to a job: it does not begin beside one, and its process can be found."""
+"""A test gives way to a job: it does not begin while one runs, and its process can be found."""
 
 from __future__ import annotations
 
