@@ -16,8 +16,9 @@ from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from headway.server.main import Notebooks, serve
 from headway.store import Store
+from tests.support.fake_backend import FakeBackend
 from tests.support.local_head import HEAD, PERSON, Machine
-from tests.support.server_fakes import FakeBackend, changes
+from tests.support.server_fakes import changes
 
 
 class Shared(FakeBackend):

@@ -13,7 +13,8 @@ from headway.server.listen_settings import read_listen_settings
 from headway.server.main import Notebooks, serve
 from headway.server.oidc_settings import read_oidc_settings
 from headway.store import Store
-from tests.support.server_fakes import FakeBackend, changes
+from tests.support.fake_backend import FakeBackend
+from tests.support.server_fakes import changes
 
 
 def make_backend(_store: Store, state_dir: Path) -> FakeBackend:
