@@ -10,6 +10,7 @@ The answer is one line of JSON: {"error": ..., "hint": ...} when the work failed
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import pwd
@@ -241,7 +242,8 @@ def write_module(root, name, number):
 def python_of(venv):
     """Returns the version of the environment's Python, from its pyvenv.cfg. Raises Refused for a folder that is none."""
     try:
-        with open(os.path.join(venv, "pyvenv.cfg")) as file:
+        handle = os.open(os.path.join(venv, "pyvenv.cfg"), os.O_RDONLY | os.O_NOFOLLOW)
+        with open(handle) as file:
             found = re.search(r"^version(?:_info)?\s*=\s*([0-9][0-9.]*)", file.read(), re.MULTILINE)
     except OSError:
         found = None
@@ -256,6 +258,9 @@ def add_train(venv):
     size = 0
     for python in sorted(os.listdir(lib)):
         target = os.path.join(lib, python, "site-packages", "headway_train")
+        above = (lib, os.path.join(lib, python), os.path.dirname(target))
+        if any(os.path.islink(folder) for folder in above):  # a link of the user must not lead root elsewhere
+            continue
         if not os.path.isdir(os.path.dirname(target)) or os.path.lexists(target) or not os.path.isdir(TRAIN):
             continue
         os.chmod(os.path.dirname(target), 0o755)
@@ -391,7 +396,9 @@ class Copy:
         with self.person:
             target = os.readlink(name, dir_fd=handle)
         end = os.path.normpath(os.path.join(os.path.dirname(path), target))
-        if end == ".." or end.startswith("../") or (end.startswith("/") and not end.startswith("/usr/")):
+        # ".." after a name is not what it looks like if the name is a link itself
+        climbs = ".." in list(itertools.dropwhile(lambda part: part in ("", ".", ".."), target.split("/")))
+        if climbs or end == ".." or end.startswith("../") or (end.startswith("/") and not end.startswith("/usr/")):
             raise Refused(f"{path} links to {target}, outside the environment", "look at what the packages install")
         os.symlink(target, to)
 

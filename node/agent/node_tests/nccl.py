@@ -1,6 +1,6 @@
 """All-reduce over the GPUs of several nodes with NCCL (libnccl), by ctypes: one process per node drives all its GPUs.
 
-The library is Debian's or a CUDA wheel's, for example that of a torch environment. The nodes agree over a TCP connection
+The library is Debian's, or that of a CUDA wheel that root has installed. The nodes agree over a TCP connection
 to the first one, which sends NCCL's unique id and decides how many rounds are measured."""
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from agent.node_tests.results import NodeTestFailed, NodeTestSkipped
 
 PORT = 29655
 LIBRARY = "libnccl.so.2"
-WHEELS = (
-    "/environments/*/*/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2",
-    "/usr/local/lib/python3*/dist-packages/nvidia/nccl/lib/libnccl.so.2",
-)
+# Only what root has installed: the test runs as root, and the packages of /environments are those of users.
+WHEELS = ("/usr/local/lib/python3*/dist-packages/nvidia/nccl/lib/libnccl.so.2",)
 _FLOAT32, _SUM = 7, 0  # ncclDataType_t, ncclRedOp_t
 _WORDS = 1 << 28  # float32 values that are summed: 1 GiB
 _FIRST_ROUNDS = 3
@@ -46,9 +44,7 @@ class Nccl:
                 self._library = ctypes.CDLL(path)
                 self._library.ncclGetErrorString.restype = c_char_p
                 return
-        raise NodeTestSkipped(
-            "NCCL is not installed: no libnccl.so.2 (package libnccl2, or an environment with CUDA torch)"
-        )
+        raise NodeTestSkipped("NCCL is not installed: no libnccl.so.2 (install the package libnccl2)")
 
     def unique_id(self) -> bytes:
         """Returns the id of a new group of GPUs."""
@@ -190,7 +186,9 @@ def _control(peers: Sequence[str], rank: int) -> Iterator[Control]:
         try:
             found = _accept(peers, stack) if rank == 0 else [_connect(peers[0], stack)]
         except OSError as error:
-            raise NodeTestFailed(f"the nodes of the all-reduce did not meet at {peers[0]}: {error}") from None
+            raise NodeTestFailed(
+                f"the nodes of the all-reduce did not meet at {peers[0]}: {error}; TCP port {PORT} must be open between nodes"
+            ) from None
         yield Control([stack.enter_context(one.makefile("rwb")) for one in found], leads=rank == 0)
 
 

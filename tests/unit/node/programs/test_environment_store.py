@@ -93,6 +93,7 @@ def test_repeated_publication_answers_the_same_and_another_operation_gets_the_ne
     [
         ("/root/.ssh", "links to /root/.ssh, outside"),
         ("../../../etc", "outside the environment"),
+        ("python/../../lib", "outside the environment"),  # bin/python is a link itself
         ("", "neither a file"),
     ],
 )
@@ -111,6 +112,21 @@ def test_refuses_what_an_environment_can_not_contain_and_leaves_nothing(
     with pytest.raises(program["Refused"], match=why):
         program["publish"](ask(tmp_path, stage))
     assert list((tmp_path / "environments").iterdir()) == []
+
+
+def test_training_package_is_not_written_through_a_link(
+    program: dict[str, Any], tmp_path: Path, stage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, train = tmp_path / "victim", tmp_path / "train"
+    victim.mkdir(mode=0o700)
+    train.mkdir()
+    (train / "__init__.py").write_text("")
+    monkeypatch.setitem(program, "TRAIN", str(train))
+    venv = tmp_path / "venv"
+    (venv / "lib" / "python3.13").mkdir(parents=True)
+    (venv / "lib" / "python3.13" / "site-packages").symlink_to(victim)
+    assert program["add_train"](str(venv)) == 0
+    assert (victim.stat().st_mode & 0o777, list(victim.iterdir())) == (0o700, [])
 
 
 def test_a_link_in_the_users_folder_does_not_make_root_read_a_secret(
