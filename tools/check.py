@@ -25,7 +25,7 @@ CHECKS = {
 WORKERS = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
 UNUSED = ["-p", "no:schemathesis", "-p", "no:playwright"]  # plugins for tests with a server; they are slow to import
 # A test that waits for ever ends its worker, which names the test; the slowest takes about two seconds.
-HANGING = ["-o", "faulthandler_timeout=60", "-o", "faulthandler_exit_on_timeout=true"]
+HANGING = ["-o", "faulthandler_timeout=60"]
 TESTS = ["python", "-m", "pytest", "--hypothesis-profile=quick", *WORKERS, *UNUSED, *HANGING, "tests/unit"]
 
 
