@@ -21,6 +21,7 @@ from headway.health.context import HealthContext
 from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
 from headway.images.local_images import ImageInfo
 from headway.rollout import image_rollout as module
+from headway.rollout import node_rollout
 from headway.rollout.image_rollout import roll_nodes
 from headway.store import StoreUnavailable
 from headway.store.store import Store
@@ -128,8 +129,9 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     async def list_images() -> tuple[ImageInfo, ...]:
         return (info(NEW), info(OLD))
 
-    for name, what in (("provision_machine", bring), ("run_node_tests", prove), ("wait_until_registered", registered)):
-        monkeypatch.setattr(module, name, what)
+    monkeypatch.setattr(module, "provision_machine", bring)
+    monkeypatch.setattr(node_rollout, "run_node_tests", prove)
+    monkeypatch.setattr(node_rollout, "wait_until_registered", registered)
     monkeypatch.setattr(module, "build", SimpleNamespace(ensure_image=ensure))
     images = SimpleNamespace(find_current_image=find, get_image=tagged, list_images=list_images)
     monkeypatch.setattr(module, "local_images", images)

@@ -96,7 +96,7 @@ def leader_text(cluster: Cluster, head: str) -> str:
 
 
 def _has_other_image(machine: Machine | None, image: str) -> bool:
-    return machine is not None and machine.image != image
+    return machine is not None and machine.image not in ("", image)
 
 
 def _jobs(jobs: tuple[int, ...]) -> str:

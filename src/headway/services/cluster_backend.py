@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cl
     from headway.environments.file_store import EnvironmentFileStore
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
-    from headway.rollout.image_rollout import OperationWaits
+    from headway.rollout.node_rollout import OperationWaits
 
 
 @dataclass(frozen=True)

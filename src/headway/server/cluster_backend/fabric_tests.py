@@ -11,7 +11,7 @@ from headway.schemas.fabric_tests import FabricTestOut
 from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
-    from headway.rollout.image_rollout import OperationWaits
+    from headway.rollout.node_rollout import OperationWaits
 
 
 class FabricTests:

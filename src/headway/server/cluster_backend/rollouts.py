@@ -10,7 +10,7 @@ from headway.domain.progress import ReportProgress
 from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
-    from headway.rollout.image_rollout import OperationWaits
+    from headway.rollout.node_rollout import OperationWaits
 
 
 class Rollouts:
