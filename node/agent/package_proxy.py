@@ -17,6 +17,7 @@ HEAD_S, CONNECT_S, IDLE_S = 20.0, 20.0, 300.0
 MOST_HEAD = 32 * 1024  # bytes of a request's head
 MOST_CONNECTIONS = 200
 _PORTS = (80, 443)
+_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 def serve(address: str, port: str, *hosts: str) -> None:
@@ -95,17 +96,30 @@ class PackageProxy:
                 far_writer.write(first)
             else:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+            await _relay((reader, writer), (far_reader, far_writer))
         finally:
             far_writer.close()
         return None
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _relay(near: _Connection, far: _Connection) -> None:
+    """Copies both directions until both have ended. Raises TimeoutError when no byte has moved in either direction for IDLE_S
+    seconds: during a download the client sends nothing."""
     try:
-        while data := await asyncio.wait_for(reader.read(CHUNK), IDLE_S):
+        async with asyncio.timeout(IDLE_S) as idle:
+            await asyncio.gather(_copy(near[0], far[1], idle), _copy(far[0], near[1], idle))
+    except TimeoutError:
+        for _, writer in (near, far):
+            writer.transport.abort()  # a close would wait for a client that reads nothing
+        raise
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, idle: asyncio.Timeout) -> None:
+    try:
+        while data := await reader.read(CHUNK):
             writer.write(data)
             await writer.drain()
+            idle.reschedule(asyncio.get_running_loop().time() + IDLE_S)
     finally:
         with contextlib.suppress(OSError, RuntimeError):
             writer.write_eof()

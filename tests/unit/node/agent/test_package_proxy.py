@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from agent.package_proxy import PackageProxy
+from agent.package_proxy import IDLE_S, PackageProxy
 
 
 @pytest.mark.parametrize(
@@ -84,3 +85,45 @@ async def test_unreadable_requests_are_dropped(text: str) -> None:
     answer, seen = await _ask(["pypi.org"], text)
     assert not answer or answer.startswith(b"HTTP/1.1 4")
     assert seen == []
+
+
+@contextlib.asynccontextmanager
+async def _tunnel() -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Yields the client's end of a tunnel, and the writer of the index at its other end."""
+    reached: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
+
+    async def index(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.set_result(writer)
+
+    async with await asyncio.start_server(index, "127.0.0.1", 0) as far:
+        port = far.sockets[0].getsockname()[1]
+        proxy = PackageProxy([f"127.0.0.1:{port}"])
+        async with await asyncio.start_server(proxy.connection, "127.0.0.1", 0) as near:
+            reader, writer = await asyncio.open_connection("127.0.0.1", near.sockets[0].getsockname()[1])
+            writer.write(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
+            await reader.readuntil(b"\r\n\r\n")
+            yield reader, await reached
+            writer.close()
+            (await reached).close()
+
+
+def _move_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Lets the event loop's time jump."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    monkeypatch.setattr(loop, "time", lambda: before() + seconds)
+
+
+async def test_long_download_is_not_idle_although_the_client_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _tunnel() as (reader, index):
+        for piece in (b"1", b"2", b"3"):
+            _move_clock(monkeypatch, 0.7 * IDLE_S)
+            index.write(piece)
+            assert await reader.read(1) == piece
+
+
+async def test_tunnel_without_any_traffic_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with _tunnel() as (reader, _):
+        _move_clock(monkeypatch, IDLE_S + 1)
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(1), IDLE_S) == b""
