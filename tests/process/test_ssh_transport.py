@@ -48,6 +48,16 @@ async def test_remote_failure_names_the_machine(server: Server) -> None:
         assert (await ssh.remote(server.machine, ["false"], timeout_s=10, check=False)).code == 1
 
 
+async def test_held_command_that_ended_tells_its_exit_code_and_error(server: Server) -> None:
+    async with Connections(server.key) as ssh:
+        held = await ssh.hold(server.machine, ["sh", "-c", "echo broken >&2; exit 5"])
+        try:
+            assert await held.read() == b""
+            assert (await held.ended(), held.code, await held.errors()) == (True, 5, "broken\n")
+        finally:
+            await held.close()
+
+
 async def test_remote_command_accepts_large_input(server: Server) -> None:
     async with Connections(server.key) as ssh:
         ran = await ssh.remote(server.machine, ["wc", "-c"], timeout_s=20, input=b"x" * 3_000_000)

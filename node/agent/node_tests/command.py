@@ -30,12 +30,12 @@ from agent.munge import Munge
 from agent.node_tests.allreduce import load_gloo, run_allreduce_test
 from agent.node_tests.burn import run_burn_test
 from agent.node_tests.copies import run_copy_test, run_peer_copy_test, run_upload_test
-from agent.node_tests.cuda_driver import LIBRARY, SIMULATED_LIBRARY, CudaDevice, CudaDriver, CudaError
+from agent.node_tests.cuda_driver import LIBRARY, SIMULATED_LIBRARY, CudaDevice, CudaDriver
 from agent.node_tests.fabric_member import take_part
 from agent.node_tests.give_way import gives_way_to_jobs
 from agent.node_tests.memory import run_memory_test
 from agent.node_tests.nccl import Nccl
-from agent.node_tests.results import NodeTestFailed, NodeTestResult, NodeTestSkipped
+from agent.node_tests.results import NodeTestFailed, NodeTestResult, NodeTestSkipped, result_of_error
 
 GPU_TESTS = ("memory", "burn", "copy", "upload", "peer")
 NAMES = ("checks", *GPU_TESTS, "allreduce", "fabric", "all")
@@ -155,13 +155,8 @@ def run_guarded(name: str, config: Config, run: Callable[[], NodeTestResult]) ->
     result."""
     try:
         return run().compare()
-    except NodeTestSkipped as error:
-        return NodeTestResult(name, True, config.simulated, reason=str(error), skipped=True)
-    except (NodeTestFailed, CudaError) as error:
-        reason = str(error)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-    return NodeTestResult(name, False, config.simulated, reason=reason[:500])
+        return result_of_error(name, config.simulated, error)
 
 
 class GpuTests:

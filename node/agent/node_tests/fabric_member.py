@@ -13,22 +13,22 @@ from typing import Any, TextIO
 
 from agent.config import Config
 from agent.node_tests.give_way import gives_way_to_jobs
-from agent.node_tests.results import NodeTestResult, NodeTestSkipped
+from agent.node_tests.results import NodeTestResult, result_of_error
 
 Measure = Callable[[list[str], int], NodeTestResult]
 
 
 def take_part(config: Config, prepare: Callable[[], Measure], asks: TextIO = sys.stdin) -> Iterator[str]:
-    """Yields the lines for standard output. If the test can't run here, the only line is a skipped result.
-    `prepare`: loads what the test needs, and returns the function that measures."""
+    """Yields the lines for standard output. If the test can't run here, the only line is a skipped or failed result with the
+    reason. `prepare`: loads what the test needs, and returns the function that measures."""
     try:
         with gives_way_to_jobs():
             measure = prepare()
             yield json.dumps({"ready": True})
             for line in asks:
                 yield _line(measure, json.loads(line))
-    except NodeTestSkipped as error:
-        yield json.dumps(asdict(NodeTestResult("allreduce", True, config.simulated, reason=str(error), skipped=True)))
+    except Exception as error:
+        yield json.dumps(asdict(result_of_error("allreduce", config.simulated, error)))
 
 
 def _line(measure: Measure, ask: dict[str, Any]) -> str:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent.node_tests.cuda_driver import CudaError
+
+_MOST_REASON = 500  # characters
+
 
 class NodeTestFailed(Exception):
     """A test failed; the message says what it found."""
@@ -40,3 +44,12 @@ class NodeTestResult:
         if self.ok and self.expected and self.figure is not None and self.figure < self.expected:
             self.ok, self.reason = False, "less than the plan expects"
         return self
+
+
+def result_of_error(test: str, simulated: bool, error: Exception) -> NodeTestResult:
+    """Returns the skipped or failed result of a test that ended with this exception."""
+    if isinstance(error, NodeTestSkipped):
+        return NodeTestResult(test, True, simulated, reason=str(error), skipped=True)
+    known = isinstance(error, (NodeTestFailed, CudaError))
+    reason = str(error) if known else f"{type(error).__name__}: {error}"
+    return NodeTestResult(test, False, simulated, reason=reason[:_MOST_REASON])

@@ -46,6 +46,7 @@ _START_S = 90.0  # seconds for the start of the program on a node, which loads t
 _LIMIT_S = 100.0  # seconds for one measurement
 _BUSY = ("alloc", "mix", "comp", "draining")  # states of nodes that have jobs, as sinfo writes them
 _KILLED = 137  # exit code of a program that the prolog of a job has ended
+_MOST_ERROR = 200  # characters of a test program's error that are shown
 _REST_S = 1.0  # seconds in which the other nodes of a group answer after one has left
 _ARGV = ("python3", "-I", "-S", AGENT_PROGRAM, "test", "fabric", "--json", "--seconds", str(_MEASURE_S))
 
@@ -63,13 +64,13 @@ class _Member:
     """The program on one node."""
 
     def __init__(self, process: RemoteProcess) -> None:
-        self.process = process
+        self._process = process
         self._answers = Reader(process.read)
 
     async def ask(self, ask: dict[str, Any]) -> dict[str, Any] | None:
         """Returns the answer; None if the program has ended."""
         with contextlib.suppress(Unreachable):
-            await self.process.write(json.dumps(ask).encode() + b"\n")
+            await self._process.write(json.dumps(ask).encode() + b"\n")
         return await self.read()
 
     async def read(self) -> dict[str, Any] | None:
@@ -78,6 +79,19 @@ class _Member:
             if line.startswith(b"{"):
                 return dict(json.loads(line))
         return None
+
+    async def why_ended(self) -> str:
+        """Returns why the program has ended by itself."""
+        if not await self._process.ended():
+            return "the connection to its test program broke"
+        if self._process.code == _KILLED:
+            return "a job started on it"
+        last = (await self._process.errors()).strip().rpartition("\n")[2][-_MOST_ERROR:]
+        return f"its test program ended with exit code {self._process.code}" + (f": {last}" if last else "")
+
+    async def close(self) -> None:
+        """Ends the program."""
+        await self._process.close()
 
 
 @dataclass
@@ -241,55 +255,52 @@ class FabricTest:
                     break
             # The others wait in vain for a node that has left: their programs are started again when they are needed.
             _, waiting = await asyncio.wait(asks, timeout=_REST_S)
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
             await asyncio.gather(*(self._close_member(asks[task]) for task in waiting))
-            return list(await asyncio.gather(*asks))
+            return [_Answer() if task in waiting else task.result() for task in asks]
         finally:
             for task in asks:
                 task.cancel()
 
     async def _close_member(self, node: str) -> None:
         if member := self._members.pop(node, None):
-            await member.process.close()
+            await member.close()
 
     async def _ask(self, node: str, ask: dict[str, Any]) -> _Answer:
-        if node not in self._members:
-            await self._start(node)
-        if node in self.skipped:
+        member = self._members.get(node) or await self._start(node)
+        if member is None:
             return _Answer(leaves=self.skipped[node])
         try:
             async with asyncio.timeout(_LIMIT_S):
-                row = await self._members[node].ask(ask)
+                row = await member.ask(ask)
         except TimeoutError:
             await self._close_member(node)  # its answer would be taken for that of the next round
             return _Answer(fault=f"no figure after {_LIMIT_S:.0f} s")
-        if row is None and node not in self._members:
-            return _Answer()  # closed because another node of its group has left
-        return _answer(row) if row is not None else _Answer(leaves=await self._why_ended(node))
+        return _answer(row) if row is not None else _Answer(leaves=await member.why_ended())
 
-    async def _why_ended(self, node: str) -> str:
-        process = self._members[node].process
-        if await process.ended() and process.code == _KILLED:
-            return "a job started on it"
-        return "its test program ended"
-
-    async def _start(self, node: str) -> None:
-        """Starts the program on a node. A node where it can't start leaves the test."""
+    async def _start(self, node: str) -> _Member | None:
+        """Starts the program on a node and returns it. A node where it can't start leaves the test."""
         run = self.context.cluster_context.connections
         try:
             async with asyncio.timeout(_START_S):
                 member = self._members[node] = _Member(await run.hold(self._machines[node], _ARGV))
                 row = await member.read()
-            why = "" if row and row.get("ready") else _answer(row).leaves if row else await self._why_ended(node)
+            if row and row.get("ready"):
+                return member
+            answer = _answer(row) if row else _Answer(leaves=await member.why_ended())
+            why = answer.leaves or answer.fault
         except TimeoutError:
             why = f"its test program did not start within {_START_S:.0f} s"
         except HeadwayError as error:
             why = fault_text(error)
-        if why:
-            self.skipped[node] = why
+        self.skipped[node] = why
+        return None
 
     async def _close(self) -> None:
         members, self._members = self._members, {}
-        await asyncio.gather(*(member.process.close() for member in members.values()), return_exceptions=True)
+        await asyncio.gather(*(member.close() for member in members.values()), return_exceptions=True)
 
     async def _report_verdict(self) -> None:
         for finding in self.findings:

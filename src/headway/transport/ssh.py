@@ -132,6 +132,15 @@ class RemoteProcess:
         runs, or if the connection broke."""
         return _code(self._process)
 
+    async def errors(self) -> str:
+        """Returns what a command that has ended wrote to stderr."""
+        import asyncssh
+
+        try:
+            return bytes(await self._process.stderr.read()).decode(errors="replace")
+        except (asyncssh.Error, OSError):
+            return ""
+
     async def close(self) -> None:
         """Ends the command if it still runs."""
         await self._ends.aclose()

@@ -24,38 +24,48 @@ IDLE = ("lab-1-1", "lab-1-3", "lab-1-4", "lab-2-1")
 
 @dataclass
 class Fabric:
-    """Stands in for the test programs on the nodes. `jobs`: nodes where a job starts at their first measurement."""
+    """Stands in for the test programs on the nodes. `jobs`: nodes where a job starts at their first measurement; `broken`:
+    where the test can't be prepared; `crashes`: where the program ends with an error; `hangs`: where it is not ready
+    when it is started a second time."""
 
     slow: frozenset[str] = frozenset()
     jobs: frozenset[str] = frozenset()
     without_torch: frozenset[str] = frozenset()
+    broken: frozenset[str] = frozenset()
+    crashes: frozenset[str] = frozenset()
+    hangs: frozenset[str] = frozenset()
     closed: list[str] = field(default_factory=list)
     asked: list[tuple[str, ...]] = field(default_factory=list)
 
     async def hold(self, at: Machine, argv: Sequence[str]) -> Any:
         assert list(argv[4:6]) == ["test", "fabric"]
-        return Program(self, at.name)
+        return Program(self, at.name, ready=not (at.name in self.hangs and at.name in self.closed))
 
 
 class Program:
     """The test program on one node."""
 
-    def __init__(self, fabric: Fabric, node: str) -> None:
+    def __init__(self, fabric: Fabric, node: str, *, ready: bool) -> None:
         self.fabric, self.node = fabric, node
         self.lines: asyncio.Queue[bytes] = asyncio.Queue()
-        skipped = {"test": "allreduce", "ok": True, "skipped": True, "reason": "torch is not installed on this node"}
-        self._say(skipped if node in fabric.without_torch else {"ready": True})
         self.code: int | None = None
+        if node in fabric.without_torch:
+            reason = "torch is not installed on this node"
+            self._say({"test": "allreduce", "ok": True, "skipped": True, "reason": reason})
+        elif node in fabric.broken:
+            self._say({"test": "allreduce", "ok": False, "reason": "CUDA finds 7 GPUs, 8 expected"})
+        elif ready:
+            self._say({"ready": True})
 
     def _say(self, row: dict[str, Any]) -> None:
         self.lines.put_nowait(json.dumps(row).encode() + b"\n")
 
     async def write(self, data: bytes) -> None:
         peers = tuple(json.loads(data)["peers"])
-        if self.node in self.fabric.jobs:
-            self.code = 137
+        if self.node in self.fabric.jobs | self.fabric.crashes:
+            self.code = 137 if self.node in self.fabric.jobs else 1
             self.lines.put_nowait(b"")
-        elif self.fabric.jobs.isdisjoint(peers):
+        elif (self.fabric.jobs | self.fabric.crashes).isdisjoint(peers):
             if peers[0] == self.node:
                 self.fabric.asked.append(peers)
             figure = 0.001 if self.fabric.slow & set(peers) else 1.0
@@ -66,6 +76,10 @@ class Program:
 
     async def ended(self) -> bool:
         return self.code is not None
+
+    async def errors(self) -> str:
+        assert self.code is not None
+        return "Traceback (most recent call last):\nOSError: [Errno 28] No space left on device\n"
 
     async def close(self) -> None:
         self.fabric.closed.append(self.node)
@@ -138,6 +152,26 @@ async def test_node_where_a_job_starts_leaves_the_test(lab: Ward) -> None:
 async def test_nodes_without_the_library_are_skipped_with_the_reason(lab: Ward) -> None:
     found = await measure(lab, Fabric(without_torch=frozenset({NODE})))
     assert [(one.node, one.why) for one in found.skipped] == [(NODE, "torch is not installed on this node")]
+
+
+async def test_node_where_the_test_cannot_be_prepared_is_skipped_with_the_reason(lab: Ward) -> None:
+    found = await measure(lab, Fabric(broken=frozenset({NODE})))
+    assert [(one.node, one.why) for one in found.skipped] == [(NODE, "CUDA finds 7 GPUs, 8 expected")]
+    assert all(NODE not in one.nodes for one in found.measurements)
+    assert found.findings == []
+
+
+async def test_end_of_a_test_program_is_told_with_its_exit_code_and_error(lab: Ward) -> None:
+    found = await measure(lab, Fabric(crashes=frozenset({NODE})))
+    why = "its test program ended with exit code 1: OSError: [Errno 28] No space left on device"
+    assert [(one.node, one.why) for one in found.skipped] == [(NODE, why)]
+
+
+async def test_node_whose_program_starts_again_while_its_partner_leaves_stays_in_the_test(lab: Ward) -> None:
+    # The first program of lab-1-1 is ended because its partner has left; its second one is not ready when the next leaves.
+    fabric = Fabric(jobs=frozenset({NODE, *IDLE}) - {"lab-1-1"}, hangs=frozenset({"lab-1-1"}))
+    found = await measure(lab, fabric)
+    assert "lab-1-1" not in {one.node for one in found.skipped}
 
 
 async def test_two_nodes_must_be_idle(lab: Ward) -> None:

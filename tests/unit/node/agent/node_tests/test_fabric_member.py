@@ -11,7 +11,8 @@ import pytest
 
 from agent.config import Config
 from agent.node_tests import fabric_member, give_way
-from agent.node_tests.results import NodeTestResult, NodeTestSkipped
+from agent.node_tests.cuda_driver import CudaError
+from agent.node_tests.results import NodeTestFailed, NodeTestResult, NodeTestSkipped
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,23 @@ def test_each_line_is_one_measurement() -> None:
     assert lines[0] == {"ready": True}
     assert [line["figure"] for line in lines[1:]] == [1.5, 1.5]
     assert seen == [(["10.0.0.1", "10.0.0.2"], 1), (["10.0.0.1"], 0)]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (NodeTestFailed("CUDA finds 7 GPUs, 8 expected"), "CUDA finds 7 GPUs, 8 expected"),
+        (CudaError("cuInit", 999, "UNKNOWN", "unknown error"), "cuInit: UNKNOWN (unknown error)"),
+        (OSError("libcudart is damaged"), "OSError: libcudart is damaged"),
+    ],
+)
+def test_failed_preparation_is_a_failed_result(error: Exception, reason: str) -> None:
+    def prepare() -> fabric_member.Measure:
+        raise error
+
+    (line,) = fabric_member.take_part(config(), prepare, io.StringIO())
+    found = json.loads(line)
+    assert (found["ok"], found["skipped"], found["reason"]) == (False, False, reason)
 
 
 def test_missing_library_is_a_skipped_result() -> None:
