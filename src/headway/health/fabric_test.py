@@ -22,6 +22,7 @@ from headway.domain.fabric import (
     Suspect,
     SuspectKind,
 )
+from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.progress import ReportProgress
 from headway.domain.slurm.hostlist import compress, natural_key
@@ -145,12 +146,13 @@ class FabricTest:
                 return
             await self._measure_round(plan, planned)
 
-    async def open_incidents(self) -> None:
-        """Opens an incident for each finding, and closes those of links that are sound again."""
+    async def open_incidents(self, cancel: Callable[[Incident], Awaitable[None]]) -> None:
+        """Opens an incident for each finding, and closes those of links that are sound again. `cancel`: cancels the
+        running repair or test of an incident."""
         sound = {part.name for plan in self.plans for part in plan.evidence.cleared if part.kind is SuspectKind.LINK}
         await close_sound_links(self.context, sound)
         found = [(finding, list(how_found(finding))) for finding in self.findings]
-        self._incidents = await record_findings(self.context, found)
+        self._incidents = await record_findings(self.context, found, cancel)
         for suspect, number in self._incidents.items():
             await self.report(suspect.name, f"incident {number}", done=True)
 

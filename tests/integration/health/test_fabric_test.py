@@ -6,18 +6,20 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.domain.cluster import Storage, Volume
 from headway.domain.fabric import FabricFinding, Suspect, SuspectKind
-from headway.domain.incident import FaultAction, IncidentState
+from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.machines.machine import Machine
 from headway.errors import Refused
 from headway.health.fabric_test import FabricTest
 from headway.health.incidents.slow_fabric import LEAST_GB_S, close_sound_links, record_findings
 from headway.schemas.fabric_tests import FabricTestOut
-from tests.support.incident_cluster import LAB, NODE, Ward
+from tests.support.incident_cluster import FOR_GOOD, LAB, NODE, Ward, symptom, ward
 
 IDLE = ("lab-1-1", "lab-1-3", "lab-1-4", "lab-2-1")
 
@@ -105,7 +107,7 @@ async def measure(lab: Ward, fabric: Fabric, nodes: Sequence[str] = (), waits: A
 
     test = FabricTest(lab.responder.context, report, waits)
     await test.run(nodes)
-    await test.open_incidents()
+    await test.open_incidents(lab.responder.tasks.cancel)
     del lab.world.list  # type: ignore[method-assign]
     return test.result()
 
@@ -192,7 +194,7 @@ async def test_other_operations_go_first(lab: Ward) -> None:
 async def test_slow_link_has_an_incident_that_drains_nothing_until_it_is_sound(lab: Ward) -> None:
     context = lab.responder.context
     finding = FabricFinding(Suspect(SuspectKind.LINK, "leaf1 - leaf2"), 1.0, 100.0, 70.0, (), ())
-    numbers = await record_findings(context, [(finding, ["lab-1-1,lab-2-1: 1 GB/s"])])
+    numbers = await record_findings(context, [(finding, ["lab-1-1,lab-2-1: 1 GB/s"])], lab.responder.tasks.cancel)
     assert numbers == {finding.suspect: 1}
     await lab.responder.resume_open()
     incident = await lab.store.incidents.get(1)
@@ -206,7 +208,7 @@ async def test_slow_link_has_an_incident_that_drains_nothing_until_it_is_sound(l
 
 async def test_person_closes_the_incident_of_a_link(lab: Ward) -> None:
     finding = FabricFinding(Suspect(SuspectKind.LINK, "leaf1 - leaf2"), 1.0, 100.0, 70.0, (), ())
-    await record_findings(lab.responder.context, [(finding, [])])
+    await record_findings(lab.responder.context, [(finding, [])], lab.responder.tasks.cancel)
     found = await lab.bring_back(1, "ann")
     assert (found.state, found.steps[-1].actor) == (IncidentState.RETURNED, "ann")
 
@@ -216,3 +218,72 @@ async def test_recording_only_leaves_the_node_in_service(lab: Ward) -> None:
     await measure(lab, Fabric(slow=frozenset({NODE})))
     assert (await lab.settle()).state is IncidentState.SEEN
     assert lab.world.order == []
+
+
+SLOW = FabricFinding(Suspect(SuspectKind.NODE, NODE), 0.1, 1.0, 0.8, (), ())
+
+
+async def _name_slow(lab: Ward) -> Incident:
+    """Records a finding about NODE, and returns its incident."""
+    numbers = await record_findings(lab.responder.context, [(SLOW, ["0.1 GB/s"])], lab.responder.tasks.cancel)
+    found: Incident = await lab.store.incidents.get(numbers[SLOW.suspect])
+    return found
+
+
+async def test_finding_raises_a_lighter_incident_to_a_drain(lab: Ward) -> None:
+    lab.responder.cluster = replace(LAB, health=replace(LAB.health, act=False))
+    await lab.responder.handle_symptom(symptom(46), [])
+    assert (await lab.newest()).action is FaultAction.RESET
+    found = await _name_slow(lab)
+    assert (found.number, found.action, found.score) == (1, FaultAction.DRAIN, 2)
+
+
+async def test_finding_about_a_node_that_awaits_a_volume_moves_its_jobs(tmp_path: Path) -> None:
+    volumes = Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),))
+    async with ward(tmp_path, replace(LAB, storage=volumes)) as lab:
+        lab.world.jobs, lab.world.away = {7: "RUNNING"}, FOR_GOOD
+        lost = replace(symptom(0, gpu=None), kind="volumes", text="/models is not mounted", action=FaultAction.MOUNT)
+        await lab.responder.handle_symptom(lost, [])
+        await lab.responder.resume_open()
+        assert lab.responder.tasks.running
+        found = await _name_slow(lab)
+        assert (found.action, found.state) == (FaultAction.DRAIN, IncidentState.SEEN)
+        assert not lab.responder.tasks.running, "the wait for the volume is over"
+
+
+async def test_finding_drains_a_node_that_a_person_returned_in_slurm(lab: Ward) -> None:
+    lab.world.gpus_after_reset, lab.world.sound = None, False
+    await lab.responder.handle_symptom(symptom(46), [])
+    assert (await lab.settle()).state is IncidentState.OUT
+    assert (await _name_slow(lab)).state is IncidentState.OUT, "it is out of service in Slurm, too"
+    lab.world.state, lab.world.reason = "IDLE", ""
+    assert (await _name_slow(lab)).state is IncidentState.SEEN
+
+
+@pytest.mark.parametrize("skips", [(), ("lab-2-1",), IDLE])
+async def test_slow_node_stays_out_until_its_all_reduce_was_measured(lab: Ward, skips: Sequence[str]) -> None:
+    lab.world.idle, lab.world.skips_with, lab.world.gb_s = IDLE, set(skips), 5.0
+    await _name_slow(lab)
+    found = await lab.settle()
+    if len(skips) < len(IDLE):
+        assert found.state is IncidentState.RETURNED, "with the next partner it was fast enough"
+    else:
+        assert found.state is IncidentState.OUT
+        failed = next(step.text for step in found.steps if step.text.startswith("a test failed"))
+        assert failed == (
+            "a test failed: allreduce: 0.4 GB/s with another node expected, and not measured: torch is not installed"
+        )
+
+
+async def test_slow_node_stays_out_while_no_other_node_is_idle(lab: Ward) -> None:
+    await _name_slow(lab)
+    found = await lab.settle()
+    assert found.state is IncidentState.OUT
+    assert any("not measured: no other node is idle" in step.text for step in found.steps)
+
+
+async def test_slow_node_that_is_rebooted_for_another_fault_is_measured_too(lab: Ward) -> None:
+    lab.world.idle, lab.world.gb_s = IDLE, 0.1
+    await lab.responder.handle_dead_node(NODE, "its machine does not run")
+    assert (await _name_slow(lab)).action is FaultAction.REBOOT
+    assert (await lab.settle()).state is IncidentState.OUT

@@ -30,7 +30,7 @@ class FabricTests:
         test = FabricTest(engine.context, report, waits)
         await test.run(nodes)
         async with self._pool.fault_lock(cluster, opened):
-            await test.open_incidents()
+            await test.open_incidents(engine.tasks.cancel)
             if self._pool.store.server_locks.leads:  # otherwise the leading server continues with them
                 await engine.resume_open()
         return test.result()
