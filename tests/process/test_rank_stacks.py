@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -49,6 +50,7 @@ def training(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
             env={**os.environ, "RANK": str(rank), "SLURM_JOB_ID": str(JOB)},
         )
         for rank in range(RANKS)
@@ -60,7 +62,7 @@ def training(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
         yield ranks
     finally:
         for rank in ranks:
-            rank.kill()
+            os.killpg(rank.pid, signal.SIGKILL)  # with its data loader, which would be a rank of the next test
             rank.wait(60)
             assert rank.stdin is not None
             assert rank.stdout is not None
@@ -90,6 +92,21 @@ def test_rank_that_sleeps_in_its_data_loader_is_named(training: list[subprocess.
     assert found.text().startswith(
         f"rank {SLOW} is in load_batch (train.py:7) on lab-1-1, and 15 ranks wait in all_reduce"
     )
+
+
+def test_ranks_are_read_at_the_same_time(training: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+    together = 8  # the GPUs of a node: ranks that hang must not keep each other's stacks from being read in time
+    started = tmp_path / "started"
+    program = f"""#!/bin/sh
+echo >>{started}
+while [ $(wc -l <{started}) -lt {together} ]; do sleep 0.05; done
+echo '[{{"thread_name": "MainThread", "frames": []}}]'
+"""
+    ranks = read(JOB, program.encode())["ranks"]
+    assert isinstance(ranks, list)
+    assert [(one["rank"], one["error"]) for one in ranks] == [
+        (number, "") for number, _ in sorted(enumerate(training), key=lambda pair: pair[1].pid)
+    ]
 
 
 def test_other_jobs_have_no_ranks_and_a_missing_py_spy_is_an_error(training: list[subprocess.Popen[str]]) -> None:
