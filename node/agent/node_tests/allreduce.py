@@ -10,11 +10,10 @@ from typing import Any
 
 from agent.config import Config
 from agent.node_tests.cuda_driver import CudaDevice
-from agent.node_tests.nccl import PORT, Nccl, nccl_all_reduce
+from agent.node_tests.nccl import MEET_S, PORT, Nccl, bus_gb_s, nccl_all_reduce
 from agent.node_tests.results import NodeTestFailed, NodeTestSkipped
 
 _GLOO_WORDS = 1 << 20
-_MEET_S = 60  # seconds that nodes wait for each other
 _AT_ONCE = 5  # most rounds between two looks at the clock
 
 
@@ -55,7 +54,7 @@ def _gloo_all_reduce(rank: int, peers: Sequence[str], seconds: float) -> float:
         init_method=f"tcp://{peers[0]}:{PORT}",
         world_size=ranks,
         rank=rank,
-        timeout=timedelta(seconds=_MEET_S),
+        timeout=timedelta(seconds=MEET_S),
     )
     try:
         data = torch.ones(_GLOO_WORDS, dtype=torch.float32)
@@ -71,7 +70,7 @@ def _gloo_all_reduce(rank: int, peers: Sequence[str], seconds: float) -> float:
             go_on.fill_(float(time.monotonic() - began < seconds))
             dist.broadcast(go_on, 0)  # rank 0 decides, so that all ranks stop in the same round
         took = time.monotonic() - began
-        return 2 * (ranks - 1) / ranks * _GLOO_WORDS * 4 * rounds / took / 1e9
+        return bus_gb_s(4 * _GLOO_WORDS, ranks, took / rounds)
     finally:
         dist.destroy_process_group()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -26,15 +27,15 @@ def run_copy_test(devices: Sequence[CudaDevice], seconds: float) -> float:
 
 def _copy_within(device: CudaDevice, seconds: float) -> float:
     size = _size(device, _WITHIN)
-    source, target = device.allocate(size), device.allocate(size)
-    try:
-        kernels = MemoryKernels(device)
+    with (
+        device.allocated(size) as source,
+        device.allocated(size) as target,
+        contextlib.closing(MemoryKernels(device)) as kernels,
+    ):
         kernels.fill(source, size, _PATTERN, _FACTOR)
         rate = _rate(device, lambda: device.copy_within(target, source, size), size, seconds)
         _require_copy(device, kernels, target, size, "a copy within its memory")
         return 2 * rate
-    finally:
-        device.free([source, target])
 
 
 def run_upload_test(devices: Sequence[CudaDevice], seconds: float) -> float:
@@ -45,8 +46,11 @@ def run_upload_test(devices: Sequence[CudaDevice], seconds: float) -> float:
 
 def _upload(device: CudaDevice, seconds: float) -> float:
     size = _size(device, _BETWEEN)
-    there, here, back = device.allocate(size), device.allocate_pinned(size), device.allocate_pinned(size)
-    try:
+    with (
+        device.allocated(size) as there,
+        device.allocated_pinned(size) as here,
+        device.allocated_pinned(size) as back,
+    ):
         block = os.urandom(1 << 20)
         for at in range(0, size, len(block)):
             ctypes.memmove(here + at, block, min(len(block), size - at))
@@ -56,10 +60,6 @@ def _upload(device: CudaDevice, seconds: float) -> float:
         if ctypes.string_at(here, size) != ctypes.string_at(back, size):
             raise NodeTestFailed(f"{device_label(device)}: data differs after a copy from main memory and back")
         return rate
-    finally:
-        device.free([there])
-        device.free_pinned(here)
-        device.free_pinned(back)
 
 
 def run_peer_copy_test(devices: Sequence[CudaDevice], seconds: float) -> tuple[float, str]:
@@ -72,8 +72,14 @@ def run_peer_copy_test(devices: Sequence[CudaDevice], seconds: float) -> tuple[f
         raise NodeTestSkipped("no GPU can access another's memory (no NVLink, and none over PCIe: IOMMU or ACS is on)")
     rates: dict[str, float] = {}
     size = min(_size(device, _BETWEEN) for device in devices)
-    blocks = {device.ordinal: (device.allocate(size), MemoryKernels(device)) for device in devices}
-    try:
+    with contextlib.ExitStack() as stack:
+        blocks = {
+            device.ordinal: (
+                stack.enter_context(device.allocated(size)),
+                stack.enter_context(contextlib.closing(MemoryKernels(device))),
+            )
+            for device in devices
+        }
         for one, other in pairs:
             source, fills = blocks[one.ordinal]
             target, checks = blocks[other.ordinal]
@@ -86,9 +92,6 @@ def run_peer_copy_test(devices: Sequence[CudaDevice], seconds: float) -> tuple[f
             _require_copy(
                 other, checks, target, size, f"a copy from {device_label(one)}", pattern=_PATTERN ^ one.ordinal
             )
-    finally:
-        for device in devices:
-            device.free([blocks[device.ordinal][0]])
     slowest = min(rates, key=rates.__getitem__)
     return rates[slowest], slowest
 

@@ -7,9 +7,10 @@ All functions that this module calls return a CUresult; every other value than 0
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any
 
@@ -65,6 +66,7 @@ class CudaDevice:
     def __init__(self, driver: CudaDriver, ordinal: int) -> None:
         self._driver = driver
         self.ordinal = ordinal
+        self._modules: dict[str, CudaModule] = {}
         self._device, self._context, self.stream = c_int(), c_void_p(), c_void_p()
         driver.call("cuDeviceGet", byref(self._device), c_int(ordinal))
         self.name = self._string("cuDeviceGetName")
@@ -96,6 +98,24 @@ class CudaDevice:
         for address in addresses:
             self._call("cuMemFree_v2", c_uint64(address))
 
+    @contextlib.contextmanager
+    def allocated(self, size: int) -> Iterator[int]:
+        """Yields the address of `size` new bytes of GPU memory, and frees them at the end."""
+        address = self.allocate(size)
+        try:
+            yield address
+        finally:
+            self.free([address])
+
+    @contextlib.contextmanager
+    def allocated_pinned(self, size: int) -> Iterator[int]:
+        """Yields the address of `size` new bytes of page-locked main memory, and frees them at the end."""
+        address = self.allocate_pinned(size)
+        try:
+            yield address
+        finally:
+            self.free_pinned(address)
+
     def allocate_pinned(self, size: int) -> int:
         """Returns the address of `size` new bytes of page-locked main memory."""
         address = c_void_p()
@@ -107,7 +127,10 @@ class CudaDevice:
         self._call("cuMemFreeHost", c_void_p(address))
 
     def load(self, ptx: str) -> CudaModule:
-        """Returns the module that the driver compiles from PTX. Raises CudaError with the compiler's first message."""
+        """Returns the module that the driver compiles from PTX, at the first call. Raises CudaError with the compiler's first
+        message."""
+        if ptx in self._modules:
+            return self._modules[ptx]
         module, log = c_void_p(), ctypes.create_string_buffer(_LOG_BYTES)
         options = (c_int * 2)(_JIT_ERROR_LOG, _JIT_ERROR_LOG_BYTES)
         values = (c_void_p * 2)(ctypes.addressof(log), _LOG_BYTES)
@@ -117,7 +140,7 @@ class CudaDevice:
         except CudaError as error:
             message = log.value.decode(errors="replace").strip().partition("\n")[0]
             raise CudaError("cuModuleLoadDataEx", error.code, "PTX was not compiled", message or str(error)) from None
-        return CudaModule(self, module)
+        return self._modules.setdefault(ptx, CudaModule(self, module))
 
     def launch(self, function: c_void_p, blocks: int, *arguments: Any) -> None:
         """Queues a kernel of `blocks` blocks of THREADS threads. `arguments` are ctypes values."""

@@ -36,13 +36,17 @@ class WrongWords:
 
 
 class MemoryKernels:
-    """The kernels `fill` and `check` on one GPU."""
+    """The kernels `fill` and `check` on one GPU. `close` frees what they need."""
 
     def __init__(self, device: CudaDevice) -> None:
         module = device.load(MEMORY)
         self._device, self._fill, self._check = device, module.function("fill"), module.function("check")
         self._result = device.allocate(24)
         self._blocks = _BLOCKS * device.multiprocessors
+
+    def close(self) -> None:
+        """Frees the GPU memory."""
+        self._device.free([self._result])
 
     def fill(self, address: int, size: int, pattern: int, factor: int = 0) -> None:
         """Queues writing the pattern to `size` bytes."""
@@ -67,7 +71,14 @@ class MemoryKernels:
 def run_memory_test(devices: Sequence[CudaDevice]) -> float:
     """Tests all GPUs at the same time and returns the tested MiB per GPU. Raises NodeTestFailed when a word differs."""
     with contextlib.ExitStack() as stack:
-        work = [(device, MemoryKernels(device), stack.enter_context(most_memory(device))) for device in devices]
+        work = [
+            (
+                device,
+                stack.enter_context(contextlib.closing(MemoryKernels(device))),
+                stack.enter_context(most_memory(device)),
+            )
+            for device in devices
+        ]
         for pattern, factor in _PASSES:
             for _, kernels, chunks in work:
                 kernels.reset()

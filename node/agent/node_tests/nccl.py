@@ -27,7 +27,7 @@ WHEELS = ("/usr/local/lib/python3*/dist-packages/nvidia/nccl/lib/libnccl.so.2",)
 _FLOAT32, _SUM = 7, 0  # ncclDataType_t, ncclRedOp_t
 _WORDS = 1 << 28  # float32 values that are summed: 1 GiB
 _FIRST_ROUNDS = 3
-_MEET_S = 60.0  # seconds that nodes wait for each other
+MEET_S = 60.0  # seconds that nodes wait for each other
 
 
 class _UniqueId(ctypes.Structure):
@@ -92,26 +92,26 @@ def nccl_all_reduce(
     nccl: Nccl, devices: Sequence[CudaDevice], peers: Sequence[str], rank: int, seconds: float
 ) -> float:
     """Returns the bus bandwidth in GB/s of an all-reduce over all GPUs of the nodes `peers`; `rank` is this node's place
-    among them. Raises NodeTestFailed for a wrong sum.
-
-    Bus bandwidth as in NCCL's tests: bytes * 2 * (ranks - 1) / ranks / seconds of one all-reduce."""
+    among them. Raises NodeTestFailed for a wrong sum."""
     ranks = len(peers) * len(devices)
     words = min(_WORDS, min(device.free_bytes() for device in devices) // 8)
-    with _control(peers, rank) as control:
+    with _control(peers, rank) as control, contextlib.ExitStack() as memory:
         group_id = bytes.fromhex(control.agree(lambda: nccl.unique_id().hex()))
         words = min(control.gather(words))
-        blocks = [device.allocate(4 * words) for device in devices]
-        try:
-            with nccl.communicators(devices, group_id, ranks, rank * len(devices)) as group:
-                _check_sum(nccl, devices, blocks, words, group, ranks)
-                took = _timed(nccl, devices, blocks, words, group, _FIRST_ROUNDS)
-                rounds = int(control.agree(lambda: max(1, round(seconds / max(took / _FIRST_ROUNDS, 1e-6)))))
-                took = _timed(nccl, devices, blocks, words, group, rounds)
-            slowest = max(control.gather(took))
-        finally:
-            for device, block in zip(devices, blocks, strict=True):
-                device.free([block])
-    return 4 * words * 2 * (ranks - 1) / ranks * rounds / slowest / 1e9
+        blocks = [memory.enter_context(device.allocated(4 * words)) for device in devices]
+        with nccl.communicators(devices, group_id, ranks, rank * len(devices)) as group:
+            _check_sum(nccl, devices, blocks, words, group, ranks)
+            took = _timed(nccl, devices, blocks, words, group, _FIRST_ROUNDS)
+            rounds = int(control.agree(lambda: max(1, round(seconds / max(took / _FIRST_ROUNDS, 1e-6)))))
+            took = _timed(nccl, devices, blocks, words, group, rounds)
+        slowest = max(control.gather(took))
+    return bus_gb_s(4 * words, ranks, slowest / rounds)
+
+
+def bus_gb_s(size: int, ranks: int, seconds: float) -> float:
+    """Returns the bus bandwidth in GB/s of an all-reduce of `size` bytes that takes `seconds`, as NCCL's tests define it:
+    https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"""
+    return 2 * (ranks - 1) / ranks * size / seconds / 1e9
 
 
 def _check_sum(
@@ -124,11 +124,11 @@ def _check_sum(
         device.set_words(block, one, words)
     nccl.all_reduce(devices, blocks, words, group)
     for device, block in zip(devices, blocks, strict=True):
-        kernels = MemoryKernels(device)
-        kernels.reset()
-        kernels.check(block, 4 * words, total)
-        if found := kernels.finding():
-            raise NodeTestFailed(f"{device_label(device)}: the sum over all ranks is wrong: {found.text()}")
+        with contextlib.closing(MemoryKernels(device)) as kernels:
+            kernels.reset()
+            kernels.check(block, 4 * words, total)
+            if found := kernels.finding():
+                raise NodeTestFailed(f"{device_label(device)}: the sum over all ranks is wrong: {found.text()}")
 
 
 def _timed(
@@ -181,7 +181,7 @@ class Control:
 
 @contextlib.contextmanager
 def _control(peers: Sequence[str], rank: int) -> Iterator[Control]:
-    """Connects the nodes. Raises NodeTestFailed when one does not come within _MEET_S seconds."""
+    """Connects the nodes. Raises NodeTestFailed when one does not come within MEET_S seconds."""
     with contextlib.ExitStack() as stack:
         try:
             found = _accept(peers, stack) if rank == 0 else [_connect(peers[0], stack)]
@@ -194,20 +194,20 @@ def _control(peers: Sequence[str], rank: int) -> Iterator[Control]:
 
 def _accept(peers: Sequence[str], stack: contextlib.ExitStack) -> list[socket.socket]:
     server = stack.enter_context(socket.create_server((peers[0], PORT), backlog=len(peers)))
-    deadline, found = time.monotonic() + _MEET_S, {}
+    deadline, found = time.monotonic() + MEET_S, {}
     while len(found) < len(peers) - 1:
         server.settimeout(max(0.1, deadline - time.monotonic()))
         one, (address, _) = server.accept()
         if address not in peers[1:] or address in found:
             one.close()
             continue
-        one.settimeout(2 * _MEET_S)
+        one.settimeout(2 * MEET_S)
         found[address] = stack.enter_context(one)
     return [found[address] for address in peers[1:]]
 
 
 def _connect(leader: str, stack: contextlib.ExitStack) -> socket.socket:
-    deadline = time.monotonic() + _MEET_S
+    deadline = time.monotonic() + MEET_S
     while True:
         try:
             one = stack.enter_context(socket.create_connection((leader, PORT), timeout=5))
@@ -216,5 +216,5 @@ def _connect(leader: str, stack: contextlib.ExitStack) -> socket.socket:
                 raise
             time.sleep(0.2)
         else:
-            one.settimeout(2 * _MEET_S)
+            one.settimeout(2 * MEET_S)
             return one

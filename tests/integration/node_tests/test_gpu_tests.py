@@ -3,10 +3,13 @@ have, compiled here."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import struct
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +17,8 @@ from agent.config import Config
 from agent.node_tests import command
 from agent.node_tests.cuda_driver import CudaDevice, CudaDriver, CudaError
 from agent.node_tests.memory import MemoryKernels, most_memory
-from agent.node_tests.results import NodeTestResult
+from agent.node_tests.nccl import nccl_all_reduce
+from agent.node_tests.results import NodeTestFailed, NodeTestResult
 
 SOURCE = Path(__file__).parents[3] / "node/image/gpu/simulated_libcuda.c"
 NODE = Config(head="h", gpus=2, simulated=True)
@@ -102,6 +106,54 @@ def test_one_gpu_has_no_peer(machine: Machine) -> None:
 @pytest.fixture
 def device(machine: Machine, library: Path) -> CudaDevice:
     return CudaDriver(str(library)).devices()[0]
+
+
+def test_no_test_keeps_memory(machine: Machine) -> None:
+    tests = command.GpuTests(NODE, 0.01)
+    devices = tests.open_devices()
+    before = [device.free_bytes() for device in devices]
+    for name in command.GPU_TESTS:
+        tests.run(name)
+        assert [device.free_bytes() for device in devices] == before, name
+
+
+class Sums:
+    """Stands in for NCCL. `fails`: an all-reduce raises."""
+
+    def __init__(self, ranks: int, *, fails: bool) -> None:
+        self.value, self.fails = struct.unpack("<I", struct.pack("<f", float(ranks)))[0], fails
+
+    def unique_id(self) -> bytes:
+        return bytes(128)
+
+    @contextlib.contextmanager
+    def communicators(self, *_: Any) -> Iterator[list[Any]]:
+        yield []
+
+    def all_reduce(self, devices: Sequence[CudaDevice], blocks: Sequence[int], words: int, _: Any) -> None:
+        if self.fails:
+            raise NodeTestFailed("ncclAllReduce: unhandled cuda error")
+        for device, block in zip(devices, blocks, strict=True):
+            device.set_words(block, self.value, words)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_all_reduce_with_nccl_keeps_no_memory(machine: Machine, library: Path, fails: bool) -> None:
+    devices = CudaDriver(str(library)).devices()
+    before = [device.free_bytes() for device in devices]
+    with pytest.raises(NodeTestFailed) if fails else contextlib.nullcontext():
+        assert nccl_all_reduce(cast(Any, Sums(len(devices), fails=fails)), devices, ["127.0.0.1"], 0, 0.01) > 0
+    assert [device.free_bytes() for device in devices] == before
+
+
+def test_all_reduce_without_enough_memory_keeps_none(machine: Machine, library: Path) -> None:
+    devices = CudaDriver(str(library)).devices()
+    sums, (first, last) = Sums(len(devices), fails=False), devices
+    before = first.free_bytes()
+    last.allocate = lambda size: first.allocate(1 << 40)  # type: ignore[method-assign]
+    with pytest.raises(CudaError, match="OUT_OF_MEMORY"):
+        nccl_all_reduce(cast(Any, sums), devices, ["127.0.0.1"], 0, 0.01)
+    assert first.free_bytes() == before
 
 
 def test_memory_is_free_again_after_the_tests(device: CudaDevice) -> None:
