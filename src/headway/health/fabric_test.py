@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -385,5 +384,7 @@ def _figures_text(plan: FabricPlan, measured: Sequence[FabricMeasurement]) -> st
 
 
 def _reasons(skipped: dict[str, str]) -> str:
-    by_reason = Counter(skipped.values())
-    return ", ".join(f"{compress(node for node, own in skipped.items() if own == why)} ({why})" for why in by_reason)
+    by_reason: dict[str, list[str]] = {}
+    for node, why in skipped.items():
+        by_reason.setdefault(why, []).append(node)
+    return ", ".join(f"{compress(nodes)} ({why})" for why, nodes in by_reason.items())

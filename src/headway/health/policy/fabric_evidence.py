@@ -111,10 +111,17 @@ class FabricEvidence:
 
     def is_slow(self, group: FabricGroup) -> bool:
         """Returns whether every figure of the group is too low."""
-        return self.best[group] < self.least(group) or (self.best[group] == 0 and self._failed(group))
+        return self.best[group] < self.least(group) or (self.best[group] == 0 and group in self._failed)
 
-    def _failed(self, group: FabricGroup) -> bool:
-        return any(one.fault for one in self.measured if one.group == group)
+    @cached_property
+    def _failed(self) -> frozenset[FabricGroup]:
+        """The groups with a measurement that gave no figure."""
+        return frozenset(one.group for one in self.measured if one.fault)
+
+    @cached_property
+    def times(self) -> Counter[FabricGroup]:
+        """How often each group was measured."""
+        return Counter(one.group for one in self.measured)
 
     @cached_property
     def slow_groups(self) -> tuple[FabricGroup, ...]:
@@ -148,9 +155,20 @@ class FabricEvidence:
         """The number of slow groups of every part."""
         return Counter(part for group in self.slow_groups for part in self.parts(group))
 
-    def measured_again(self, suspect: Suspect) -> int:
-        """Returns how often groups with this suspect were measured again."""
-        return sum(one.again and suspect in self.parts(one.group) for one in self.measured)
+    @cached_property
+    def measured_again(self) -> Counter[Suspect]:
+        """How often groups with each suspect were measured again."""
+        return Counter(part for one in self.measured if one.again for part in self.parts(one.group))
+
+    @cached_property
+    def _sound_with(self) -> dict[Suspect, list[int]]:
+        """The places of the measurements of sound groups in `measured`, by each of their parts."""
+        found: dict[Suspect, list[int]] = {}
+        slow = set(self.slow_groups)
+        for place, one in enumerate(self.measured):
+            for part in self.parts(one.group) if one.group not in slow else ():
+                found.setdefault(part, []).append(place)
+        return found
 
     @cached_property
     def findings(self) -> tuple[FabricFinding, ...]:
@@ -167,7 +185,8 @@ class FabricEvidence:
             if len(measurements) < 2 or not any(one.again for one in measurements):
                 continue
             others = {part for one in measurements for part in self.parts(one.group)} - {suspect}
-            sound = tuple(one for one in self.measured if one.group not in slow and others & self.parts(one.group))
+            places = {place for part in others for place in self._sound_with.get(part, ())}
+            sound = tuple(self.measured[place] for place in sorted(places))
             fastest = max(measurements, key=lambda one: one.gb_s)
             least = min(self.least(one.group) for one in measurements)
             yield FabricFinding(suspect, fastest.gb_s, self.expected(fastest.group), least, tuple(measurements), sound)

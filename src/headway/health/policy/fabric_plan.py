@@ -16,6 +16,7 @@ from headway.domain.fabric import (
     GroupKind,
     Suspect,
     SuspectKind,
+    link_name,
 )
 from headway.health.policy.fabric_evidence import Bands, FabricEvidence
 from headway.health.policy.fabric_rounds import Round, all_together, first_rounds, halves, pair
@@ -44,12 +45,15 @@ class FabricPlan:
     evidence: FabricEvidence = field(init=False)
     dropped: set[str] = field(default_factory=set)
     _first: list[Round] = field(init=False)
+    _nodes_of: dict[str, list[str]] = field(init=False, default_factory=dict)  # leaf switch -> its nodes
     _again: int = 0
     _together: bool = False
 
     def __post_init__(self) -> None:
         self.evidence = FabricEvidence(self.leaf_of, self.bands, expected_gb_s=self.expected_gb_s)
         self._first = first_rounds(self.leaf_of, self.with_links)
+        for node, leaf in self.leaf_of.items():
+            self._nodes_of.setdefault(leaf, []).append(node)
 
     def record(self, measured: Iterable[FabricMeasurement]) -> None:
         """Adds measurements to the evidence."""
@@ -114,14 +118,14 @@ class FabricPlan:
     def _for_group(self, group: FabricGroup, used: set[str]) -> Iterator[FabricGroup]:
         evidence = self.evidence
         suspects = evidence.suspects(group)
-        before = [one for one in evidence.measured if one.group == group]
+        times = evidence.times[group]
         if group.kind is GroupKind.ALL and len(suspects) != 1:
-            yield from self._halves(group, repeated=len(before) > 1)
+            yield from self._halves(group, repeated=times > 1)
             return
         proposals = [self._with_sound(suspect, used) for suspect in suspects if self._may_repeat(suspect)]
         found = [proposal for proposal in proposals if proposal is not None]
         yield from found
-        if not found and len(before) == 1:
+        if not found and times == 1:
             yield group  # nothing sound to measure its parts with: once more as it was
 
     def _halves(self, group: FabricGroup, *, repeated: bool) -> Iterator[FabricGroup]:
@@ -134,25 +138,43 @@ class FabricPlan:
                 yield half
 
     def _may_repeat(self, suspect: Suspect) -> bool:
-        return self.evidence.measured_again(suspect) < _TIMES_AGAIN
+        return self.evidence.measured_again[suspect] < _TIMES_AGAIN
 
     def _with_sound(self, suspect: Suspect, used: set[str]) -> FabricGroup | None:
         """Returns a group in which only the suspect is not known to be sound; None if there is none."""
         if suspect.kind is SuspectKind.GPUS:
             return FabricGroup(GroupKind.NODE, (suspect.name,))
-        choices = [
-            group
-            for group in (self._pairs_with(suspect) if suspect.kind is SuspectKind.NODE else self._pairs_over(suspect))
-            if used.isdisjoint(group.nodes) and self.evidence.parts(group) - self.evidence.cleared == {suspect}
-        ]
-        times = {group: sum(one.group == group for one in self.evidence.measured) for group in choices}
-        return min(choices, key=lambda group: (times[group], group.kind is GroupKind.LEAVES), default=None)
+        choices = (
+            self._pairs_with(suspect, used) if suspect.kind is SuspectKind.NODE else self._pairs_over(suspect, used)
+        )
+        best, fewest = None, 0
+        for group in choices:
+            times = self.evidence.times[group]
+            if best is None or times < fewest:
+                best, fewest = group, times
+            if not times:
+                break
+        return best
 
-    def _pairs_with(self, suspect: Suspect) -> Iterator[FabricGroup]:
-        yield from (pair(self.leaf_of, suspect.name, node) for node in self.leaf_of if node != suspect.name)
+    def _pairs_with(self, suspect: Suspect, used: set[str]) -> Iterator[FabricGroup]:
+        """Yields the pairs of a node with sound ones over sound links, those of its own leaf switch first."""
+        if suspect.name in used:
+            return
+        own = self.leaf_of[suspect.name]
+        for leaf in (own, *(other for other in self._nodes_of if other != own)):
+            if leaf == own or Suspect(SuspectKind.LINK, link_name(own, leaf)) in self.evidence.cleared:
+                yield from (pair(self.leaf_of, suspect.name, node) for node in self._free_sound(leaf, used))
 
-    def _pairs_over(self, suspect: Suspect) -> Iterator[FabricGroup]:
+    def _pairs_over(self, suspect: Suspect, used: set[str]) -> Iterator[FabricGroup]:
+        """Yields the pairs of sound nodes over a link."""
         one, other = suspect.name.split(LINK_MARK)
-        ends = [[node for node in self.leaf_of if self.leaf_of[node] == leaf] for leaf in (one, other)]
-        for node in ends[0]:
-            yield from (pair(self.leaf_of, node, far) for far in ends[1])
+        ends = list(self._free_sound(other, used))
+        for node in self._free_sound(one, used):
+            yield from (pair(self.leaf_of, node, far) for far in ends)
+
+    def _free_sound(self, leaf: str, used: set[str]) -> Iterator[str]:
+        """Yields the nodes of a leaf switch that are known to be sound and not used."""
+        cleared = self.evidence.cleared
+        for node in self._nodes_of[leaf]:
+            if node not in used and Suspect(SuspectKind.NODE, node) in cleared:
+                yield node

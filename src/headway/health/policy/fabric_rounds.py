@@ -6,7 +6,7 @@ three pairs within its leaf switch, and leaf switches are paired as in a tournam
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from headway.domain.fabric import FabricGroup, GroupKind
 from headway.domain.slurm.hostlist import natural_key
@@ -64,17 +64,16 @@ def _rounds_in_leaves(leaf_of: Mapping[str, str], leaves: Sequence[Sequence[str]
     for nodes in leaves:
         enough = _ROUNDS_IN_LEAF + len(nodes) % 2  # with an odd number one node waits in each round
         schedules.append(
-            [[pair(leaf_of, nodes[a], nodes[b]) for a, b in met] for met in tournament(len(nodes))][:enough]
+            [[pair(leaf_of, nodes[a], nodes[b]) for a, b in met] for met in islice(tournament(len(nodes)), enough)]
         )
     for row in zip_longest(*schedules, fillvalue=[]):
         yield tuple(group for groups in row for group in groups)
 
 
 def _rounds_across_leaves(leaf_of: Mapping[str, str], leaves: Sequence[Sequence[str]]) -> Iterator[Round]:
-    schedule = list(tournament(len(leaves)))
-    if len(leaves) > _EVERY_LEAF:
-        schedule = schedule[: len(leaves).bit_length()]
-    elif len(leaves) == 2:
+    few = len(leaves).bit_length() if len(leaves) > _EVERY_LEAF else None
+    schedule = list(islice(tournament(len(leaves)), few))
+    if len(leaves) == 2:
         schedule = schedule * min(2, *map(len, leaves))
     for turn, met in enumerate(schedule):
         yield tuple(group for a, b in met for group in _pairs_across(leaf_of, leaves[a], leaves[b], turn))

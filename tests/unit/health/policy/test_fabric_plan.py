@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterable
 from itertools import combinations
 
@@ -78,6 +79,29 @@ def test_first_rounds_cover_every_node_with_few_groups(sizes: tuple[int, ...]) -
 def test_single_nodes_are_measured_where_their_gpus_have_links() -> None:
     first = first_rounds(layout(2), frozenset({"lab-1-1"}))[0]
     assert first == (FabricGroup(GroupKind.NODE, ("lab-1-1",)),)
+
+
+@pytest.mark.parametrize("spread", [1, 10])
+def test_work_grows_with_the_number_of_nodes(spread: int) -> None:
+    """`spread`: leaf switches. One node of eight is slow, and so is one link."""
+
+    def calls(count: int) -> int:
+        leaf_of = layout(*(count // spread,) * spread)
+        plan, made = FabricPlan(leaf_of, REAL), 0
+
+        def note(_: object, event: str, __: object) -> None:
+            nonlocal made
+            made += event == "call"
+
+        sys.setprofile(note)
+        try:
+            run(plan, slow(leaf_of, *list(leaf_of)[::8], link_name("leaf1", "leaf2")))
+            plan.verdict()
+        finally:
+            sys.setprofile(None)
+        return made
+
+    assert calls(320) < 2.6 * calls(160)
 
 
 def test_largest_group_is_a_sample_of_all_leaf_switches() -> None:
