@@ -40,7 +40,7 @@ def _sound(text: str) -> str:
         raise value_error("is too long")
     if address_with_password(text):
         raise value_error(
-            "has an address with a password, which would be kept with the environment",
+            "has an address with a password or token, which would be kept with the environment",
             "write it to .netrc in the home of the person who applies",
         )
     return text
@@ -51,7 +51,7 @@ def _label_fault(label: str) -> str:
 
 
 def _index_fault(url: str) -> str:
-    if address_with_password(url) or "@" in url:
+    if "@" in url:
         return "has a user or password: every user of the cluster could read it"
     return syntax_rules.url_fault(url)
 

@@ -15,7 +15,7 @@ PYTORCH = "pytorch"  # the environment that every cluster has
 IMAGE_SOURCE = "node image"  # `source` of an environment that is the node image's own Python
 FILE_SOURCE = "cluster file"  # `source` of an environment that the cluster file lists
 _LABEL = re.compile(rf"({NAME_PATTERN})@([1-9][0-9]{{0,8}})")
-_PASSWORD = re.compile(r"[a-z+]+://[^/\s@]*:[^/\s@]+@", re.IGNORECASE)
+_USER_OF_ADDRESS = re.compile(r"(https?|)://([^/\s@]+)@", re.IGNORECASE)  # takes linear time, whatever the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,9 @@ def request_digest(text: str, pyproject: str = "") -> str:
 
 
 def address_with_password(text: str) -> bool:
-    """Returns whether the text has an address that contains a password."""
-    return _PASSWORD.search(text) is not None
+    """Returns whether the text has an address that contains a password or a token."""
+    # Over HTTP a word without a colon is a token; over SSH it is a user.
+    return any(http or ":" in user for http, user in _USER_OF_ADDRESS.findall(text))
 
 
 def parse_label(label: str) -> tuple[str, int]:
