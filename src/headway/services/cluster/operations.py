@@ -40,7 +40,7 @@ async def queue_operation(
     return operation
 
 
-async def queued_operations(state: AppState, cluster: str) -> list[Operation]:
-    """Returns the operations of the cluster that wait for their turn, the oldest first."""
-    found = await state.store.operations.recent(cluster)
-    return [operation for operation in reversed(found) if operation.state == "queued"]
+async def queued_operations(state: AppState, cluster: str) -> tuple[Operation, ...]:
+    """Returns the operations of the whole cluster that wait for their turn, the oldest first. Operations on a subject of
+    their own, such as builds of environments, wait for none of these."""
+    return await state.store.operations.queued(cluster)

@@ -109,6 +109,14 @@ class Operations(StorePart):
         async with self._database.read() as db:
             return tuple(_operation(row) for row in await db.execute(query))
 
+    async def queued(self, cluster: str, subject: str = "") -> tuple[Operation, ...]:
+        """Returns the operations of this subject, "" = of the whole cluster, that wait for their turn, the oldest
+        first."""
+        o = t.operations.c
+        query = select(t.operations).where(o.cluster == cluster, o.subject == subject, o.state == "queued")
+        async with self._database.read() as db:
+            return tuple(_operation(row) for row in await db.execute(query.order_by(o.number)))
+
     async def search(
         self, filters: OperationAsk, *, after: tuple[Any, ...] | None = None, limit: int
     ) -> tuple[Operation, ...]:
