@@ -78,11 +78,16 @@ def file_name(source: str) -> str:
     return source if source in ("pyproject.toml", "uv.lock") else "requirements.txt"
 
 
+def job_name(environment: str) -> str:
+    """Returns the name of the job that builds an environment."""
+    return f"environment-{environment}"
+
+
 def prepare_build(params: EnvironmentParams, cluster: Cluster, user: str, operation: str, uv: str) -> PreparedJob:
     """Returns the job that builds the environment. `uv` is the path of the program on the machines."""
     place, source = build_folders(cluster, user, operation), file_name(params.source or "")
     args = [
-        f"--job-name=environment-{params.name}", "--nodes=1", "--ntasks=1", f"--mem={_MEMORY}",
+        f"--job-name={job_name(params.name)}", "--nodes=1", "--ntasks=1", f"--mem={_MEMORY}",
         f"--cpus-per-task={min(_CPUS, cluster.largest_plan.cpus)}",
         f"--time={_TIME}", "--requeue", "--open-mode=append", f"--output={place.log}",
     ]  # fmt: skip
@@ -94,7 +99,7 @@ def prepare_build(params: EnvironmentParams, cluster: Cluster, user: str, operat
     request = SubmitIn(
         args=args,
         script=_SCRIPT,
-        script_name=f"environment-{params.name}",
+        script_name=job_name(params.name),
         script_args=[uv, place.stage, source, PYTHON, proxy_url(cluster)],
         chdir=str(PurePosixPath(place.stage)),
     )

@@ -19,7 +19,7 @@ async def provide_image_environment(cluster: Cluster, context: ClusterContext, r
     if PYTORCH in cluster.environments:
         return
     store, request = context.store.environments, request_digest(f"{IMAGE_SOURCE} {cluster.image}")
-    latest = next(iter((await store.versions(cluster.name, PYTORCH))[-1:]), None)
+    latest = await store.latest(cluster.name, PYTORCH)
     if latest is not None and latest.source != IMAGE_SOURCE:
         return  # a person has built another one
     known = latest if latest is not None and latest.request == request else None

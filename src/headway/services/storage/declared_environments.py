@@ -18,9 +18,9 @@ async def queue_declared_builds(state: AppState, cluster: Cluster, person: str) 
     queued = []
     for name, lines in cluster.environments.items():
         text = "".join(f"{line}\n" for line in lines)
-        versions = await state.store.environments.versions(cluster.name, name)
+        latest = await state.store.environments.latest(cluster.name, name)
         params = EnvironmentParams("add", name, source=FILE_SOURCE, text=text, user=await _user(state, cluster, person))
-        if versions and versions[-1].request == request_digest(text):
+        if latest is not None and latest.request == request_digest(text):
             continue
         if await state.store.operations.active(cluster.name, params.subject) is None:
             await queue_operation(state, cluster.name, person, params)
@@ -41,8 +41,8 @@ async def environment_of_command(state: AppState, cluster: Cluster, job: JobFiel
     wanted = environment_of(cluster, job, user)
     if wanted or not job.gpus or cluster.simulated_gpus or PYTORCH not in cluster.environments:
         return await pin_environment(state, cluster, wanted)
-    versions = await state.store.environments.versions(cluster.name, PYTORCH)
-    return versions[-1].label if versions else ""
+    latest = await state.store.environments.latest(cluster.name, PYTORCH)
+    return latest.label if latest else ""
 
 
 def environment_of(cluster: Cluster, job: JobFields, user: str) -> str:

@@ -1,14 +1,14 @@
 """Versions of software environments. Building and removing one are operations: a request only queues them.
 
 An environment belongs to the person who built its first version: only they and admins add and remove its versions,
-because everybody's jobs may run its code."""
+because everybody's jobs may run its code. The cluster file's environments and `pytorch` belong to the admins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from headway.domain.cluster import Cluster
-from headway.domain.environment import NO_ENVIRONMENT, EnvironmentVersion, address_with_password
+from headway.domain.environment import NO_ENVIRONMENT, PYTORCH, EnvironmentVersion, address_with_password
 from headway.domain.operation import EnvironmentParams
 from headway.errors import Conflict, NotAllowed, NotFound, Refused
 from headway.schemas.clusters import OperationOut
@@ -50,12 +50,13 @@ async def add_environment(state: AppState, who: Principal, cluster: str, ask: En
     password."""
     user = who.user_to_act_as(ask.user)
     resolved = await cluster_to_work_on(state, cluster, who)
-    await _require_owner(state, who, cluster, ask.name)
-    if address_with_password(ask.text):
-        raise Refused(
-            f"{ask.source} has an address with a password, which would be kept with the environment",
-            hint=f"leave it out; write it to .netrc in the home of {user} on {cluster}",
-        )
+    await require_owner(state, who, resolved, ask.name)
+    for file, text in ((ask.source, ask.text), ("pyproject.toml", ask.pyproject)):
+        if address_with_password(text):
+            raise Refused(
+                f"{file} has an address with a password or token, which would be kept with the environment",
+                hint=f"leave it out; write it to .netrc in the home of {user} on {cluster}",
+            )
     _require_known(resolved, ask)
     params = EnvironmentParams(
         "add", ask.name, source=ask.source, text=ask.text, pyproject=ask.pyproject or None, user=user,
@@ -69,9 +70,9 @@ async def remove_environment(
 ) -> OperationOut:
     """Queues the removal of a version. Raises Conflict while the lineage of jobs names it, unless `force`."""
     who.require(Right.RUN_JOBS)
-    await cluster_to_work_on(state, cluster, who)
+    resolved = await cluster_to_work_on(state, cluster, who)
     one = await _find(state, cluster, name, number, removed=True)  # a removal that failed is completed
-    await _require_owner(state, who, cluster, name)
+    await require_owner(state, who, resolved, name)
     if one.removed_at is None and not force:
         await require_unused(state, one)
     return await _queue(state, who, cluster, EnvironmentParams("remove", name, version=number, force=force))
@@ -98,6 +99,19 @@ async def pin_environment(state: AppState, cluster: Cluster, wanted: str) -> str
     else:
         hint = f"headway env ls {cluster.name}, or headway env add {cluster.name} {name} --requirements FILE"
     raise NotFound(f"{cluster.name} has no environment {wanted}", hint=hint)
+
+
+async def require_owner(state: AppState, who: Principal, cluster: Cluster, name: str) -> None:
+    """Raises NotAllowed when the environment belongs to others. A name stays its first owner's after the last version
+    was removed, because scripts still name it."""
+    if who.may(Right.ADMIN):
+        return
+    hint = "choose another name, or ask an admin"
+    if name == PYTORCH or name in cluster.environments:
+        raise NotAllowed(f"environment {name} belongs to the admins of {cluster.name}", hint=hint)
+    first = next(iter(await state.store.environments.versions(cluster.name, name, removed=True)), None)
+    if first is not None and first.person != who.person:
+        raise NotAllowed(f"environment {name} belongs to {first.person}", hint=hint)
 
 
 async def require_unused(state: AppState, version: EnvironmentVersion) -> None:
@@ -131,13 +145,6 @@ def _require_known(cluster: Cluster, ask: EnvironmentIn) -> None:
     ):
         if value and value not in known:
             raise Refused(f"{cluster.name} has no {field} {value}", hint=f"it has {', '.join(known)}")
-
-
-async def _require_owner(state: AppState, who: Principal, cluster: str, name: str) -> None:
-    """Raises NotAllowed when another person built the environment's first version."""
-    first = next(iter(await state.store.environments.versions(cluster, name)), None)
-    if first is not None and first.person != who.person and not who.may(Right.ADMIN):
-        raise NotAllowed(f"environment {name} belongs to {first.person}", hint="choose another name, or ask an admin")
 
 
 async def _find(state: AppState, cluster: str, name: str, number: int, *, removed: bool = False) -> EnvironmentVersion:

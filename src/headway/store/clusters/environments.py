@@ -29,6 +29,11 @@ class Environments(StorePart):
         async with self._database.read() as db:
             return tuple(_version(row) for row in await db.execute(query))
 
+    async def latest(self, cluster: str, name: str) -> EnvironmentVersion | None:
+        """Returns the latest version that was not removed, or None."""
+        versions = await self.versions(cluster, name)
+        return versions[-1] if versions else None
+
     async def get(self, cluster: str, name: str, number: int) -> EnvironmentVersion:
         """Returns a version, which may have been removed. Raises NotFound if it never existed."""
         e = t.environments

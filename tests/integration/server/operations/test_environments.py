@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,14 @@ from headway.domain.cluster import Cluster, User
 from headway.domain.environment import EnvironmentVersion
 from headway.domain.slurm.state import JobState
 from headway.environments.file_store import Published
-from headway.errors import Refused
+from headway.errors import NotFound, Refused
 from headway.schemas.jobs import LogPartOut
 from headway.schemas.submission.commands import ExecOut
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from headway.server.operations import environments
-from headway.store import Operation
+from headway.server.workers import operation_worker
+from headway.services.cluster.operations import queued_operations
+from headway.store import Operation, StoreUnavailable
 from tests.support import builders, server_fakes
 from tests.support.server_fakes import Server
 
@@ -36,13 +38,24 @@ class Builds:
     made: dict[str, Published] = field(default_factory=dict)
     there: set[str] = field(default_factory=set)
     jobs: dict[str, int] = field(default_factory=dict)  # by script name and folder, as for repeated tags
+    read: list[Cluster] = field(default_factory=list)  # the cluster of each look at a job
+    meanwhile: list[Callable[[], Awaitable[None]]] = field(
+        default_factory=list
+    )  # what happens while the job runs, one a look
 
     def submit(self, cluster: Cluster, request: SubmitIn, user: str, stage: Any = None) -> SubmitOut:
         number = self.jobs.setdefault(f"{request.script_name} {request.chdir}", len(self.jobs) + 1)
         return SubmitOut(job_id=number, cluster=cluster.name, user=user, workdir=request.chdir)
 
-    def job(self, _: Cluster, job_id: int) -> JobState:
-        return builders.job(job_id, state=self.state, user="ann")
+    async def job(self, cluster: Cluster, job_id: int) -> JobState:
+        self.read.append(cluster)
+        if self.meanwhile:
+            await self.meanwhile.pop(0)()
+            return builders.job(job_id, name=self.job_name(job_id))
+        return builders.job(job_id, state=self.state, name=self.job_name(job_id), user="ann")
+
+    def job_name(self, job_id: int) -> str:
+        return next(key for key, number in self.jobs.items() if number == job_id).split()[0]
 
     async def provide_uv(self) -> str:
         return "/environments/.tools/uv-1"
@@ -103,6 +116,12 @@ async def add(server: Server, state: str = "done", name: str = "demo", **who: st
     return await done(server, await client.post(API, json={"name": name, "text": "models"}), state)
 
 
+def declare(server: Server, *names: str) -> None:
+    """Lists environments in the cluster file."""
+    server.backend.clusters["lab"] = {"environments": dict.fromkeys(names, ("torch",))}
+    server.state.clusters.forget("lab")
+
+
 async def test_build_runs_as_the_person_and_its_version_is_listed(server: Server, builds: Builds) -> None:
     operation = await add(server, person="bob", role="member")
     assert operation.kept == ("/environments/demo/1",)
@@ -148,6 +167,81 @@ async def test_failed_job_and_full_disk_leave_no_version_and_no_folder(server: S
     assert len(server.backend.named("run_command")) == 2
 
 
+async def test_build_continues_with_its_files_after_the_database_was_away(
+    server: Server, builds: Builds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation_worker, "AWAY_S", 0.0)
+    add_version, calls = server.store.environments.add, list[int]()
+
+    async def add_later(*args: Any) -> None:
+        calls.append(len(server.backend.named("run_command")))
+        if len(calls) == 1:
+            raise StoreUnavailable("away")
+        await add_version(*args)
+
+    monkeypatch.setattr(server.store.environments, "add", add_later)
+    assert (await add(server)).kept == ("/environments/demo/1",)
+    assert calls == [0, 0], "its folder is deleted at the end only"
+    assert len(builds.jobs) == len(server.backend.named("run_command")) == 1
+
+
+async def test_long_builds_take_no_place_of_other_operations(
+    server: Server, builds: Builds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation_worker, "AT_ONCE", 1)
+    client = await server.client()
+    answers = [await client.post(API, json={"name": name, "text": "models"}) for name in ("one", "two")]
+
+    async def until_both_run() -> None:
+        if len(builds.jobs) < 2:
+            builds.meanwhile.append(until_both_run)
+
+    builds.meanwhile = [until_both_run]
+    for answer in answers:
+        await done(server, answer)
+    assert server.state.waiting == set()
+
+
+async def test_build_follows_a_cluster_that_is_changed_and_ends_with_one_that_is_removed(
+    server: Server, builds: Builds
+) -> None:
+    async def changed() -> None:
+        declare(server, "other")
+
+    async def removed() -> None:
+        await server.store.clusters.delete("lab")
+
+    builds.meanwhile = [changed]
+    await add(server)
+    assert [list(cluster.environments) for cluster in builds.read] == [[], ["other"]]
+    builds.meanwhile = [removed]
+    gone = await add(server, "failed")
+    assert gone.error is not None
+    assert gone.error["message"] == "no cluster 'lab'"
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_job_that_slurm_does_not_know_or_that_is_another_one_ends_the_build(
+    server: Server, builds: Builds, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    monkeypatch.setattr(environments, "LOST_S", 0.0)
+    builds.job_name = lambda _: "train"  # type: ignore[method-assign]
+    if not known:
+        server.backend.answers["job"] = NotFound("lab has no job 1")
+    lost = await add(server, "failed")
+    assert lost.error is not None
+    assert lost.error["message"] == "Slurm of lab no longer knows job 1, which built demo"
+    assert lost.error["hint"] == "headway env add lab demo --requirements FILE builds it again"
+
+
+async def test_operation_that_waits_for_the_cluster_does_not_give_way_to_a_build(
+    server: Server, builds: Builds
+) -> None:
+    await (await server.client()).post(API, json={"name": "demo", "text": "models"})
+    apply = await server.store.operations.enqueue("lab", "apply", "ann")
+    assert await queued_operations(server.state, "lab") == (apply,)
+
+
 async def test_second_build_of_the_name_is_refused_and_one_of_another_name_is_not(
     server: Server, builds: Builds
 ) -> None:
@@ -189,12 +283,50 @@ async def test_only_its_owner_and_admins_change_an_environment(server: Server, b
     ann = await server.client()
     await done(server, await ann.post(f"{API}/demo/1/remove", json={}))
     assert builds.there == set()
+    taken = await carol.post(API, json={"name": "demo", "text": "models"})
+    assert taken.status_code == 403, "the name stays bob's: jobs still name it"
+    await add(server, person="bob", role="member")
+
+
+@pytest.mark.parametrize("name", ["vision", "pytorch"])
+async def test_only_admins_build_what_the_cluster_file_lists(server: Server, builds: Builds, name: str) -> None:
+    declare(server, "vision")
+    refused = await (await server.client("carol", "member")).post(API, json={"name": name, "text": "models"})
+    assert refused.status_code == 403
+    assert refused.json()["detail"].startswith(f"environment {name} belongs to the admins of lab")
+    await add(server, name=name)
+
+
+async def test_right_to_the_name_is_checked_again_before_files_are_published(server: Server, builds: Builds) -> None:
+    async def declared() -> None:
+        declare(server, "demo")
+
+    builds.meanwhile = [declared]
+    refused = await add(server, "failed", person="carol", role="member")
+    assert refused.error is not None
+    assert refused.error["message"].startswith("environment demo belongs to the admins of lab")
+    assert builds.there == set()
+
+
+async def test_user_who_was_taken_away_from_the_person_builds_nothing(server: Server, builds: Builds) -> None:
+    carol = await server.client("carol", "member")
+    answer = await carol.post(API, json={"name": "demo", "text": "models"})
+    await server.store.people.change("carol", role="member", user="carol2")
+    refused = await done(server, answer, "failed")
+    assert refused.error is not None
+    assert refused.error["message"] == "carol may not act as carol"
+    assert server.backend.named("submit") == []
 
 
 @pytest.mark.parametrize(
     ("body", "why"),
     [
         ({"text": "--index-url https://ann:pw@pypi.lab/simple\nx"}, "has an address with a password"),
+        ({"text": "a @ git+https://ghp_12@github.com/lab/a"}, "has an address with a password"),
+        (
+            {"source": "uv.lock", "text": "x", "pyproject": "url = 'https://ann:pw@pypi.lab'"},
+            "pyproject.toml has an address",
+        ),
         ({"text": "  \n"}, "requirements.txt is empty"),
         ({"text": "x", "name": "none"}, "'none' is not a name"),
         ({"text": "x", "name": "../x"}, "pattern"),
