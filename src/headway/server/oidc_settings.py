@@ -28,16 +28,26 @@ def read_oidc_settings(env: Mapping[str, str]) -> Oidc | None:
         return None
     parts = urlsplit(issuer)
     if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK)):
-        raise Refused(f"HEADWAY_OIDC_ISSUER is not an https address: {issuer[:80]!r}")
+        raise Refused(
+            f"HEADWAY_OIDC_ISSUER is not an https address: {issuer[:80]!r}",
+            hint="give the issuer exactly as the provider writes it, for example https://id.example.org/realms/hpc",
+        )
     client = env.get("HEADWAY_OIDC_CLIENT_ID", "")
     if not client:
         raise Refused("HEADWAY_OIDC_ISSUER is set without HEADWAY_OIDC_CLIENT_ID", hint="get it from the provider")
+    role_claim, roles = env.get("HEADWAY_OIDC_ROLE_CLAIM", ""), _roles(env.get("HEADWAY_OIDC_ROLES", ""))
+    if bool(role_claim) != bool(roles):
+        missing, there = ("ROLES", "ROLE_CLAIM") if role_claim else ("ROLE_CLAIM", "ROLES")
+        raise Refused(
+            f"HEADWAY_OIDC_{there} is set without HEADWAY_OIDC_{missing}",
+            hint="set both, or none: then people are viewers until an admin changes that",
+        )
     return Oidc(
         issuer,
         client,
         _secret(env.get("HEADWAY_OIDC_CLIENT_SECRET_FILE", "")),
-        role_claim=env.get("HEADWAY_OIDC_ROLE_CLAIM", ""),
-        roles=_roles(env.get("HEADWAY_OIDC_ROLES", "")),
+        role_claim=role_claim,
+        roles=roles,
         user_claim=env.get("HEADWAY_OIDC_USER_CLAIM", ""),
         scopes=tuple(word.strip() for word in env.get("HEADWAY_OIDC_SCOPES", "").split(",") if word.strip()),
     )
@@ -50,9 +60,15 @@ def _secret(file: str) -> str:
         text = Path(file).read_text().strip()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise Refused(f"HEADWAY_OIDC_CLIENT_SECRET_FILE can't be read: {why}", hint=f"see {file}") from None
+        raise Refused(
+            f"HEADWAY_OIDC_CLIENT_SECRET_FILE can't be read: {why}",
+            hint=f"make {file} a file with the client secret, readable by the server's user",
+        ) from None
     if not text:
-        raise Refused(f"{file} holds no secret", hint="HEADWAY_OIDC_CLIENT_SECRET_FILE")
+        raise Refused(
+            f"HEADWAY_OIDC_CLIENT_SECRET_FILE is empty: {file}",
+            hint="write the client secret into it, or unset the variable for a public client",
+        )
     return text
 
 
@@ -63,7 +79,7 @@ def _roles(text: str) -> tuple[tuple[str, Role], ...]:
         if not word or role not in list(Role):
             raise Refused(
                 f"HEADWAY_OIDC_ROLES has an invalid entry: {pair[:60]!r}",
-                hint=f"WORD=ROLE, a role being one of {', '.join(Role)}",
+                hint=f"give VALUE=ROLE pairs, a role being one of {', '.join(Role)}: hpc-admins=admin,staff=member",
             )
         found.append((word, Role(role)))
     return tuple(found)

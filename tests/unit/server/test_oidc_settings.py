@@ -23,13 +23,19 @@ def test_oidc_settings_are_read_from_environment(tmp_path: Path) -> None:
     assert read_oidc_settings({}) is None
 
 
-def test_refuses_invalid_oidc_settings() -> None:
+def test_refuses_invalid_oidc_settings_and_says_what_to_do(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
     provider = {"HEADWAY_OIDC_ISSUER": "https://id.example.org", "HEADWAY_OIDC_CLIENT_ID": "x"}
     for env, words in (
         ({"HEADWAY_OIDC_ISSUER": "http://id.example.org"}, "not an https address"),
         ({"HEADWAY_OIDC_ISSUER": "https://id.example.org"}, "HEADWAY_OIDC_CLIENT_ID"),
         ({**provider, "HEADWAY_OIDC_ROLES": "staff=boss"}, "invalid entry"),
+        ({**provider, "HEADWAY_OIDC_ROLES": "staff=member"}, "without HEADWAY_OIDC_ROLE_CLAIM"),
+        ({**provider, "HEADWAY_OIDC_ROLE_CLAIM": "groups"}, "without HEADWAY_OIDC_ROLES"),
         ({**provider, "HEADWAY_OIDC_CLIENT_SECRET_FILE": "/nowhere"}, "can't be read"),
+        ({**provider, "HEADWAY_OIDC_CLIENT_SECRET_FILE": str(empty)}, "is empty"),
     ):
-        with pytest.raises(Refused, match=words):
+        with pytest.raises(Refused, match=words) as refused:
             read_oidc_settings(env)
+        assert refused.value.hint
