@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.domain.role import Role
 from headway.errors import Conflict, NotAllowed, NotSignedIn, Refused, Unreachable
-from headway.services.access.people import require_unused_user
+from headway.services.access.people import delete_person, require_unused_user
 from headway.services.app_state import AppState
 from headway.services.settings import Oidc
 from headway.store import Person
@@ -141,14 +141,17 @@ class Provider:
 
     async def _person(self, state: AppState, claims: Mapping[str, Any]) -> Person:
         """Returns the person of these claims, who is added at the first sign-in. The role is set from the claims at
-        every sign-in. A person whose claims give no role any more is removed, with tokens and sessions."""
+        every sign-in. A person whose role claim names no role any more is removed, with tokens and sessions; one whose
+        claims lack the role claim is only refused, because a faulty setting of the provider must not delete people."""
         subject = f"{self.settings.issuer} {claims['sub']}"[:500]
         known = await state.store.people.by_subject(subject)
         try:
             role = self.role_from_claims(claims)
         except NotAllowed:
-            if known is not None:
-                await _remove(state, known.name)
+            if known is not None and self.settings.role_claim in claims:
+                with contextlib.suppress(Conflict):  # the last admin stays
+                    await delete_person(state, known.name)
+                    await state.store.audit.record(known.name, "person.remove", known.name, {"by": "sign-in provider"})
             raise
         user = self.linux_user_from_claims(claims)
         if known is None:
@@ -177,7 +180,12 @@ class Provider:
         name no role claim. Raises NotAllowed for a person with none of the values."""
         if not self.settings.role_claim:
             return None
-        claim = claims.get(self.settings.role_claim)
+        if self.settings.role_claim not in claims:
+            raise NotAllowed(
+                f"the sign-in provider sent no claim {self.settings.role_claim}",
+                hint="ask an admin of Headway, and of the provider: HEADWAY_OIDC_ROLE_CLAIM and HEADWAY_OIDC_SCOPES",
+            )
+        claim = claims[self.settings.role_claim]
         words = set(claim) if isinstance(claim, list) else set(claim.split()) if isinstance(claim, str) else set()
         for word, role in self.settings.roles:
             if word in words:
@@ -267,14 +275,6 @@ def _name(claims: Mapping[str, Any]) -> str:
             if name.strip(".-"):  # "." and ".." are not possible in an address
                 return name
     return "person"
-
-
-async def _remove(state: AppState, name: str) -> None:
-    """Removes a person, as an admin would. The last admin stays, because no other person could add people."""
-    with contextlib.suppress(Conflict):
-        await state.store.people.delete(name)
-        state.notebooks.end_sessions_of(name)
-        await state.store.audit.record(name, "person.remove", name, {"by": "sign-in provider"})
 
 
 async def _added(state: AppState, name: str, subject: str, role: Role | None, user: str | None) -> Person:

@@ -70,9 +70,15 @@ async def remove_person(state: AppState, who: Principal, name: str) -> None:
     """Removes a person. Their tokens and sessions end at once. Their jobs continue, because the cluster's file says who
     may work there. Raises NotFound."""
     await _existing_person(state, name)
+    await delete_person(state, name)
+    await write_audit_line(state, who, "person.remove", name)
+
+
+async def delete_person(state: AppState, name: str) -> None:
+    """Deletes a person with their tokens and sessions. Raises Conflict for the last admin, because no other person could
+    add people."""
     await state.store.people.delete(name)
     state.notebooks.end_sessions_of(name)
-    await write_audit_line(state, who, "person.remove", name)
 
 
 async def _existing_person(state: AppState, name: str) -> Person:

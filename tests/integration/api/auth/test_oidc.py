@@ -149,6 +149,34 @@ async def test_oidc_claims_set_role_and_linux_user(server: Server, provider: Pro
     assert (refused.result, refused.detail["how"]) == ("refused", "provider")
 
 
+async def test_sign_in_without_the_role_claim_is_refused_and_deletes_no_person(
+    server: Server, provider: Provider
+) -> None:
+    use(server, provider, role_claim="groups", roles=(("gpu-ops", "operator"),))
+    provider.people("u-6", preferred_username="ines", groups=["gpu-ops"])
+    await sign_in(server, provider, "u-6")
+    _, token = await server.store.tokens.create("ines", label="laptop")
+    provider.people("u-6", preferred_username="ines")
+    browser, back = await sign_in(server, provider, "u-6")
+    assert back.status_code == 403
+    assert "the sign-in provider sent no claim groups" in back.text
+    assert (await browser.get("/api/v1/me")).status_code == 401
+    assert await server.store.tokens.holder(token) is not None
+
+
+async def test_last_admin_is_refused_but_not_removed(server: Server, provider: Provider) -> None:
+    use(server, provider, role_claim="groups", roles=(("gpu-admins", "admin"),), user_claim="preferred_username")
+    provider.people("u-7", preferred_username="rosa", groups=["gpu-admins"])
+    await sign_in(server, provider, "u-7")
+    for other in await server.store.people.all():
+        if other.subject is None:
+            await server.store.people.delete(other.name)
+    provider.people("u-7", preferred_username="rosa", groups=["staff"])
+    _, back = await sign_in(server, provider, "u-7")
+    assert back.status_code == 403
+    assert [person.name for person in await server.store.people.all()] == ["rosa"]
+
+
 async def test_oidc_refuses_foreign_replayed_or_late_responses(server: Server, provider: Provider) -> None:
     use(server, provider)
     provider.people("u-4", preferred_username="mallory")
