@@ -95,7 +95,7 @@ room)
     mkdir -p "$base"
     chmod 0700 "$base"
     free=$(df -Pk "$base" | awk 'END { print int($4 / 1024) }')
-    [ "$free" -ge "$2" ] || fail "$base has $free MiB free, the node image needs $2 MiB"
+    [ "$free" -ge "$2" ] || fail "$base has $free MiB of free disk space, and a copy of the node image needs $2 MiB"
     ;;
 receive)
     rm -rf "$base/next" "$base/next.part"
@@ -111,6 +111,10 @@ receive)
 up)
     id=$2 name=$3 runtime=$4
     shift 4
+    case $runtime in
+    podman | systemd-nspawn) ;;
+    *) fail "no runtime for containers is called '$runtime': podman or systemd-nspawn" ;;
+    esac
     cat >"$base/files.tar"
     if [ "$(cat "$base/image" 2>/dev/null)" != "$id" ]; then
         [ "$(cat "$base/next/usr/lib/headway/image-id" 2>/dev/null)" = "$id" ] || fail "the image $id is not on this host"

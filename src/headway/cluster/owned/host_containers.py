@@ -21,6 +21,7 @@ from headway.paths import node_dir
 
 FOLDER = "/var/lib/headway/machine"
 _PROGRAM = f"{FOLDER}/host.sh"
+_RUNTIMES = ("podman", "systemd-nspawn")  # as container_host.sh knows them
 _NEED_MIB = 3500  # the unpacked node image, and room to work
 _START_S = 420.0
 _STOP_S = 240.0
@@ -42,8 +43,13 @@ async def bring_up(
 ) -> None:
     """Copies the image with this id to the host unless it is there, and starts the machine from it. A machine that runs
     from this image goes on. `folders`: folders of the host that must exist. Raises HeadwayError naming the host."""
-    current = await local_images.find_current_image(request.image)
     where = f"host {host.address}"
+    if runtime not in _RUNTIMES:
+        raise Refused(
+            f"{request.name}: {where} does not say what runs its container: {FOLDER}/settings there has no such line",
+            hint="add the line runtime=podman or runtime=systemd-nspawn to that file on the host; then repeat this",
+        )
+    current = await local_images.find_current_image(request.image)
     try:
         await _save_program(context, host)
         if (await _run(context, host, ["image"], timeout_s=30)).strip() != image:
@@ -98,7 +104,13 @@ async def _copy_image(context: ClusterContext, host: Machine, image: str, name: 
     began = time.monotonic()
     if image not in {info.id for info in await local_images.list_images()}:
         raise Refused(f"{name}: its node image is no longer on the server", hint="headway roll uses the current one")
-    await _run(context, host, ["room", str(_NEED_MIB)], timeout_s=30)
+    try:
+        await _run(context, host, ["room", str(_NEED_MIB)], timeout_s=30)
+    except CommandFailed as error:
+        raise Refused(
+            f"{name}: the node image can't be copied to host {host.address}: {error.stderr.strip() or error.first_line}",
+            hint="free disk space there, or mount a larger file system at that folder; then repeat this",
+        ) from error
     await report(name, "the node image is being packed for its host")
     path = await archive.ensure_archive(image, context.state_dir)
     argv = ["sh", _PROGRAM, "receive", image]

@@ -37,7 +37,7 @@ class Host:
         self.did: list[tuple[str, ...]] = []
         self.files = b""
         self.code = 0
-        self.fault = ""
+        self.fault, self.says = "", "podman: no such runtime"
 
     async def remote(self, machine: Machine, argv: Sequence[str], **options: Any) -> CommandResult:
         assert machine == HOST
@@ -46,7 +46,7 @@ class Host:
             return CommandResult(tuple(argv), 0, "", "", 0.0)
         self.did.append(tuple(argv[2:]))
         if argv[2] == self.fault:
-            raise CommandFailed(argv, 1, "podman: no such runtime", where=machine.name)
+            raise CommandFailed(argv, 1, self.says, where=machine.name)
         if argv[2] == "up":
             self.files = options["input"]
         return CommandResult(tuple(argv), 0, f"{self.image}\n", "", 0.0)
@@ -82,14 +82,14 @@ def image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     return str(info.id)
 
 
-async def bring_up(host: Host, image: str, folder: Path) -> None:
+async def bring_up(host: Host, image: str, folder: Path, *, runtime: str = "podman") -> None:
     context: Any = ClusterContext(None, None, host, folder)  # type: ignore[arg-type]
     request = machine_request(LAB, SECRETS, "lab-1-1", "10.9.0.11", container_port=2222)
 
     async def report(*_: Any, **__: Any) -> None: ...
 
     folders = ("/home", "/scratch")
-    await host_containers.bring_up(context, HOST, image, request, report, runtime="podman", folders=folders)
+    await host_containers.bring_up(context, HOST, image, request, report, runtime=runtime, folders=folders)
 
 
 async def test_image_is_copied_once(tmp_path: Path, image: str) -> None:
@@ -121,6 +121,26 @@ async def test_broken_copy_and_failed_start_name_the_host(tmp_path: Path, image:
     with pytest.raises(Refused, match="no such runtime") as caught:
         await bring_up(broken, image, tmp_path)
     assert "journalctl -u headway-machine" in caught.value.hint
+
+
+async def test_missing_space_on_the_host_says_where_and_what_to_do(tmp_path: Path, image: str) -> None:
+    full = Host()
+    full.fault, full.says = "room", "/var/lib/headway/machine has 12 MiB of free disk space"
+    with pytest.raises(Refused, match=f"copied to host {HOST.address}: /var/lib/headway/machine has 12 MiB") as caught:
+        await bring_up(full, image, tmp_path)
+    assert caught.value.hint.startswith("free disk space there")
+    assert full.did[-1][0] == "room", "nothing is copied"
+
+
+@pytest.mark.parametrize("runtime", ["", "docker"])
+async def test_host_that_does_not_say_how_its_container_runs_is_refused(
+    tmp_path: Path, image: str, runtime: str
+) -> None:
+    host = Host(image)
+    with pytest.raises(Refused, match=f"host {HOST.address} does not say what runs its container") as caught:
+        await bring_up(host, image, tmp_path, runtime=runtime)
+    assert "runtime=podman or runtime=systemd-nspawn" in caught.value.hint
+    assert host.did == []
 
 
 async def test_image_that_left_the_server_is_told(tmp_path: Path, image: str) -> None:

@@ -58,7 +58,20 @@ def test_incomplete_image_is_not_used(tmp_path: Path, arrived: bytes) -> None:
 def test_missing_space_is_told_in_one_sentence(tmp_path: Path) -> None:
     done = run(tmp_path / "machine", "room", "999999999")
     assert done.returncode == 1
-    assert b"MiB free, the node image needs 999999999 MiB" in done.stderr
+    assert done.stderr.startswith(f"{tmp_path}/machine has ".encode())
+    assert done.stderr.endswith(b" MiB of free disk space, and a copy of the node image needs 999999999 MiB\n")
+
+
+@pytest.mark.parametrize("runtime", ["", "docker", "podman systemd-nspawn"])
+def test_machine_starts_with_podman_or_systemd_nspawn_only(tmp_path: Path, runtime: str) -> None:
+    base = tmp_path / "machine"
+    base.mkdir()
+    done = run(base, "up", "abc", "lab-1-1", runtime)
+    assert (done.returncode, done.stderr.decode()) == (
+        1,
+        f"no runtime for containers is called '{runtime}': podman or systemd-nspawn\n",
+    )
+    assert list(base.iterdir()) == [], "nothing was done"
 
 
 def test_host_without_a_machine_has_no_image(tmp_path: Path) -> None:
