@@ -4,12 +4,17 @@ without a word."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-from collections.abc import Iterable
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
 
 from agent.gpu.job_gpus import Job
-from agent.jobs.processes import job_of, uid_of_process
+from agent.jobs.processes import job_of, list_processes, uid_of_process
 from agent.log import log
+from agent.metrics.host import read_text
 
 FLAG = "torch_without_cuda"  # in the job's reports
 _CPU, _GPU = "libtorch_cpu.so", ("libtorch_cuda", "libtorch_hip", "libtorch_xpu")
@@ -18,9 +23,36 @@ _WARNING = (
     "headway: job {job} holds GPUs, but this PyTorch is built without CUDA: it computes on the CPU. "
     "Use an environment with CUDA (headway run --environment pytorch, module load pytorch), a container, or your own venv."
 )
-# Run as the job's user, so that it opens nothing that they could not open.
+# Run with the rights of the process itself, so that it opens nothing that they could not open.
 _APPEND = 'printf "%s\\n" "$2" >>"/proc/$1/fd/2"'
 _WRITE_S = 5
+LOOK_S = 2.0
+
+
+class TorchWatch(threading.Thread):
+    """Looks at the processes of GPU jobs in a thread of its own, because both may block for ever: reading the libraries of a
+    process that hangs, and writing to its log. Appends each job with a PyTorch without CUDA to `found`, and warns in its
+    log. `jobs`: returns the jobs of this machine."""
+
+    def __init__(self, jobs: Callable[[], Iterable[Job]], found: deque[int], proc: str = "/proc") -> None:
+        super().__init__(daemon=True)
+        self._jobs, self._found, self._proc = jobs, found, proc
+        self._builds = TorchBuilds(proc)
+
+    def run(self) -> None:
+        while True:
+            try:
+                self.look_once()
+            except Exception as error:  # the thread must go on, because nothing else looks at these jobs
+                log(f"the PyTorch of jobs can't be looked at: {type(error).__name__}: {error}")
+            time.sleep(LOOK_S)
+
+    def look_once(self) -> None:
+        """Looks at all processes once."""
+        names = ((pid, name) for pid, name, _ in list_processes(self._proc))
+        for job, pid in self._builds.find_new(self._jobs(), names):
+            self._found.append(job)
+            warn_in_log(job, pid)
 
 
 class TorchBuilds:
@@ -77,6 +109,14 @@ def warn_in_log(job: int, pid: int) -> None:
         return
     words = ["sh", "-c", _APPEND, "sh", str(pid), _WARNING.format(job=job)]
     try:
-        subprocess.run(words, user=uid, group=uid, extra_groups=[], timeout=_WRITE_S, check=True, capture_output=True)
+        group, others = os.stat(f"/proc/{pid}").st_gid, _extra_groups(pid)
+        subprocess.run(
+            words, user=uid, group=group, extra_groups=others, timeout=_WRITE_S, check=True, capture_output=True
+        )
     except (OSError, subprocess.SubprocessError) as error:  # the process has ended, or its log is full
         log(f"job {job}: PyTorch without CUDA could not be told in its log: {error}")
+
+
+def _extra_groups(pid: int) -> list[int]:
+    found = re.search(r"^Groups:(.*)$", read_text(f"/proc/{pid}/status"), re.MULTILINE)
+    return [int(group) for group in found[1].split()] if found else []

@@ -17,7 +17,7 @@ from agent.gpu.interface import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node
 from agent.jobs.orphaned_jobs import OrphanedJobs
 from agent.jobs.processes import list_processes, runs_as_root
-from agent.jobs.torch_builds import TorchBuilds
+from agent.jobs.torch_builds import TorchWatch
 from agent.log import log
 from agent.lost_contact.node_lease import end_jobs
 from agent.metrics import exporter, host
@@ -29,7 +29,6 @@ LOOK_S = 1.0
 FIRST_LOOK_S = 0.1  # interval until everything was checked once; jobs wait for that
 FIRST_S = 12.0  # after so long, checks run without what has not answered: a prolog waits 20 s (prolog_epilog.py)
 PROCESSES_S = 15.0
-TORCH_S = 2.0
 DISKS_S = 30.0
 TEXT_S = 5.0
 MOST_S = 3.0  # longest normal time between two rounds; during any more the agent itself was not running
@@ -115,8 +114,6 @@ class Sampler(threading.Thread):
         self._runner = runner or Runner()
         self._proc = proc
         self._orphans = OrphanedJobs(proc)
-        self._torch = TorchBuilds(proc) if config.gpus and not config.simulated else None
-        self._torch_due = 0.0
         self._rapl = Rapl() if config.own_energy else None
         self._host = os.uname().nodename
         self._states: dict[int, tuple[str, str, float]] = {}  # pid -> (name, state, since)
@@ -124,7 +121,11 @@ class Sampler(threading.Thread):
         self._whole = False  # whether the GPUs were read, or FIRST_S has passed
         self.seen = MachineState(config, started=self.awake(), proc=proc)
         self.changed: deque[dict[str, Any]] = deque(maxlen=500)  # check results for the main loop to send
-        self.cpu_torch: deque[tuple[int, int]] = deque()  # (job, pid) found by TorchBuilds, for the main loop
+        self.cpu_torch: deque[int] = (
+            deque()
+        )  # jobs whose PyTorch has no CUDA, for the main loop to put into their reports
+        real_gpus = bool(config.gpus) and not config.simulated
+        self._torch = TorchWatch(lambda: self.seen.jobs, self.cpu_torch, proc) if real_gpus else None
         self.lost: deque[int] = deque()  # jobs that lost their slurmstepd, for the main loop to report to the head
         self.kernel: deque[str] = deque(maxlen=_MOST_LINES)  # lines from the main loop, which follows the kernel's log
         self.xids: dict[int, int] = {}
@@ -134,7 +135,7 @@ class Sampler(threading.Thread):
         self.text = b""
 
     def run(self) -> None:
-        for thread in (self.reader, self._disks):
+        for thread in (self.reader, self._disks, self._torch):
             if thread is not None:
                 thread.start()
         while True:
@@ -194,10 +195,6 @@ class Sampler(threading.Thread):
             kept=old.kept,
             proc=self._proc,
         )
-        if self._torch is not None and self.seen.jobs and now >= self._torch_due:
-            self._torch_due = now + TORCH_S
-            names = ((pid, name) for pid, name, _ in list_processes(self._proc))
-            self.cpu_torch.extend(self._torch.find_new(self.seen.jobs, names))
         return self.seen
 
     def _processes(self, now: float) -> list[Process]:

@@ -22,7 +22,7 @@ from agent.gpu.factory import open_source
 from agent.gpu.interface import Source
 from agent.gpu.nvml import Nvml
 from agent.jobs.job_changes import LOOK_S, JobChanges
-from agent.jobs.torch_builds import FLAG, warn_in_log
+from agent.jobs.torch_builds import FLAG
 from agent.jobs.training_reports import MOST_BYTES, Reports
 from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun
@@ -96,9 +96,7 @@ def serve_node(config: Config) -> None:
             )
             beat = now
         while watcher.cpu_torch:
-            job, pid = watcher.cpu_torch.popleft()
-            warn_in_log(job, pid)
-            reports.set_flag(job, FLAG, now)
+            reports.set_flag(watcher.cpu_torch.popleft(), FLAG, now)
         if results.add(watcher.changed):
             touch_file(MARK)  # a job that fails now may have failed because of this
             beat = now

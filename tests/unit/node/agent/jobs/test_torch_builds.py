@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from agent.gpu.job_gpus import Job
 from agent.jobs import torch_builds
-from agent.jobs.torch_builds import FLAG, TorchBuilds, warn_in_log
+from agent.jobs.torch_builds import FLAG, TorchBuilds, TorchWatch, warn_in_log
 from agent.jobs.training_reports import Reports
 
 CPU = "7f00-7f01 r-xp 0 08:01 12 /usr/lib/x86_64-linux-gnu/libtorch_cpu.so.2.6\n"
@@ -100,6 +102,46 @@ def test_warning_is_appended_with_the_rights_of_the_user(tmp_path: Path, monkeyp
     assert mine.read_text().startswith("step 1\nheadway: job 7 holds GPUs, but this PyTorch is built without CUDA")
     assert secret.read_text() == "untouched\n"
     assert len(said) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it becomes another user")
+def test_log_that_only_the_groups_of_the_process_may_write_gets_the_warning(tmp_path: Path) -> None:
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o111)
+    for group in (65533, 65532):
+        team = tmp_path / str(group)
+        team.touch()
+        team.chmod(0o660)
+        os.chown(team, 0, group)
+        with (
+            team.open("a") as err,
+            subprocess.Popen(["cat"], stdin=-1, stderr=err, user=65534, group=65533, extra_groups=[65532]) as process,
+        ):
+            warn_in_log(7, process.pid)
+            process.communicate()
+        assert team.read_text().startswith("headway: job 7 holds GPUs"), group
+
+
+def test_log_that_blocks_delays_no_report(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks, ends = threading.Event(), threading.Event()
+
+    def warn(*_: int) -> None:
+        blocks.set()
+        ends.wait(60)
+
+    monkeypatch.setattr(torch_builds, "warn_in_log", warn)
+    machine.run(100, 7, CPU)
+    (machine.place / "100" / "stat").write_text("100 (python3) S 1")
+    found: deque[int] = deque()
+    watch = TorchWatch(lambda: JOBS, found, str(machine.place))
+    watch.look_once()
+    looks = threading.Thread(target=watch.look_once)
+    looks.start()
+    assert blocks.wait(60)
+    assert list(found) == [7]
+    ends.set()
+    looks.join(60)
 
 
 def test_flag_is_in_every_later_report_and_users_can_not_set_it() -> None:
