@@ -13,27 +13,27 @@ from agent.config import Config
 from agent.gpu.interface import Source
 from agent.gpu.nvml import Nvml
 from agent.gpu.simulated import Simulated
-from agent.node_tests import command
 
 SIMULATED_GPUS = 2
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What the steps need: the agent's configuration for this machine and its source of GPU metrics."""
+    """What the steps need: the agent's configuration for this machine and its source of GPU metrics. `library`: the
+    CUDA driver's library, "" for that of the machine."""
 
     config: Config
     source: Source
     seconds: float
+    library: str = ""
 
 
 def open_proof(simulated_library: str, seconds: float) -> Proof:
     """Returns the machine to check. Raises OSError when no driver answers."""
     if simulated_library:
-        command.SIMULATED_LIBRARY = simulated_library
         config = Config(head="127.0.0.1", simulated=True, gpus=SIMULATED_GPUS, product="SIMULATED GPU")
         devices = os.environ.get("HEADWAY_SIMULATED_DEVICES", "/dev")
-        return Proof(config, Simulated(config, devices=devices), seconds)
+        return Proof(config, Simulated(config, devices=devices), seconds, simulated_library)
     source = Nvml()
     gpus = source.read()
     return Proof(Config(head="127.0.0.1", gpus=len(gpus), product=gpus[0].name if gpus else ""), source, seconds)

@@ -83,7 +83,7 @@ def run_checks(proof: Proof) -> Iterator[Result]:
 def run_node_tests(proof: Proof) -> Iterator[Result]:
     """Runs the tests that a node passes before it returns to service."""
     began = time.monotonic()
-    for result in run_gpu_tests(GPU_TESTS, proof.config, proof.source, proof.seconds):
+    for result in run_gpu_tests(GPU_TESTS, proof.config, proof.source, proof.seconds, library=proof.library):
         yield _result(result)
     yield Result("all tests of the node", "ok", f"{time.monotonic() - began:.1f} s (goal: 90 s)")
 
@@ -95,7 +95,7 @@ def run_nccl(proof: Proof) -> Iterator[Result]:
         if proof.config.simulated:
             raise NodeTestSkipped("the GPUs are simulated")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", interface_with_address("127.0.0.1"))
-        nccl, devices = Nccl(), GpuTests(proof.config, proof.seconds).open_devices()
+        nccl, devices = Nccl(), GpuTests(proof.config, proof.seconds, library=proof.library).open_devices()
         rate = nccl_all_reduce(nccl, devices, ["127.0.0.1"], 0, proof.seconds)
         return NodeTestResult("allreduce", True, False, round(rate, 1), f"GB/s over {len(devices)} GPUs")
 
@@ -110,7 +110,8 @@ def measure_agent(proof: Proof) -> Iterator[Result]:
         reader = threading.Thread(target=_read_until, args=(proof, stop, used), daemon=True)
         if reads:
             reader.start()
-        (burn,) = run_gpu_tests(("burn",), proof.config, None, _COST_S if not proof.config.simulated else 1.0)
+        seconds = 1.0 if proof.config.simulated else _COST_S
+        (burn,) = run_gpu_tests(("burn",), proof.config, None, seconds, library=proof.library)
         stop.set()
         if reads:
             reader.join(10)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.gpu import interface
+from agent.gpu.interface import Source
 from gpu_proof.machine import Proof, torch_version
 from gpu_proof.report import Result
 
@@ -35,41 +36,50 @@ def run_training(proof: Proof) -> Iterator[Result]:
         yield Result("training", "not run", f"torch finds no CUDA: {torch}")
         return
     with tempfile.TemporaryDirectory() as folder:
-        first = Training(proof, Path(folder), kill_after=_KILL_AFTER)
-        yield from first.results("training until it is killed")
-        again = Training(proof, Path(folder))
-        yield from again.results("training again")
+        argv = _training_argv(proof, Path(folder))
+        first = Training(argv, proof.source, kill_after=_KILL_AFTER)
+        yield first.result("training until it is killed")
+        again = Training(argv, proof.source)
+        yield again.result("training again")
         found = re.search(r"continues after step (\d+)", again.log)
         text = found[0] if found else "it began at its first step"
         yield Result("it continues from its checkpoint", "ok" if found else "FAILED", text)
 
 
-class Training:
-    """One run of examples/train_fsdp.py on all GPUs."""
+def _training_argv(proof: Proof, folder: Path) -> list[str]:
+    """Returns the command that trains on all GPUs and keeps its checkpoints in the folder."""
+    ranks = 1 if proof.config.simulated else proof.config.gpus
+    size = "" if proof.config.simulated else _MODEL
+    words = ["--steps", str(_STEPS), "--checkpoint-dir", str(folder), *f"{size} {_EVERY}".split()]
+    return ["python3", "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", "train_fsdp.py", *words]
 
-    def __init__(self, proof: Proof, folder: Path, *, kill_after: int = 0) -> None:
-        self._proof, self._kill_after = proof, kill_after
+
+class Training:
+    """One run of a training. `kill_after`: it is killed once it has logged this step; 0: it runs to its end."""
+
+    def __init__(
+        self, argv: Sequence[str], source: Source, *, kill_after: int = 0, longest_s: float = _LONGEST_S
+    ) -> None:
+        self._source, self._kill_after, self._longest_s = source, kill_after, longest_s
         self._watts: list[float] = []
+        self._killed = self._too_long = False
         self.log, self.ended = "", 0
-        ranks = 1 if proof.config.simulated else proof.config.gpus
-        size = "" if proof.config.simulated else _MODEL
-        words = ["--steps", str(_STEPS), "--checkpoint-dir", str(folder), *f"{size} {_EVERY}".split()]
-        argv = ["python3", "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", "train_fsdp.py", *words]
         began = time.monotonic()
         self._run(argv)
         self.took = time.monotonic() - began
 
-    def results(self, what: str) -> Iterator[Result]:
-        """Yields what the run showed."""
+    def result(self, what: str) -> Result:
+        """Returns what the run showed. A training that was to be killed must not have ended before by itself."""
         lines = re.findall(r"step (\d+) loss (\S+) (\S+) tokens/s(?: MFU (\S+))?", self.log)
-        right = bool(lines) and (self.ended == 0 or bool(self._kill_after))
-        if not lines:
-            yield Result(what, "FAILED", self.log.strip().rpartition("\n")[2][:300])
-            return
+        if self._too_long:
+            return Result(what, "FAILED", f"it did not end within {self._longest_s:g} s")
+        if not lines or (not self._killed if self._kill_after else self.ended):
+            last = self.log.strip().rpartition("\n")[2][:300]
+            return Result(what, "FAILED", f"it ended by itself with exit status {self.ended}: {last}")
         step, loss, rate, mfu = lines[-1]
         watts = f", {sum(self._watts) / len(self._watts):.0f} W per GPU" if self._watts else ""
         text = f"step {step}, loss {loss}, {rate} tokens/s{f', MFU {mfu}' if mfu else ''}{watts}, {self.took:.0f} s"
-        yield Result(what, "ok" if right else "FAILED", text)
+        return Result(what, "ok", text)
 
     def _run(self, argv: Sequence[str]) -> None:
         env = {**os.environ, "PYTHONPATH": str(ROOT / "node/train"), "PYTHONUNBUFFERED": "1"}
@@ -78,7 +88,7 @@ class Training:
         )
         stop = threading.Event()
         power = threading.Thread(target=self._read_power, args=(stop,), daemon=True)
-        longest = threading.Timer(_LONGEST_S, _kill_tree, (process.pid,))
+        longest = threading.Timer(self._longest_s, self._end_long, (process.pid,))
         power.start()
         longest.start()
         assert process.stdout is not None
@@ -87,6 +97,7 @@ class Training:
                 self.log += line
                 step = re.match(r"step (\d+) ", line)
                 if step and self._kill_after and int(step[1]) >= self._kill_after:
+                    self._killed = True
                     _kill_tree(process.pid)
         finally:
             stop.set()
@@ -94,9 +105,13 @@ class Training:
             self.ended = process.wait()
             power.join(10)
 
+    def _end_long(self, pid: int) -> None:
+        self._too_long = True
+        _kill_tree(pid)
+
     def _read_power(self, stop: threading.Event) -> None:
         while not stop.wait(1.0):
-            watts = [gpu.figures.get(interface.POWER, 0.0) for gpu in self._proof.source.read()]
+            watts = [gpu.figures.get(interface.POWER, 0.0) for gpu in self._source.read()]
             if watts:
                 self._watts.append(sum(watts) / len(watts))
 

@@ -92,10 +92,10 @@ def prepare_allreduce(config: Config, seconds: float) -> Callable[[list[str], in
 
 
 def run_gpu_tests(
-    names: Sequence[str], config: Config, source: Source | None, seconds: float
+    names: Sequence[str], config: Config, source: Source | None, seconds: float, *, library: str = ""
 ) -> Iterator[NodeTestResult]:
-    """Yields the results of these tests of the node's GPUs; none on a node without GPUs."""
-    tests = GpuTests(config, seconds)
+    """Yields the results of these tests of the node's GPUs; none on a node without GPUs. `library` as in GpuTests."""
+    tests = GpuTests(config, seconds, library=library)
     for name in names if config.gpus else ():
         broken = device_errors(name, source)
         if broken:
@@ -160,12 +160,16 @@ def run_guarded(name: str, config: Config, run: Callable[[], NodeTestResult]) ->
 
 
 class GpuTests:
-    """The tests that compute on the node's GPUs. The driver is opened by the first of them."""
+    """The tests that compute on the node's GPUs. The driver is opened by the first of them. `library`: the driver's
+    library, "" for the one that this machine has."""
 
-    def __init__(self, config: Config, seconds: float, *, peers: Sequence[str] = (), rank: int = 0) -> None:
+    def __init__(
+        self, config: Config, seconds: float, *, peers: Sequence[str] = (), rank: int = 0, library: str = ""
+    ) -> None:
         self._config = config
         self._seconds = min(seconds, _SIMULATED_S) if config.simulated else seconds
         self._peers, self._rank = list(peers), rank
+        self._library = library or (SIMULATED_LIBRARY if config.simulated else LIBRARY)
         self._devices: list[CudaDevice] = []
 
     def run(self, name: str) -> NodeTestResult:
@@ -206,9 +210,8 @@ class GpuTests:
         """Returns the node's GPUs. Raises NodeTestSkipped where the driver's library is missing, and NodeTestFailed when CUDA
         finds fewer GPUs than the node has."""
         if not self._devices:
-            library = SIMULATED_LIBRARY if self._config.simulated else LIBRARY
             try:
-                self._devices = CudaDriver(library).devices()
+                self._devices = CudaDriver(self._library).devices()
             except OSError as error:
                 raise NodeTestSkipped(f"the CUDA driver library is not installed on this node ({error})") from None
         if len(self._devices) < self._config.gpus:

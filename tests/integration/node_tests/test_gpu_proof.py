@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from agent.gpu.interface import Gpu
+from gpu_proof.training import Training
 from tests.integration.node_tests.test_gpu_tests import Machine, library, machine
 
 __all__ = ["library", "machine"]
@@ -37,6 +40,50 @@ def test_bad_gpu_fails_the_proof(machine: Machine, library: Path, tmp_path: Path
     done = gpu_proof("--simulated", str(library), "--report", str(tmp_path / "report.md"), "--only", "tests")
     assert done.returncode == 1
     assert "FAILED   GPU 1 (0000:2A:00.0) computes different results" in done.stdout
+
+
+@pytest.mark.parametrize("words", [("--only", "metrics"), ("--simulated", "/nowhere/libcuda.so")])
+def test_partial_or_simulated_proof_needs_a_file_of_its_own(words: Sequence[str]) -> None:
+    page = ROOT / "docs/gpu-checks.md"
+    before = page.read_bytes()
+    done = gpu_proof(*words)
+    assert done.returncode == 2
+    assert "need --report FILE" in done.stderr
+    assert page.read_bytes() == before
+
+
+STEP = 'print("step 20 loss 2.0 1,000 tokens/s", flush=True)'
+
+
+class NoGpus:
+    """A source of metrics without GPUs."""
+
+    simulated, driver = True, ""
+
+    def read(self) -> list[Gpu]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("script", "kill_after", "state", "text"),
+    [
+        (f"import time; {STEP}; time.sleep(600)", 20, "ok", "step 20, loss 2.0"),
+        (f"{STEP}; raise SystemExit('CUDA error')", 30, "FAILED", "it ended by itself with exit status 1: CUDA error"),
+        (STEP, 30, "FAILED", "it ended by itself with exit status 0"),
+        (STEP, 0, "ok", "step 20, loss 2.0"),
+        (f"{STEP}; raise SystemExit('CUDA error')", 0, "FAILED", "exit status 1: CUDA error"),
+        ("raise SystemExit('no torch')", 20, "FAILED", "exit status 1: no torch"),
+        (f"import time; {STEP}; time.sleep(600)", 0, "FAILED", "it did not end within 0.5 s"),
+    ],
+)
+def test_training_is_ok_if_it_was_killed_or_reached_its_end(
+    script: str, kill_after: int, state: str, text: str
+) -> None:
+    longest_s = 0.5 if "within" in text else 60.0
+    run = Training([sys.executable, "-c", script], NoGpus(), kill_after=kill_after, longest_s=longest_s)
+    found = run.result("training")
+    assert found.state == state
+    assert text in found.text
 
 
 def test_refuses_unknown_steps_and_machines_without_a_driver(tmp_path: Path) -> None:

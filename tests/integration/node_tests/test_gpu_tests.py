@@ -37,30 +37,30 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Machine:
     """A folder with the device files and faults of a machine's simulated GPUs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, library: Path) -> None:
+        self.library = library
         self.devices, self.faults = folder / "dev", folder / "faults"
         self.devices.mkdir()
         self.faults.mkdir()
         for number in range(NODE.gpus):
             (self.devices / f"nvidia{number}").touch()
 
+    def results(self, *names: str, config: Config = NODE) -> dict[str, NodeTestResult]:
+        """Runs these tests, or all."""
+        found = command.run_gpu_tests(names or command.GPU_TESTS, config, None, 0.05, library=str(self.library))
+        return {one.test: one for one in found}
+
 
 @pytest.fixture
 def machine(tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    made = Machine(tmp_path)
+    made = Machine(tmp_path, library)
     monkeypatch.setenv("HEADWAY_SIMULATED_DEVICES", str(made.devices))
     monkeypatch.setenv("HEADWAY_SIMULATED_FAULTS", str(made.faults))
-    monkeypatch.setattr(command, "SIMULATED_LIBRARY", str(library))
     return made
 
 
-def results(*names: str, config: Config = NODE) -> dict[str, NodeTestResult]:
-    found = command.run_gpu_tests(names or command.GPU_TESTS, config, None, 0.05)
-    return {one.test: one for one in found}
-
-
 def test_healthy_gpus_pass_every_test_with_a_figure(machine: Machine) -> None:
-    found = results()
+    found = machine.results()
     assert list(found) == ["memory", "burn", "copy", "upload", "peer"]
     assert {(one.ok, one.skipped, one.simulated) for one in found.values()} == {(True, False, True)}
     assert all(one.figure for one in found.values())
@@ -70,7 +70,7 @@ def test_healthy_gpus_pass_every_test_with_a_figure(machine: Machine) -> None:
 
 def test_bad_memory_fails_with_the_gpu_the_place_and_the_bits(machine: Machine) -> None:
     (machine.faults / "gpu1-bad-memory").touch()
-    found = results("memory", "copy")
+    found = machine.results("memory", "copy")
     assert found["memory"].reason == (
         "GPU 1 (0000:2A:00.0): memory returns other data than was written: 1 word of 32 bits differ, "
         "first at byte 0x400c, bits 0x00000400"
@@ -81,25 +81,25 @@ def test_bad_memory_fails_with_the_gpu_the_place_and_the_bits(machine: Machine) 
 
 def test_bad_multiprocessor_is_named_by_the_burn_test(machine: Machine) -> None:
     (machine.faults / "gpu0-bad-compute").touch()
-    assert results("burn")["burn"].reason == (
+    assert machine.results("burn")["burn"].reason == (
         "GPU 0 (0000:19:00.0) computes different results for the same input on multiprocessor 1"
     )
 
 
-def test_missing_gpu_fails_and_missing_library_is_skipped(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_gpu_fails_and_missing_library_is_skipped(machine: Machine) -> None:
     (machine.devices / "nvidia1").unlink()
-    assert results("memory")["memory"].reason == "CUDA finds 1 GPUs, 2 expected"
+    assert machine.results("memory")["memory"].reason == "CUDA finds 1 GPUs, 2 expected"
     (machine.devices / "nvidia0").unlink()
-    assert "cuInit: CUDA_ERROR_NO_DEVICE" in results("memory")["memory"].reason
-    monkeypatch.setattr(command, "SIMULATED_LIBRARY", "/nowhere/libcuda.so")
-    skipped = results("burn")["burn"]
+    assert "cuInit: CUDA_ERROR_NO_DEVICE" in machine.results("memory")["memory"].reason
+    machine.library = Path("/nowhere/libcuda.so")
+    skipped = machine.results("burn")["burn"]
     assert (skipped.ok, skipped.skipped) == (True, True)
     assert "driver library is not installed" in skipped.reason
 
 
 def test_one_gpu_has_no_peer(machine: Machine) -> None:
     (machine.devices / "nvidia1").unlink()
-    one = results("peer", config=Config(head="h", gpus=1, simulated=True))["peer"]
+    one = machine.results("peer", config=Config(head="h", gpus=1, simulated=True))["peer"]
     assert (one.ok, one.skipped, one.reason) == (True, True, "the node has one GPU")
 
 
@@ -109,7 +109,7 @@ def device(machine: Machine, library: Path) -> CudaDevice:
 
 
 def test_no_test_keeps_memory(machine: Machine) -> None:
-    tests = command.GpuTests(NODE, 0.01)
+    tests = command.GpuTests(NODE, 0.01, library=str(machine.library))
     devices = tests.open_devices()
     before = [device.free_bytes() for device in devices]
     for name in command.GPU_TESTS:
