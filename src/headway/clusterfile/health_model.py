@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from headway.domain.cluster import DEFAULT_HEALTH
+from headway.domain.slurm.state import FLAKY_NODES
 from headway.validation.field_types import (
     Part,
     XidClass,
@@ -26,7 +27,7 @@ class LemonPart(Part):
     days: int = Field(DEFAULT_HEALTH.flaky_days, ge=1, le=365, description="Number of days in which incidents count.")
     spare_work: bool = Field(
         DEFAULT_HEALTH.reserve_flaky_nodes,
-        description="true: keep the node for jobs with --reservation=headway_lemons; take it out of service at twice the score.",
+        description=f"true: keep the node for jobs with --reservation={FLAKY_NODES}; take it out of service at twice the score.",
     )
 
 

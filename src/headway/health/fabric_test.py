@@ -30,7 +30,7 @@ from headway.health.context import HealthContext, fault_text
 from headway.health.incidents.slow_fabric import close_sound_links, record_findings
 from headway.health.policy.fabric_evidence import REAL, SIMULATED
 from headway.health.policy.fabric_plan import FabricPlan, PlannedRound
-from headway.render.machine_paths import AGENT_PROGRAM
+from headway.render.machine_paths import agent_argv
 from headway.schemas.fabric_tests import (
     FabricFindingOut,
     FabricMeasurementOut,
@@ -48,7 +48,7 @@ _BUSY = ("alloc", "mix", "comp", "draining")  # states of nodes that have jobs, 
 _KILLED = 137  # exit code of a program that the prolog of a job has ended
 _MOST_ERROR = 200  # characters of a test program's error that are shown
 _REST_S = 1.0  # seconds in which the other nodes of a group answer after one has left
-_ARGV = ("python3", "-I", "-S", AGENT_PROGRAM, "test", "fabric", "--json", "--seconds", str(_MEASURE_S))
+_ARGV = agent_argv("test", "fabric", "--json", "--seconds", str(_MEASURE_S))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,16 @@
-"""Paths on machines that several rendered files use."""
+"""Paths on machines that several rendered files use, and the command of the agent."""
 
 from __future__ import annotations
 
 AGENT_PROGRAM = "/usr/lib/headway/agent.pyz"
+AGENT_COMMAND = f"/usr/bin/python3 -I -S {AGENT_PROGRAM}"  # isolated: no packages or settings of users
 JWT_KEY = "/etc/slurm/jwt_hs256.key"
 PROLOG = "/etc/headway/prolog"
 EPILOG = "/etc/headway/epilog"
 JOB_TMP = "/var/lib/headway/job-tmp"  # private /tmp of each job
 PMIX = "/run/headway/pmix"  # shared by the tasks of an MPI program on one node
+
+
+def agent_argv(*words: str) -> list[str]:
+    """Returns the command that runs the agent's program with these arguments."""
+    return [*AGENT_COMMAND.split(), *words]

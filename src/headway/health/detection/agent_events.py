@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from headway.domain.incident import FaultAction, Symptom
 from headway.domain.machines.machine import Machine
-from headway.render.machine_paths import AGENT_PROGRAM
+from headway.render.machine_paths import agent_argv
 
 # The agents' word for it and the kind of stored rows, which a newer server must still read.
 OFFLINE_ACTION = "deed"
@@ -77,7 +77,7 @@ async def stream_events(links: StreamsOutput, head: Machine) -> AsyncIterator[Ag
     """Yields every stored symptom, then events as they arrive. Ends when the stream ends, and raises what `stream`
     raises."""
     rest = b""
-    argv = ["python3", "-I", "-S", AGENT_PROGRAM, "watch"]
+    argv = agent_argv("watch")
     async with contextlib.aclosing(links.stream(head, argv)) as pieces:  # type: ignore[type-var]
         async for piece in pieces:
             *lines, rest = (rest + piece).split(b"\n")

@@ -12,7 +12,7 @@ from headway.domain.incident import FaultAction, Incident
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext, fault_text
-from headway.render.machine_paths import AGENT_PROGRAM
+from headway.render.machine_paths import agent_argv
 from headway.slurm import reservations
 
 _TESTS_S = 300.0
@@ -96,17 +96,7 @@ async def _test_gpus(context: HealthContext, machine: Machine) -> NodeTestResult
 async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough: bool) -> list[NodeTestResult]:
     """Runs the tests of the node's agent: all its checks, with new results. `thorough` adds the memory, burn and copy
     tests of its GPUs (node/agent/node_tests)."""
-    argv = [
-        "python3",
-        "-I",
-        "-S",
-        AGENT_PROGRAM,
-        "test",
-        "all" if thorough else "checks",
-        "--json",
-        "--seconds",
-        str(_MEASURE_S),
-    ]
+    argv = agent_argv("test", "all" if thorough else "checks", "--json", "--seconds", str(_MEASURE_S))
     ran = await context.cluster_context.connections.remote(machine, argv, timeout_s=_TESTS_S, check=False)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
@@ -149,20 +139,7 @@ async def _allreduce(context: HealthContext, machine: Machine, name: str, least_
     if other is None or other.state is not MachineState.RUNNING:
         return None
     peers = f"{machine.address},{other.address}"
-    argv = [
-        "python3",
-        "-I",
-        "-S",
-        AGENT_PROGRAM,
-        "test",
-        "allreduce",
-        "--json",
-        "--seconds",
-        "1",
-        "--peers",
-        peers,
-        "--rank",
-    ]
+    argv = agent_argv("test", "allreduce", "--json", "--seconds", "1", "--peers", peers, "--rank")
     try:
         await reservations.reserve_for_test(run, head, name)
         if await context.jobs_on(name):

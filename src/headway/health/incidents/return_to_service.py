@@ -6,6 +6,7 @@ import contextlib
 
 from headway.domain.incident import Incident, IncidentState, is_headway_reason
 from headway.domain.machines.slots import SCALE_IN_REASON
+from headway.domain.slurm.state import FLAKY_NODES
 from headway.errors import CommandFailed
 from headway.health.context import HealthContext
 from headway.health.incidents import flaky_node_reservation
@@ -36,7 +37,7 @@ async def return_to_service(
                 context.cluster_context.connections, await context.head(), incident.node, is_headway_reason
             ):
                 words = "tests passed; back in service"
-                words += " for jobs in reservation headway_lemons only: it fails too often" if is_flaky else ""
+                words += f" for jobs in reservation {FLAKY_NODES} only: it fails too often" if is_flaky else ""
     words += f"; skipped: {report.skipped}" if report.skipped else ""
     return await context.add_step(incident, state, words, actor=actor, evidence={"passed": report.passed})
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from headway.domain.cluster import Health
 from headway.domain.incident import FaultAction, Incident, IncidentState
+from headway.domain.slurm.state import FLAKY_NODES
 from headway.health.policy.symptom_policy import DAY_S
 
 # The score that an incident adds to its node.
@@ -43,7 +44,7 @@ def flaky_reason(incidents: Iterable[Incident], health: Health, now: float) -> s
     """Returns why the flaky node is reserved for jobs that request it, "" if it runs any job. The score for keeping a
     node out of service is higher; see `keep_out_reason`."""
     why = _score_reason(incidents, health, now, health.flaky_score) if health.reserve_flaky_nodes else ""
-    return why and f"for jobs in reservation headway_lemons only: {why}"
+    return why and f"for jobs in reservation {FLAKY_NODES} only: {why}"
 
 
 def _score_reason(incidents: Iterable[Incident], health: Health, now: float, line: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK
-from headway.render.machine_paths import AGENT_PROGRAM
+from headway.render.machine_paths import AGENT_COMMAND
 from headway.render.system.daemon_units import UNITS
 
 RECALL = "headway-recall.service"
@@ -19,7 +19,7 @@ StartLimitIntervalSec=3600
 StartLimitBurst=20
 [Service]
 Type=oneshot
-ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} recall
+ExecStart={AGENT_COMMAND} recall
 # After the same crash the accounting database may need longer to start.
 Restart=on-failure
 RestartSec=10
@@ -28,7 +28,7 @@ RestartSec=10
 # For slurmctld's unit: `keep` runs before slurmctld deletes the scripts of unknown jobs, the recall unit after it
 # answers.
 AROUND = f"""\
-ExecStartPre=+-/usr/bin/python3 -I -S {AGENT_PROGRAM} keep
+ExecStartPre=+-{AGENT_COMMAND} keep
 ExecStartPost=+-/usr/bin/systemctl start --no-block {RECALL}
 """
 

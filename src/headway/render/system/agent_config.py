@@ -9,7 +9,7 @@ from headway.catalog.xid import draining_codes
 from headway.domain.cluster import Cluster, Group, Site
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path, word
-from headway.render.machine_paths import AGENT_PROGRAM
+from headway.render.machine_paths import AGENT_COMMAND
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import nfs
 from headway.render.system.daemon_units import TRIES, UNITS
@@ -48,7 +48,7 @@ Description=Headway agent
 After=munge.service
 {TRIES}
 [Service]
-ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} {role}
+ExecStart={AGENT_COMMAND} {role}
 {more}# The agent must not slow down jobs: low CPU priority, and the OOM killer prefers it to the daemons.
 Nice=10
 OOMScoreAdjust=300

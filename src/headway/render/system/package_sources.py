@@ -9,7 +9,7 @@ from headway.domain.cluster import HEAD_PROXY, Cluster, Site
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.systemd_unit import Unit
 from headway.render.escaping import MARK, one_line, script, word
-from headway.render.machine_paths import AGENT_PROGRAM
+from headway.render.machine_paths import AGENT_COMMAND, AGENT_PROGRAM
 from headway.render.system.daemon_units import UNITS
 
 PIP = "/etc/pip.conf"
@@ -45,7 +45,7 @@ Description=Headway package proxy
 After=network-online.target
 Wants=network-online.target
 [Service]
-ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} packages {word(site.head_address, "address")} {PROXY_PORT} {hosts}
+ExecStart={AGENT_COMMAND} packages {word(site.head_address, "address")} {PROXY_PORT} {hosts}
 DynamicUser=yes
 NoNewPrivileges=yes
 ProtectSystem=strict

@@ -7,7 +7,7 @@ from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.managed_file import File
 from headway.domain.slurm.hostlist import compress
 from headway.render.escaping import MARK
-from headway.render.machine_paths import AGENT_PROGRAM
+from headway.render.machine_paths import AGENT_COMMAND
 
 ASKED = "/var/lib/headway-power"  # only Slurm's user can write there
 _FOLDER = "/etc/headway/power"
@@ -97,5 +97,5 @@ def _program(word: str) -> str:
 #!/bin/sh
 # {MARK}
 # slurmctld runs this as its user with a list of nodes. It only wakes Headway's server, which reads the states of the nodes.
-exec /usr/bin/python3 -I -S {AGENT_PROGRAM} power {ASKED} {word} "$1"
+exec {AGENT_COMMAND} power {ASKED} {word} "$1"
 """
