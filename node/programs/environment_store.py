@@ -59,21 +59,29 @@ def main():
     except Refused as error:
         answer = {"error": str(error), "hint": error.hint}
     except OSError as error:
-        answer = os_error(error)
+        answer = os_error(what, ask, error)
     print(json.dumps(answer))
     return 1 if "error" in answer else 0
 
 
-def os_error(error):
+def os_error(what, ask, error):
     """Returns an operating system's error as an answer."""
     where = error.filename if isinstance(error.filename, str) else "/environments"
+    kept = "" if what == "remove" else "; nothing was kept"
+    return {"error": f"{where}: {error.strerror or error}{kept}", "hint": remedy(ask, error)}
+
+
+def remedy(ask, error):
+    """Returns what to do about an operating system's error."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = "free space there, or remove versions: headway env ls, headway env rm"
-        return {"error": f"{where}: {error.strerror}; nothing was kept", "hint": hint}
-    return {
-        "error": f"{where}: {error.strerror or error}; nothing was kept",
-        "hint": "headway apply creates the folder",
-    }
+        return "free space there, or remove versions: headway env ls, headway env rm"
+    if error.errno == errno.ENOENT and "stage" in ask and str(error.filename).startswith(ask["stage"]):
+        return "the build did not finish: look into its job's log"
+    if error.errno in (errno.EACCES, errno.EPERM) and "user" in ask:
+        return f"{ask['user']} must be able to read the build, and root of this machine to write to the folder"
+    if error.errno == errno.EROFS:
+        return f"mount the volume of {ask['root']} writable on this machine, then repeat it"
+    return f"check the volume of {ask['root']} on this machine, then repeat it"
 
 
 # --- programs
@@ -309,7 +317,11 @@ class Person:
     """Reads files with the rights of a user, so that a link in their folder can't make root read another one's."""
 
     def __init__(self, name):
-        entry = pwd.getpwnam(name)
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            hint = "add the person to a team in the cluster file, then headway apply"
+            raise Refused(f"there is no user {name} on this machine", hint) from None
         self.uid, self.gid, self.groups = entry.pw_uid, entry.pw_gid, os.getgrouplist(name, entry.pw_gid)
 
     def __enter__(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -164,6 +165,69 @@ def test_a_full_disk_is_named_and_leaves_nothing(
     assert answer["error"] == "/environments: No space left on device; nothing was kept"
     assert "headway env rm" in answer["hint"]
     assert list((tmp_path / "environments").iterdir()) == []
+
+
+def refused(
+    program: dict[str, Any], asked: dict[str, object], capsys: pytest.CaptureFixture[str], what: str = "publish"
+) -> dict[str, str]:
+    """Runs the program, which must refuse, and returns its answer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["environment_store.py", what, json.dumps(asked)])
+        assert program["main"]() == 1
+    answer: dict[str, str] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def test_unknown_user_is_told_in_a_sentence(
+    program: dict[str, Any], tmp_path: Path, stage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = refused(program, ask(tmp_path, stage, user="nowhere-man"), capsys)
+    assert answer["error"] == "there is no user nowhere-man on this machine"
+    assert answer["hint"] == "add the person to a team in the cluster file, then headway apply"
+    assert list((tmp_path / "environments").iterdir()) == []
+
+
+def test_build_without_its_files_points_to_the_log_of_its_job(
+    program: dict[str, Any], tmp_path: Path, stage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (stage / "lock.txt").unlink()
+    answer = refused(program, ask(tmp_path, stage), capsys)
+    assert answer["error"] == f"{stage}/lock.txt: No such file or directory; nothing was kept"
+    assert answer["hint"] == "the build did not finish: look into its job's log"
+
+
+def test_file_that_the_user_may_not_read_is_named(
+    program: dict[str, Any], tmp_path: Path, stage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (stage / "lock.txt").chmod(0)
+    answer = refused(program, ask(tmp_path, stage), capsys)
+    assert answer["error"] == f"{stage}/lock.txt: Permission denied; nothing was kept"
+    assert answer["hint"] == "nobody must be able to read the build, and root of this machine to write to the folder"
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "hint"),
+    [
+        (errno.EROFS, "Read-only file system", "mount the volume of {root} writable on this machine, then repeat it"),
+        (errno.EIO, "Input/output error", "check the volume of {root} on this machine, then repeat it"),
+    ],
+)
+def test_volume_that_accepts_no_change_is_told_with_what_to_do(
+    program: dict[str, Any],
+    tmp_path: Path,
+    stage: Path,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    text: str,
+    hint: str,
+) -> None:
+    def fail(_: object) -> None:
+        raise OSError(number, text)
+
+    program["erase"] = fail
+    asked = ask(tmp_path, stage)
+    answer = refused(program, asked, capsys, "remove")
+    assert answer == {"error": f"/environments: {text}", "hint": hint.format(root=asked["root"])}
 
 
 def test_a_program_is_stored_once_and_only_if_it_arrived_whole(
