@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,17 +65,6 @@ def kernel_line(record: str) -> str:
     return text.split("\n")[0] if number.isdigit() and int(number) >> 3 in _FACILITIES else ""
 
 
-def gpus_by_bus() -> dict[str, int]:
-    """Returns PCI bus address (":3b:00") -> number of the GPU, from nvidia-smi, or {}."""
-    argv = ["nvidia-smi", "--query-gpu=index,pci.bus_id", "--format=csv,noheader"]
-    try:
-        output = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    rows = (line.split(",") for line in output.splitlines())
-    return {bus_of(row[1]): int(row[0]) for row in rows if len(row) == 2 and row[0].strip().isdigit()}
-
-
 def bus_of(address: str) -> str:
     """Returns a PCI address in one form: 00000000:3B:00.0 and 0000:3b:00 -> ":3b:00", with the domain's leading zeros
     removed."""
@@ -87,11 +75,12 @@ def bus_of(address: str) -> str:
 
 @dataclass
 class GpuErrors:
-    """The GPU errors in this node's log, kept until the head has acknowledged them."""
+    """The GPU errors in this node's log, kept until the head has acknowledged them. `gpus`: returns PCI bus address
+    (":3b:00") -> number of the GPU, as far as is known, without waiting for the driver."""
 
     node: str
     boot: str  # boot id; the kernel's log starts over with each boot
-    gpus: Callable[[], dict[str, int]] = gpus_by_bus
+    gpus: Callable[[], dict[str, int]]
     job_of_pid: Callable[[int], int | None] = lambda pid: job_of(pid, uid_of_process(pid))
     unsent: dict[str, dict[str, Any]] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)  # GPU -> code of its newest error
@@ -147,11 +136,6 @@ class GpuErrors:
         name = f"{self.node}-{self.boot}-{kind}-{job}-{now:.0f}"
         fault = {"id": name, "at": round(now, 3), "kind": kind, "action": "restart_job", "code": 0, "gpu": None}
         self.unsent[name] = {**fault, "job": job, "text": f"its processes on this node were ended: {why}"}
-
-    def refresh_gpu_list(self) -> None:
-        """Reads the GPUs' addresses again. Call it while all GPUs work: nvidia-smi no longer lists a GPU that has
-        fallen off the bus."""
-        self._known = self.gpus()
 
     def _gpu(self, bus: str) -> int | None:
         if bus not in self._known:

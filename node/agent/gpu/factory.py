@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.config import Config
 from agent.gpu.dcgm import Dcgm
-from agent.gpu.interface import Source
+from agent.gpu.interface import Gpu, Source
 from agent.gpu.nvml import Nvml
 from agent.gpu.simulated import Simulated
 
@@ -19,3 +19,22 @@ def open_source(config: Config) -> Source | None:
         return Nvml()
     except OSError:
         return Dcgm()
+
+
+class LateSource:
+    """A `Source` that is opened by its first reading, because a broken driver may block for ever and only the thread that
+    reads the GPUs may wait for it. `opened`: what delivers the readings; None until one has succeeded, since the driver
+    may be loaded after the agent has started."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.simulated, self.driver = config.simulated, ""
+        self.opened: Source | None = None
+
+    def read(self) -> list[Gpu]:
+        """Returns all GPUs. Raises OSError when the driver does not answer."""
+        source = self.opened or open_source(self._config)
+        found = source.read() if source else []
+        if source and self.opened is None:
+            self.opened, self.driver = source, source.driver
+        return found

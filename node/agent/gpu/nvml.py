@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable
 from ctypes import Structure, byref, c_char, c_uint, c_ulonglong, c_void_p
@@ -11,6 +12,7 @@ from agent.gpu import interface
 from agent.gpu.interface import Gpu
 
 GPU_IS_LOST = 15
+TIMEOUT = 10
 XID_EVENT = 0x8
 _MOST_LINKS = 18
 _MEMORY_TEMP = 82  # NVML_FI_DEV_MEMORY_TEMP
@@ -80,17 +82,24 @@ class Nvml:
 
     def wait_for_event(self) -> Callable[[int], tuple[str, int] | None]:
         """Returns a function that waits for a number of milliseconds and returns (bus address, XID) of an error, or
-        None. Raises OSError where NVML has no events."""
+        None; it raises OSError where NVML refuses, and does so at once. Raises OSError where NVML has no events."""
         found = c_void_p()
         self._call("nvmlEventSetCreate", byref(found))
+        buses = {}  # handle -> address, because a GPU that has fallen off the bus no longer tells it
         for place in range(self._number("nvmlDeviceGetCount_v2")):
-            self._call("nvmlDeviceRegisterEvents", self._handle(place), c_ulonglong(XID_EVENT), found)
+            with contextlib.suppress(GpuLost):
+                handle = self._handle(place)
+                self._call("nvmlDeviceRegisterEvents", handle, c_ulonglong(XID_EVENT), found)
+                buses[handle.value] = self._bus(handle)
 
         def wait(timeout_ms: int) -> tuple[str, int] | None:
             event = _Event()
-            if self._nvml.nvmlEventSetWait_v2(found, byref(event), c_uint(timeout_ms)) or event.kind != XID_EVENT:
+            code = self._nvml.nvmlEventSetWait_v2(found, byref(event), c_uint(timeout_ms))
+            if code not in (0, TIMEOUT):
+                raise OSError(f"nvmlEventSetWait_v2: NVML error {code}")
+            if code or event.kind != XID_EVENT:
                 return None
-            return self._bus(c_void_p(event.device)), int(event.data)
+            return buses.get(event.device) or self._bus(c_void_p(event.device)), int(event.data)
 
         return wait
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agent.checks import gpu_checks, host_settings, system_checks  # noqa: F401  (checks register themselves)
+from agent.checks.kernel_log import bus_of
 from agent.checks.runner import LEVELS, MachineState, Process, Runner
 from agent.config import Config
 from agent.gpu.interface import Gpu, Source
@@ -78,6 +79,8 @@ class GpuReader(threading.Thread):
             self.gpus, self.at, self.error = self._source.read(), self._clock(), ""
         except OSError as error:
             self.error = str(error)
+        except Exception as error:  # the thread must go on, because nothing else reads the GPUs
+            self.error = f"{type(error).__name__}: {error}"
         self.first.set()
 
 
@@ -90,7 +93,10 @@ class DiskReader(threading.Thread):
 
     def run(self) -> None:
         while True:
-            self.figures = list(host.file_systems())
+            try:
+                self.figures = list(host.file_systems())
+            except Exception as error:  # the thread must go on, because nothing else reads the disks
+                log(f"the file systems can't be read: {type(error).__name__}: {error}")
             time.sleep(DISKS_S)
 
 
@@ -133,6 +139,16 @@ class Sampler(threading.Thread):
         self.sealed_at: float | None = None
         self.skew_s: float | None = None
         self.text = b""
+
+    def gpus_by_bus(self) -> dict[str, int]:
+        """Returns PCI bus address (":3b:00") -> number of each GPU that has been read."""
+        return {bus_of(gpu.bus): gpu.index for gpu in self.reader.gpus if gpu.bus} if self.reader else {}
+
+    @property
+    def gpus_were_read(self) -> bool:
+        """Whether the GPUs have been read, or FIRST_S is over without."""
+        over = self.awake() - self.seen.started > FIRST_S
+        return self.reader is None or self.reader.first.is_set() or over
 
     def run(self) -> None:
         for thread in (self.reader, self._disks, self._torch):

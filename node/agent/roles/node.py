@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from agent.checks.kernel_log import MOST_IN_A_BEAT, GpuErrors, KernelLog, boot_id, kernel_line
@@ -18,8 +19,7 @@ from agent.checks.system_checks import is_kernel_error
 from agent.config import Config
 from agent.failover.reregistration import Reregistration
 from agent.files import touch_file
-from agent.gpu.factory import open_source
-from agent.gpu.interface import Source
+from agent.gpu.factory import LateSource
 from agent.gpu.nvml import Nvml
 from agent.jobs.job_changes import LOOK_S, JobChanges
 from agent.jobs.torch_builds import FLAG
@@ -47,7 +47,7 @@ def serve_node(config: Config) -> None:
     ears = open_report_socket(SOCKET)
     outs = [_to(head) for head in config.heads]
     munge = Munge()
-    source = open_source(config)
+    source = LateSource(config) if config.gpus or config.simulated else None
     watcher = Sampler(config, source)
 
     def send(message: dict[str, Any]) -> None:
@@ -64,8 +64,7 @@ def serve_node(config: Config) -> None:
                 log(f"not sent: {error}")
 
     reports = Reports(send)
-    faults = GpuErrors(os.uname().nodename, boot_id())
-    faults.refresh_gpu_list()
+    faults = GpuErrors(os.uname().nodename, boot_id(), watcher.gpus_by_bus)
     watcher.xids, watcher.errors = faults.last, faults.seen
     results = ChangedResults(faults.node, faults.boot)
     turns = JobChanges()
@@ -81,7 +80,7 @@ def serve_node(config: Config) -> None:
     due = beat = time.monotonic()
     while True:
         now = time.monotonic()
-        if read_kernel_log(kernel_log, faults, watcher.kernel, now):
+        if watcher.gpus_were_read and read_kernel_log(kernel_log, faults, watcher.kernel, now):
             touch_file(MARK)
             beat = now  # send the heartbeat immediately
         while events.has_event(time.time()):
@@ -214,22 +213,32 @@ class DriverEvents(threading.Thread):
     more, and if it comes first, the event is dropped as known."""
 
     HOLD_S = 2.0
+    AGAIN_S = 5.0
 
-    def __init__(self, source: Source | None) -> None:
+    def __init__(self, source: LateSource | None, sleep: Callable[[float], None] = time.sleep) -> None:
         super().__init__(daemon=True)
-        self._source = source
+        self._source, self._sleep = source, sleep
         self._errors: deque[tuple[float, str, int]] = deque(maxlen=1000)
 
     def run(self) -> None:
-        if not isinstance(self._source, Nvml):
+        if self._source is None:
+            return
+        while self._source.opened is None:
+            self._sleep(self.AGAIN_S)
+        if not isinstance(self._source.opened, Nvml):
             return
         try:
-            wait = self._source.wait_for_event()
+            wait = self._source.opened.wait_for_event()
         except (OSError, AttributeError) as error:
             log(f"no events of NVML: {error}")
             return
         while True:
-            found = wait(5000)
+            try:
+                found = wait(5000)
+            except OSError as error:  # at once and each time, for example while a GPU is lost
+                log(f"no events of NVML now: {error}")
+                self._sleep(self.AGAIN_S)
+                continue
             if found is not None:
                 self._errors.append((time.time(), *found))
 

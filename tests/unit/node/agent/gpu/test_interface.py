@@ -35,10 +35,11 @@ PLAN = config.Config(
 
 class FakeNvml:
     """libnvidia-ml of a machine with two GPUs; answers by way of pointers as the library does. `lost`: GPUs that fell
-    off. A call that nobody announced is an error."""
+    off. `events`: (code, GPU, XID) that the next waits for an event return. A call that nobody announced is an error."""
 
     def __init__(self) -> None:
         self.lost: set[int] = set()
+        self.events: list[tuple[int, int, int]] = []
         self.numbers: dict[str, Any] = {
             "nvmlDeviceGetPowerUsage": 345_600,
             "nvmlDeviceGetTotalEnergyConsumption": 9_000_000,
@@ -69,6 +70,13 @@ class FakeNvml:
             out.value = 2
         elif name == "nvmlDeviceGetHandleByIndex_v2":
             out.value = words[0].value + 100
+        elif name == "nvmlEventSetCreate":
+            out.value = 1
+        elif name == "nvmlEventSetWait_v2":
+            code, gpu, xid = self.events.pop(0)
+            event = words[1]._obj
+            event.device, event.kind, event.data = gpu + 100, nvml.XID_EVENT, xid
+            return code
         elif words[0].value - 100 in self.lost:
             return int(nvml.GPU_IS_LOST)
         elif name == "nvmlDeviceGetMinorNumber":
@@ -78,7 +86,9 @@ class FakeNvml:
         elif name == "nvmlDeviceGetName":
             words[1].value = b"NVIDIA H100"
         elif name == "nvmlDeviceGetPciInfo_v3":
-            out.bus_id = b"00000000:3B:00.0"
+            out.bus_id = b"00000000:%d:00.0" % (words[0].value - 40) if words[0].value > 100 else b"00000000:3B:00.0"
+        elif name == "nvmlDeviceRegisterEvents":
+            assert words[1].value == nvml.XID_EVENT
         elif name == "nvmlDeviceGetUtilizationRates":
             out.gpu, out.memory = 97, 41
         elif name == "nvmlDeviceGetMemoryInfo":
@@ -283,6 +293,49 @@ def test_agent_reads_the_config_that_apply_writes(tmp_path: Path) -> None:
         "fabric",
     }  # of heads, and of machines one owns
     assert written == {field.name for field in fields(config.Config)} - of_others
+
+
+def test_event_of_a_gpu_that_fell_off_the_bus_has_its_address() -> None:
+    library = FakeNvml()
+    wait = nvml.Nvml(library).wait_for_event()
+    library.lost, library.events = {1}, [(0, 1, 79), (nvml.TIMEOUT, 0, 0)]
+    assert wait(5000) == ("00000000:61:00.0", 79)
+    assert wait(5000) is None
+
+
+def test_gpu_that_is_lost_already_does_not_keep_the_others_from_being_watched() -> None:
+    library = FakeNvml()
+    source = nvml.Nvml(library)
+    library.lost, library.events = {0}, [(0, 1, 48)]
+    assert source.wait_for_event()(5000) == ("00000000:61:00.0", 48)
+
+
+def test_wait_for_an_event_that_nvml_refuses_is_an_error() -> None:
+    library = FakeNvml()
+    wait = nvml.Nvml(library).wait_for_event()
+    library.events = [(nvml.GPU_IS_LOST, 0, 0)]
+    with pytest.raises(OSError, match="nvmlEventSetWait_v2"):
+        wait(5000)
+
+
+def test_source_is_opened_by_the_first_reading_that_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    library, opened = FakeNvml(), list[str]()
+
+    def load(name: str) -> FakeNvml:
+        opened.append(name)
+        if len(opened) == 1:
+            raise OSError("the driver is not loaded yet")
+        return library
+
+    monkeypatch.setattr(nvml.ctypes, "CDLL", load)
+    monkeypatch.setattr(dcgm, "ADDRESS", ("127.0.0.1", 1))
+    source = factory.LateSource(config.Config(head="h", gpus=2))
+    assert (source.opened, source.driver, opened) == (None, "", []), "a broken driver may block for ever"
+    with pytest.raises(OSError, match="refused"):
+        source.read()
+    assert [gpu.index for gpu in source.read()] == [0, 1]
+    assert [gpu.index for gpu in source.read()] == [0, 1]
+    assert (source.driver, len(opened)) == ("570.1", 2)
 
 
 def test_open_source_chooses_simulation_dcgm_or_no_gpus() -> None:
