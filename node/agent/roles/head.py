@@ -51,15 +51,17 @@ class NodeMessages:
         self._turns_file = turns
         self._turns: dict[str, str] = {}  # node -> number of its last change
         self._faults_file = faults
-        self._faults: list[str] = []
+        self._faults: dict[str, None] = {}  # ids of the lines in FAULTS, the oldest first
         self._checks: dict[tuple[str, str], tuple[Any, ...]] = {}  # (node, check) -> its last result
         for line in whole_lines(faults):
             message = json.loads(line)
-            self._faults.append(message["id"])
+            self._faults[message["id"]] = None
             if "check" in message:
                 self._checks[message["node"], message["check"]] = _gist(message)
         self.beats: dict[str, float] = {}  # node -> Unix time of its last message
         self.addresses: dict[str, str] = {}  # node -> the address it sent from
+        self._heard: list[tuple[str, str]] = []  # (node, address) of nodes with a recent message, at `_heard_at`
+        self._heard_at = 0.0
         self.last = ""  # node of the last message
         self.leads = True  # False while another head leads; answers then renew no lease
         self.controller = 0  # from `controller_number`
@@ -96,13 +98,9 @@ class NodeMessages:
         self.last = node
         got = []
         try:
-            for fault in faults:
-                self._fault({**fault, "node": node})
-                got.append(fault.get("id"))
-            for result in checks:
-                self._check({**result, "node": node})
-                got.append(result.get("id"))
-        except OSError as error:  # a full disk: the node sends the rest again, and its heartbeat still counts
+            self._store([{**fault, "node": node} for fault in faults], [{**result, "node": node} for result in checks])
+            got = [row.get("id") for row in (*faults, *checks)]
+        except OSError as error:  # a full disk: the node sends them again, and its heartbeat still counts
             log(f"{self._faults_file}: {error}")
         self._turn(node, turns, at)
         answer = {"got": got, "now": round(at, 3), "leads": self.leads, "controller": self.controller}
@@ -110,19 +108,13 @@ class NodeMessages:
 
     def _others(self, node: str, at: float) -> list[str]:
         """Returns the addresses of up to MOST_OTHERS other nodes that have sent a heartbeat recently."""
-        there = [
-            address
-            for name, address in self.addresses.items()
-            if name != node and at - self.beats.get(name, 0.0) < HEARD_S
-        ]
-        return random.sample(there, min(MOST_OTHERS, len(there)))
-
-    def _check(self, result: dict[str, Any]) -> None:
-        """Stores a check result that differs from the last one: a restarted agent sends all of its results."""
-        key = (result["node"], str(result.get("check", "")))
-        if self._checks.get(key, _FINE) != _gist(result):
-            self._fault(result)
-            self._checks[key] = _gist(result)
+        if abs(at - self._heard_at) >= 1:  # not for each message: thousands of nodes send one a second
+            self._heard = [
+                (name, address) for name, address in self.addresses.items() if at - self.beats.get(name, 0.0) < HEARD_S
+            ]
+            self._heard_at = at
+        some = random.sample(self._heard, min(MOST_OTHERS + 1, len(self._heard)))
+        return [address for name, address in some if name != node][:MOST_OTHERS]
 
     def _turn(self, node: str, turns: dict[str, Any], at: float) -> None:
         """Writes the jobs that have just begun or ended to TURNS. This is a hint for the server that reads now; it is
@@ -141,25 +133,38 @@ class NodeMessages:
         except OSError as error:  # nothing is lost: the server also reads the queue by itself
             log(f"{self._turns_file}: {error}")
 
-    def _fault(self, fault: dict[str, Any]) -> None:
-        """Writes a fault or check result to disk, before the node gets its acknowledgement."""
-        name = str(fault.get("id", ""))
-        if not name or name in self._faults:
-            return
-        _append(self._faults_file, json.dumps(fault), sync=True)
-        self._faults.append(name)
+    def _store(self, faults: list[dict[str, Any]], checks: list[dict[str, Any]]) -> None:
+        """Writes the faults and the check results that differ from the last ones (a restarted agent sends all of its
+        results) to disk, before the node gets its acknowledgement. All are synced at once: the head's agent answers no
+        node meanwhile. Raises OSError if nothing could be stored."""
+        changed, results = [], dict[tuple[str, str], tuple[Any, ...]]()
+        for result in checks:
+            key = (result["node"], str(result.get("check", "")))
+            if results.get(key, self._checks.get(key, _FINE)) != _gist(result):
+                changed.append(result)
+                results[key] = _gist(result)
+        rows = {str(row.get("id", "")): row for row in (*faults, *changed)}
+        new = {name: row for name, row in rows.items() if name and name not in self._faults}
+        if new:
+            _append(self._faults_file, "\n".join(map(json.dumps, new.values())), sync=True)
+            self._faults.update(dict.fromkeys(new))
+        self._checks.update(results)
         if len(self._faults) > MOST_FAULTS:
             lines = whole_lines(self._faults_file)[-MOST_FAULTS // 2 :]
             with open(f"{self._faults_file}.new", "w") as file:
                 file.writelines(lines)
             os.replace(f"{self._faults_file}.new", self._faults_file)
-            self._faults = self._faults[-len(lines) :]
+            self._faults = dict.fromkeys([*self._faults][-len(lines) :])
 
     def write_heartbeats(self, path: str) -> None:
-        """Writes the time of each node's last message, for `watch`."""
-        with open(f"{path}.new", "w") as file:
-            json.dump({node: round(at, 2) for node, at in self.beats.items()}, file)
-        os.replace(f"{path}.new", path)
+        """Writes the time of each node's last message, for `watch`. A failure is logged: `watch` then reports that this
+        agent is away."""
+        try:
+            with open(f"{path}.new", "w") as file:
+                file.write(json.dumps({node: round(at, 2) for node, at in self.beats.items()}))
+            os.replace(f"{path}.new", path)
+        except OSError as error:
+            log(f"{path}: {error}")
 
     def _add(self, job: int, values: dict[str, Any]) -> None:
         path = f"{self._folder}/{job}.jsonl"
@@ -180,9 +185,13 @@ class NodeMessages:
         from memory."""
         for name in os.listdir(self._folder):
             path = f"{self._folder}/{name}"
-            age_s = now - os.stat(path).st_mtime
-            if age_s > KEEP_S:
-                os.unlink(path)
+            try:
+                age_s = now - os.stat(path).st_mtime
+                if age_s > KEEP_S:
+                    os.unlink(path)
+            except OSError as error:  # tried again in an hour
+                log(f"{path}: {error}")
+                continue
             job = name.removesuffix(".jsonl")
             if age_s > 86400 and job.isdigit():
                 self._lines.pop(int(job), None)

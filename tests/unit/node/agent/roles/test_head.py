@@ -68,3 +68,49 @@ def test_append_leaves_no_partial_line_on_a_full_disk(tmp_path: Path, monkeypatc
             relay._append(str(path), "half", sync=True)
     relay._append(str(path), "next", sync=True)
     assert path.read_text() == "whole\nnext\n"
+
+
+def test_all_of_a_message_is_synced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "faults"))
+    faults = [{"id": f"f{number}", "at": 1.0} for number in range(20)]
+    bad, fine = {"check": "disk", "state": "bad", "action": "drain"}, {"check": "disk", "state": "ok", "action": "none"}
+    checks = [{"id": "c1", **bad}, {"id": "c2", **fine}, {"id": "c3", **fine}]
+    answer = head.receive(json.dumps({"node": "n1", "faults": faults, "checks": checks}).encode(), 1.0)
+    assert answer is not None
+    assert answer["got"] == [row["id"] for row in (*faults, *checks)]
+    assert len(synced) == 1
+    rows = [json.loads(row)["id"] for row in (tmp_path / "faults").read_text().splitlines()]
+    assert rows == [*(f"f{number}" for number in range(20)), "c1", "c2"], "what was ok and is ok is no news"
+
+
+def test_nodes_that_sent_lately_are_listed_once_a_second_not_for_each_message(tmp_path: Path) -> None:
+    class Addresses(dict[str, str]):
+        read = 0
+
+        def items(self) -> Any:
+            self.read += 1
+            return super().items()
+
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "faults"))
+    head.addresses = addresses = Addresses({f"n{number}": f"10.0.0.{number}" for number in range(200)})
+    for at in (100.0, 101.5):
+        for number in range(200):
+            answer = head.receive(json.dumps({"node": f"n{number}"}).encode(), at + number / 1000)
+            assert answer is not None
+    assert len(answer["others"]) == relay.MOST_OTHERS
+    assert f"10.0.0.{number}" not in answer["others"]
+    assert addresses.read <= 4
+
+
+def test_head_goes_on_when_files_can_not_be_written_or_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(relay, "log", said.append)
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "faults"))
+    head.write_heartbeats(str(tmp_path / "nowhere" / "beats"))
+    assert len(said) == 1
+    (tmp_path / "reports" / "7.jsonl").symlink_to("gone")  # stat fails as for a file that was just removed
+    head.forget_old(1.0)
