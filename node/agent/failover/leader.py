@@ -79,7 +79,7 @@ class LeaderMonitor(threading.Thread):
 
 def _line(path: str) -> str:
     try:
-        with open(path) as file:
+        with open(path, errors="replace") as file:
             return file.read(8192).strip()
     except OSError:
         return ""

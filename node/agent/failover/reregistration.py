@@ -8,6 +8,7 @@ ping_nodes.c, MAX_REG_FREQUENCY)."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
 from agent.failover.first_head_monitor import run_command
@@ -35,10 +36,16 @@ class Reregistration:
             self._due = now + AFTER_S
         self._leads = head, controller
 
-    def register_if_due(self, now: float) -> None:
-        """Reloads slurmd if a registration is due."""
+    def register_if_due(self, now: float) -> threading.Thread | None:
+        """Reloads slurmd if a registration is due. Returns the thread that does it, because systemd may not answer and
+        the agent's heartbeats must go on; None if none is due."""
         if not self._due or now < self._due:
-            return
+            return None
         self._due = 0.0
+        reload = threading.Thread(target=self._reload, daemon=True)
+        reload.start()
+        return reload
+
+    def _reload(self) -> None:
         if code := self._execute(RELOAD):
             log(f"{' '.join(RELOAD)} ended with {code}: Slurm checks this node's jobs at its next request")

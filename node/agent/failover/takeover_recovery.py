@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -52,7 +51,7 @@ class TakeoverRecovery(threading.Thread):
         while True:
             try:
                 self.check(time.monotonic())
-            except (OSError, ValueError, subprocess.SubprocessError) as error:
+            except Exception as error:  # the thread must go on, because nothing else saves these jobs
                 log(f"jobs that the first head had not saved: {error}")
             time.sleep(LOOK_S)
 

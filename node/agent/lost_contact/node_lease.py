@@ -59,20 +59,39 @@ class Lease(threading.Thread):
         ] = {}  # node -> (when it answered, when it last had contact to the head)
         self._testified: float | None = None  # since when other nodes report contact to the head
         self._over = False
+        self._ears: socket.socket | None = None
+        self._asked_at = 0.0
 
     def run(self) -> None:
         munge = Munge()
-        ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        ears.bind(("", PORT))
-        ears.settimeout(TICK_S)
-        asked_at = 0.0
         while True:
-            now = time.monotonic()
-            self.check(now)
-            if now - self.last_contact >= ASK_S and now - asked_at >= 1:
-                asked_at = now
-                self._query_other_nodes(ears, munge)
-            self._listen(ears, munge)
+            self.tick(munge)
+
+    def tick(self, munge: Munge) -> None:
+        """Checks the lease, asks other nodes if that is due, and listens to them for TICK_S."""
+        now = time.monotonic()
+        self.check(now)
+        if self._ears is None and not self._open_port():
+            time.sleep(TICK_S)
+            return
+        assert self._ears is not None
+        if now - self.last_contact >= ASK_S and now - self._asked_at >= 1:
+            self._asked_at = now
+            self._query_other_nodes(self._ears, munge)
+        self._listen(self._ears, munge)
+
+    def _open_port(self) -> bool:
+        """Opens the port for messages of other nodes. Returns False while another process has it."""
+        ears = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            ears.bind(("", PORT))
+        except OSError as error:
+            ears.close()
+            log(f"UDP port {PORT}: {error}: other nodes can't be asked about the head")
+            return False
+        ears.settimeout(TICK_S)
+        self._ears = ears
+        return True
 
     def check(self, now: float) -> None:
         """Ends the jobs if the lease is over."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from agent.config import Config
 from agent.failover.leader import LeaderFile
-from agent.files import whole_lines
+from agent.files import read_whole_lines, whole_lines
 from agent.log import log
 from agent.lost_contact.node_lease import LEASE_OVER_S
 
@@ -82,7 +82,7 @@ class OfflineResponder(threading.Thread):
             time.sleep(TICK_S)
             try:
                 self.check(time.time())
-            except (OSError, ValueError, KeyError) as error:
+            except Exception as error:  # the thread must go on, because nothing else acts meanwhile
                 log(f"relay: {error!r}")
 
     def check(self, now: float) -> None:
@@ -91,14 +91,17 @@ class OfflineResponder(threading.Thread):
         leads = self._leads(now)
         if not self._config.offline_response or now - max(read_at, self._began) < AWAY_S or not leads:
             return
-        for line in whole_lines(self._faults)[-200:]:
-            fault = json.loads(line)
-            new = max(read_at, now - OLD_S) < float(fault["at"])
-            due = new and int(fault.get("code") or 0) in self._config.drain_codes and fault["id"] not in self._done
-            if due and not self._drain(fault, now):
+        for line in read_whole_lines(self._faults)[-200:]:
+            if self._is_due(fault := _parse(line), max(read_at, now - OLD_S)) and not self._drain(fault, now):
                 return
         if now - self._led_since >= LEASE_OVER_S:  # until then, leases that the other head has renewed may still run
             self._silent(now)
+
+    def _is_due(self, fault: dict[str, Any], since: float) -> bool:
+        """Returns whether the fault drains its node, is newer than `since` and was not dealt with."""
+        code, at = fault.get("code"), fault.get("at")
+        known = isinstance(code, int) and isinstance(at, int | float) and "id" in fault and "node" in fault
+        return known and at > since and code in self._config.drain_codes and fault["id"] not in self._done
 
     def _leads(self, now: float) -> bool:
         """Returns whether this head acts: it leads, or no head is known to lead and it is the first head."""
@@ -220,6 +223,15 @@ class OfflineResponder(threading.Thread):
         _, output = self._run(["scontrol", "--oneliner", "show", "job", str(job)])
         own = next((line for line in output.splitlines() if line.startswith(f"JobId={job} ")), "")
         return own.partition(" JobState=")[2].partition(" ")[0]
+
+
+def _parse(line: str) -> dict[str, Any]:
+    """Returns the fault in a line; {} for a line that can't be read, which must not keep the others from being read."""
+    try:
+        fault = json.loads(line)
+    except ValueError:
+        return {}
+    return fault if isinstance(fault, dict) else {}
 
 
 def _update(node: str, state: str, why: str) -> list[str]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any
 
-from agent.files import touch_file, whole_lines
+from agent.files import read_whole_lines, touch_file
 from agent.lost_contact.offline_responder import ACTIONS, WATCHED
 from agent.roles.head import BEATS, FAULTS, TURNS
 from agent.roles.power_requests import ASKED, FILE
@@ -106,7 +106,7 @@ def stream_events(
     away"""
     due, spool, begun = 0.0, NewLines(faults, old=True), NewLines(turns, old=False)
     wishes, named = NewLines(power_requests, old=False), ControllerLog(journal)
-    for line in whole_lines(ACTIONS):  # printed before the faults they belong to
+    for line in read_whole_lines(ACTIONS):  # printed before the faults they belong to
         # The key is "deed" because servers of other versions read this too.
         print(f'{{"deed": {line.rstrip()}}}', flush=True)
     while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import struct
 import time
 from collections.abc import Sequence
@@ -289,6 +290,58 @@ def test_responder_retries_until_a_silent_node_is_down(world: World, away: str) 
         "update NodeName=lab-1-2 State=DOWN Reason=headway: relay: no heartbeat, and its lease has ended"
     ]
     assert [action["requeued"] for action in world.told()] == [[7, 8]]
+
+
+def test_responder_skips_lines_that_it_can_not_read_and_changes_no_file_of_another(world: World) -> None:
+    for line in ("no JSON", "[]", '{"id": "x"}', '{"id": "y", "at": null, "code": 79, "node": "lab-1-2"}'):
+        with world.faults.open("a") as file:
+            file.write(line + "\n")
+    world.fault(job=9)
+    world.head.jobs[9] = "FAILED"
+    with world.faults.open("a") as file:
+        file.write('{"id": "half of a line that is being written')
+    before = world.faults.read_text()
+    world.relay().check(5000.0)
+    assert [action["signal"] for action in world.told()] == ["a"]
+    assert world.faults.read_text() == before
+
+
+class PlainMunge:
+    """Stands in for MUNGE: seals nothing."""
+
+    def seal(self, data: bytes) -> bytes:
+        return data
+
+    def open(self, sealed: bytes) -> tuple[bytes, int]:
+        return sealed, 0
+
+
+def test_lease_goes_on_when_its_port_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agent.lost_contact import node_lease
+
+    said: list[str] = []
+    blocker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    blocker.bind(("", 0))
+    monkeypatch.setattr(node_lease, "PORT", blocker.getsockname()[1])
+    monkeypatch.setattr(node_lease, "log", said.append)
+    one = lease(Jobs())
+    one.last_contact = one._ticked = time.monotonic()
+    one.tick(PlainMunge())
+    assert len(said) == 1, "a process of a user has the port"
+    blocker.close()
+    one.tick(PlainMunge())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.sendto(b'{"hears": null}', ("127.0.0.1", node_lease.PORT))
+        one.tick(PlainMunge())
+        assert json.loads(other.recv(1000))["hears"] < 60
+    one._ears.close()
+
+
+def test_unreadable_leader_file_does_not_end_the_monitor(tmp_path: Path) -> None:
+    from agent.failover import leader
+
+    (tmp_path / "ours").write_bytes(b"\xff\xfe\x00")
+    assert leader.LeaderMonitor(leader.LeaderFile(True, str(tmp_path)), str(tmp_path / "ours")).check() is False
 
 
 def test_responder_does_not_requeue_jobs_that_ended_before_the_fault(world: World) -> None:
