@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from headway.images.podman import file_lock
+from headway.images.podman import QUERY_TIMEOUT_S, Podman, async_file_lock, labels
 from headway.transport.process import run
 
 _PACK_S = 1200.0
@@ -18,17 +18,13 @@ _CHUNK = 1 << 20
 async def ensure_archive(image: str, state_dir: Path) -> Path:
     """Returns the archive (tar with gzip) of the image with this id. Archives of images that are no longer on this host
     are deleted. Raises CommandFailed."""
-    folder = state_dir / "image-archives"
-    lock = file_lock(folder / ".lock")
-    await asyncio.to_thread(lock.__enter__)
-    try:
+    folder, podman = state_dir / "image-archives", Podman(state_dir)
+    async with async_file_lock(folder / ".lock"):
         path = folder / f"{image.removeprefix('sha256:')}.tar.gz"
         if not path.exists():
-            await _remove_outdated(folder)
-            await _pack(image, path)
+            await _remove_outdated(folder, podman)
+            await _pack(image, path, podman)
         return path
-    finally:
-        lock.__exit__(None, None, None)
 
 
 async def read_archive(path: Path) -> AsyncIterator[bytes]:
@@ -38,28 +34,14 @@ async def read_archive(path: Path) -> AsyncIterator[bytes]:
             yield piece
 
 
-async def _pack(image: str, path: Path) -> None:
+async def _pack(image: str, path: Path, podman: Podman) -> None:
     """Packs the root folder of a container that never runs. An unfinished archive never gets the final name."""
     draft = path.with_suffix(".draft")
     container = f"headway-archive-{os.getpid()}-{path.name[:12]}"
-    await run(
-        [
-            "podman",
-            "create",
-            "--replace",
-            "--name",
-            container,
-            "--label",
-            "headway=1",
-            "--network",
-            "none",
-            image,
-            "true",
-        ],
-        timeout_s=60,
-    )
+    options = ["--name", container, *labels([("headway", "1")]), "--network", "none"]
+    await podman("create", "--replace", *options, image, "true")
     try:
-        root = (await run(["podman", "mount", container], timeout_s=60)).stdout.strip()
+        root = (await podman("mount", container)).stdout.strip()
         argv = [
             "tar",
             "--create",
@@ -74,12 +56,12 @@ async def _pack(image: str, path: Path) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-        await run(["podman", "umount", container], timeout_s=60, check=False)
-        await run(["podman", "rm", "--force", "--time", "0", container], timeout_s=60, check=False)
+        await podman("umount", container, check=False)
+        await podman("rm", "--force", "--time", "0", container, check=False)
 
 
-async def _remove_outdated(folder: Path) -> None:
-    listed = await run(["podman", "images", "--all", "--quiet", "--no-trunc"], timeout_s=60)
+async def _remove_outdated(folder: Path, podman: Podman) -> None:
+    listed = await podman("images", "--all", "--quiet", "--no-trunc", timeout_s=QUERY_TIMEOUT_S)
     there = {line.strip().removeprefix("sha256:") for line in listed.stdout.splitlines()}
     for path in folder.glob("*.tar.gz"):
         if path.name.removesuffix(".tar.gz") not in there:

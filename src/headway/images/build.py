@@ -73,16 +73,12 @@ async def build_image(name: str, report: ReportProgress | None = None, *, state_
     when a step fails. A failed build leaves nothing behind."""
     report = report or _report_nothing
     made_from = get_recipe(name)
-    lock = build_lock(name)
-    await asyncio.to_thread(lock.__enter__)
-    try:
+    async with build_lock(name):
         found = await find_current_image(name)
         if found is not None:
             await report("image", f"node image {found.tag} exists", done=True)
             return found
         return await _build(made_from, report, state_dir)
-    finally:
-        lock.__exit__(None, None, None)
 
 
 async def _build(made_from: Recipe, report: ReportProgress, state_dir: Path | None) -> ImageInfo:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import time
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.errors import Refused
-from headway.images.podman import file_lock, host_lock_folder
+from headway.images.podman import async_file_lock, host_lock_folder
 from headway.images.recipe import (
     BASE_REPOSITORY,
     RECIPES,
@@ -120,9 +119,9 @@ async def remove_images(name: str) -> tuple[str, ...]:
 async def remove_unused_images() -> tuple[str, ...]:
     """Removes outdated images that no machine uses, then outdated bases that no image uses. Returns their tags. Waits
     for running builds, so that nothing they need is removed."""
-    with contextlib.ExitStack() as builds:
+    async with contextlib.AsyncExitStack() as builds:
         for name in RECIPES:
-            await asyncio.to_thread(builds.enter_context, build_lock(name))
+            await builds.enter_async_context(build_lock(name))
         gone = await _remove(info.tag for info in await list_images() if info.unused)
         parents = {item.get("ParentId") for item in await _labelled("headway.image")}
         current = {f"{BASE_REPOSITORY}:{name}-{base_hash(name)}" for name in RECIPES}
@@ -138,9 +137,9 @@ async def _remove(tags: Iterable[str]) -> list[str]:
     return [text for text, code in codes.items() if code == 0]
 
 
-def build_lock(name: str) -> contextlib.AbstractContextManager[None]:
+def build_lock(name: str) -> contextlib.AbstractAsyncContextManager[None]:
     """Returns the lock of builds of this image, and of removals."""
-    return file_lock(host_lock_folder() / f"headway-image-{name}.lock")
+    return async_file_lock(host_lock_folder() / f"headway-image-{name}.lock")
 
 
 def clear_cache() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
 import resource
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from headway.transport.process import CommandResult, run
 # Hint for a podman that fails or hangs by itself; local machines can't work without it.
 HINT = "podman on this host does not work as it should: `headway doctor`, or try `podman ps` yourself; then try again"
 QUERY_TIMEOUT_S = 45.0  # for read-only commands; shorter than a client waits for an answer
+_LOCK_RETRY_S = 0.2
 _NPROC = (1 << 20, 32768, 4096)  # tried in this order, because podman may run under a lower limit than this process
 
 
@@ -34,11 +36,30 @@ def host_lock_folder() -> Path:
 def file_lock(path: Path) -> Iterator[None]:
     """Holds an exclusive lock on `path`, which is created if missing. It blocks while it waits, so call it off the
     event loop."""
+    with _lock_file(path) as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@asynccontextmanager
+async def async_file_lock(path: Path) -> AsyncIterator[None]:
+    """Holds the same lock. While it waits it occupies no thread, and when it is cancelled it leaves no lock behind."""
+    with _lock_file(path) as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(_LOCK_RETRY_S)
+        yield
+
+
+@contextmanager
+def _lock_file(path: Path) -> Iterator[int]:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        yield handle
     finally:
         os.close(handle)
 

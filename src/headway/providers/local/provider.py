@@ -24,7 +24,7 @@ from headway.domain.cluster import Cluster, Dataset
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
 from headway.errors import CommandFailed, HeadwayError
 from headway.images import build, local_images
-from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, file_lock, host_lock_folder, labels
+from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, async_file_lock, file_lock, host_lock_folder, labels
 from headway.paths import instance_label, volumes_dir
 from headway.providers.base import Placement, ReclaimNotice
 from headway.providers.local import mounts, network
@@ -96,9 +96,7 @@ class LocalProvider:
         found = await self.find(cluster)
         if found is not None:
             return found
-        lock = file_lock(host_lock_folder() / "headway-network.lock")
-        await asyncio.to_thread(lock.__enter__)
-        try:
+        async with async_file_lock(host_lock_folder() / "headway-network.lock"):
             found = await self.find(cluster)
             if found is not None:
                 return found
@@ -121,8 +119,6 @@ class LocalProvider:
                 str(subnet[1]),
             ]
             await self._podman("network", "create", *argv, *labels(self._labels(cluster.name)), owner)
-        finally:
-            lock.__exit__(None, None, None)
         return self._place(cluster, subnet)
 
     async def find(self, cluster: Cluster) -> Placement | None:
