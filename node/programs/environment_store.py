@@ -5,6 +5,7 @@ mount read-only at /environments. Needs only the standard library.
   environment_store.py publish  '{"root", "name", "number", "operation", "user", "stage", "latest"}'
   environment_store.py publish_image  '{"root", "name", "number", "operation"}'
   environment_store.py remove   '{"root", "name", "number"}'
+  environment_store.py digests  '{"root", "versions": [[name, number], ...]}'
 
 The answer is one line of JSON: {"error": ..., "hint": ...} when the work failed."""
 
@@ -55,7 +56,7 @@ class Refused(Exception):
 def main():
     what, ask = sys.argv[1], json.loads(sys.argv[2])
     try:
-        answer = {"tool": tool, "publish": publish, "publish_image": publish_image, "remove": remove}[what](ask)
+        answer = WORK[what](ask)
     except Refused as error:
         answer = {"error": str(error), "hint": error.hint}
     except OSError as error:
@@ -190,8 +191,9 @@ def put(ask, fill):
         os.chmod(draft, 0o555)
         latest = ask.get("latest")
         if latest and (latest["sha256"], latest["python"]) == (about["sha256"], about["python"]):
-            number = latest["number"]
-            place = os.path.join(root, name, str(number))
+            there = os.path.join(root, name, str(latest["number"]))
+            if not os.path.lexists(there) or record_of(there).get("sha256") == about["sha256"]:
+                number, place = latest["number"], there
         if os.path.lexists(place):
             erase(draft)
         else:
@@ -219,6 +221,12 @@ def remove(ask):
     for folder in (os.path.join(root, name), os.path.join(root, MODULES, name)):
         remove_if_empty(folder)
     return {"removed": True}
+
+
+def digests(ask):
+    """Returns the sha256 of each version's lock, "" for a version that is not there."""
+    places = [os.path.join(ask["root"], name, str(number)) for name, number in ask["versions"]]
+    return {"sha256": [record_of(place).get("sha256", "") for place in places]}
 
 
 def record_of(place):
@@ -434,5 +442,6 @@ def copy_bytes(source, target):
         size += done
 
 
+WORK = {"tool": tool, "publish": publish, "publish_image": publish_image, "remove": remove, "digests": digests}
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -60,6 +60,10 @@ class EnvironmentFileStore(Protocol):
         """Removes a version. Does nothing when it is gone."""
         ...
 
+    async def missing(self, versions: Sequence[EnvironmentVersion]) -> tuple[EnvironmentVersion, ...]:
+        """Returns those of these versions whose files are not in their place, as after a restore."""
+        ...
+
 
 class SshEnvironmentFileStore:
     """Implements EnvironmentFileStore by programs that the head runs."""
@@ -101,6 +105,10 @@ class SshEnvironmentFileStore:
 
     async def remove(self, name: str, number: int) -> None:
         await self._call("remove", {"name": name, "number": number}, timeout_s=_PUBLISH_S)
+
+    async def missing(self, versions: Sequence[EnvironmentVersion]) -> tuple[EnvironmentVersion, ...]:
+        got = await self._call("digests", {"versions": [(one.name, one.number) for one in versions]})
+        return tuple(one for one, digest in zip(versions, got["sha256"], strict=True) if digest != one.digest)
 
     async def _call(
         self, what: str, ask: Mapping[str, Any], data: bytes | None = None, *, timeout_s: float = 60.0

@@ -29,7 +29,9 @@ class Backups:
 
     async def restore(self, cluster: Cluster, report: ReportProgress, path: Path, key: bytes, ref: str) -> None:
         from headway.backup.restore import restore
+        from headway.environments.image_environment import provide_image_environment
 
         async with self._pool.machine_lock(cluster) as opened:
             await restore(cluster, opened.context, report, path, key, ref)
             opened.cluster = cluster
+        await provide_image_environment(cluster, opened.context, report)

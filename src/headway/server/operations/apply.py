@@ -65,8 +65,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
         raise
     if aside:
         return await waiting.go_on_later()
-    if names := await queue_declared_builds(state, cluster, operation.person):
-        await report("environments", f"{', '.join(names)}: built by operations of their own", done=True)
+    await queue_declared_builds(state, cluster, operation.person, report)
     return await nodes_follow(state, operation, cluster, deadline)
 
 

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from headway.backup.retention import delete_old_backups
 from headway.billing.price_history import current_prices
 from headway.domain.cluster import Cluster
+from headway.domain.environment import IMAGE_SOURCE
 from headway.domain.operation import BackupParams, RestoreParams
 from headway.domain.progress import ReportProgress
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
+from headway.services.storage.declared_environments import queue_declared_builds
+from headway.services.storage.environments import missing_environments
 from headway.services.storage.path_policy import path_faults
 from headway.services.to_schemas import summary_of
 from headway.store import ClusterRow, Operation
@@ -101,6 +104,7 @@ class BackupOperations:
         await state.forget(name)  # open connections use the old keys
         await state.backend.backups.restore(cluster, self._report, path, key, params.ref)
         await state.store.cap_refills.revert_to(name, kept.proof.header.at)
+        await self._environments(cluster)
 
     async def _datasets(self, cluster: Cluster) -> None:
         """Creates the folders of all datasets, because machines mount them, even if no backup could restore their files."""
@@ -116,6 +120,16 @@ class BackupOperations:
         if lost:
             text = f"the files of {', '.join(lost)} are missing: add the same ones again with headway dataset add"
             await self._report("datasets", text, level="warning", done=True)
+
+    async def _environments(self, cluster: Cluster) -> None:
+        """Queues the builds of the cluster file's environments, and names the others whose files are missing."""
+        await queue_declared_builds(self._state, cluster, self._operation.person, self._report)
+        versions = await self._state.store.environments.versions(cluster.name)
+        # An apply makes the environment of the node image.
+        others = [one for one in versions if one.name not in cluster.environments and one.source != IMAGE_SOURCE]
+        if lost := await missing_environments(self._state, cluster, others):
+            text = f"the files of {', '.join(one.label for one in lost)} are missing: build them again from their locks"
+            await self._report("environments", f"{text} (headway env show prints one)", level="warning", done=True)
 
     async def _key(self) -> bytes:
         """Returns the encryption key stored for this operation. Raises Refused if it no longer exists."""

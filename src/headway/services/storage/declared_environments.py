@@ -5,27 +5,32 @@ from __future__ import annotations
 from headway.domain.cluster import Cluster
 from headway.domain.environment import FILE_SOURCE, NO_ENVIRONMENT, PYTORCH, request_digest
 from headway.domain.operation import EnvironmentParams
+from headway.domain.progress import ReportProgress
 from headway.schemas.submission.run_options import JobFields
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
 from headway.services.rights import linux_user_of
-from headway.services.storage.environments import pin_environment
+from headway.services.storage.environments import missing_environments, pin_environment
 
 
-async def queue_declared_builds(state: AppState, cluster: Cluster, person: str) -> list[str]:
-    """Queues the build of each environment of the file whose latest version was not made from what the file says now.
-    Returns their names. The builds are jobs of the person, or of the cluster's admin if the person is no user there."""
-    queued = []
+async def queue_declared_builds(state: AppState, cluster: Cluster, person: str, report: ReportProgress) -> None:
+    """Queues the build of each environment of the file whose latest version was not made from what the file says now, or
+    whose files are missing, as after a restore. The builds are jobs of the person, or of the cluster's admin if
+    the person is no user there."""
+    queued, store = [], state.store.environments
+    latest = [one for name in cluster.environments if (one := await store.latest(cluster.name, name)) is not None]
+    missing = await missing_environments(state, cluster, latest)
+    built = {one.name: one.request for one in latest if one not in missing}
     for name, lines in cluster.environments.items():
         text = "".join(f"{line}\n" for line in lines)
-        latest = await state.store.environments.latest(cluster.name, name)
         params = EnvironmentParams("add", name, source=FILE_SOURCE, text=text, user=await _user(state, cluster, person))
-        if latest is not None and latest.request == request_digest(text):
+        if built.get(name) == request_digest(text):
             continue
         if await state.store.operations.active(cluster.name, params.subject) is None:
             await queue_operation(state, cluster.name, person, params)
             queued.append(name)
-    return queued
+    if queued:
+        await report("environments", f"{', '.join(queued)}: built by operations of their own", done=True)
 
 
 async def _user(state: AppState, cluster: Cluster, person: str) -> str:

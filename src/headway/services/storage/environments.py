@@ -5,12 +5,12 @@ because everybody's jobs may run its code. The cluster file's environments and `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headway.domain.cluster import Cluster
 from headway.domain.environment import NO_ENVIRONMENT, PYTORCH, EnvironmentVersion, address_with_password
 from headway.domain.operation import EnvironmentParams
-from headway.errors import Conflict, NotAllowed, NotFound, Refused
+from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.storage.environments import EnvironmentDetailOut, EnvironmentIn, EnvironmentOut
 from headway.services.app_state import AppState
@@ -135,6 +135,18 @@ async def require_present(state: AppState, cluster: str, versions: Iterable[tupl
                 f"environment {one.label}, which the job used, was removed by {one.removed_by}",
                 hint=f"submit the job with another version: headway env ls {cluster}",
             )
+
+
+async def missing_environments(
+    state: AppState, cluster: Cluster, versions: Sequence[EnvironmentVersion]
+) -> tuple[EnvironmentVersion, ...]:
+    """Returns those of these versions whose files are missing; none while the head does not answer."""
+    if not versions:
+        return ()
+    try:
+        return await (await state.backend.storage.environment_file_store(cluster)).missing(versions)
+    except HeadwayError:  # the next apply asks again
+        return ()
 
 
 def _require_known(cluster: Cluster, ask: EnvironmentIn) -> None:

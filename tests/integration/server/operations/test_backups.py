@@ -22,6 +22,7 @@ from headway.domain.billing import NodePrice
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import BackupRule
 from headway.domain.dataset import DatasetVersion
+from headway.domain.environment import EnvironmentVersion, request_digest
 from headway.domain.operation import OperationKind
 from headway.errors import Refused, Unreachable
 from headway.server.workers.backup_schedule import BackupSchedule
@@ -280,6 +281,37 @@ async def test_restore_lists_dataset_versions_with_missing_files(
     (said,) = [event for event in await server.store.operations.events_after(asked) if event.step == "datasets"]
     assert said.text == "the files of tiny@1 are missing: add the same ones again with headway dataset add"
     assert await server.store.datasets.next_number("lab", "tiny") == 3
+
+
+async def test_restore_builds_missing_environments_of_the_file_and_names_the_others(
+    server: Server, tmp_path: Path, parts: dict[str, bytes]
+) -> None:
+    class Files:
+        async def missing(self, versions: tuple[EnvironmentVersion, ...]) -> tuple[EnvironmentVersion, ...]:
+            return tuple(version for version in versions if version.number == 2)
+
+    def row(name: str, number: int, request: str) -> dict[str, Any]:
+        made = EnvironmentVersion("lab", name, number, "0" * 64, "3.13.5", 1, 1, "x", request, "ann", 1.0, 7)
+        return {**asdict(made), "lock": "torch==2.6\n"}
+
+    rows = [row("speech", 2, ""), row("vision", 2, request_digest("torch\n")), row("whole", 1, "")]
+    lines = "".join(json.dumps(["environments", one]) + "\n" for one in rows)
+    parts["records"] = zlib.compress(zlib.decompress(parts["records"]) + lines.encode())
+    parts["about"] = json.dumps({"document": server_fakes.document().model_dump(), "owner": "ann"}).encode()
+    header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
+    path = write_archive(tmp_path, header, with_key=key_of(PHRASE, header.salt), **parts)
+    server.backend.clusters["lab"] = {"environments": {"vision": ("torch",)}}
+    server.backend.answers |= {"restore": None, "environment_file_store": Files()}
+    ask = {"path": str(path), "passphrase": PHRASE, "confirmed": True}
+    asked = (await (await server.client()).post("/api/v1/clusters/lab/restore", json=ask)).json()["id"]
+    await server.work_off()
+    said = [event.text for event in await server.store.operations.events_after(asked) if event.step == "environments"]
+    assert said == [
+        "vision: built by operations of their own",
+        "the files of speech@2 are missing: build them again from their locks (headway env show prints one)",
+    ]
+    builds = [one for one in await server.store.operations.recent("lab") if one.kind == "environment"]
+    assert [(one.subject, one.params["text"]) for one in builds] == [("environment vision", "torch\n")]
 
 
 async def test_archive_is_read_outside_the_event_loop(

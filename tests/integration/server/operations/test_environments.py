@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from headway.domain.cluster import Cluster, User
 from headway.domain.environment import EnvironmentVersion
 from headway.domain.slurm.state import JobState
 from headway.environments.file_store import Published
-from headway.errors import NotFound, Refused
+from headway.errors import NotFound, Refused, Unreachable
 from headway.schemas.jobs import LogPartOut
 from headway.schemas.submission.commands import ExecOut
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
@@ -73,6 +73,9 @@ class Builds:
         got = self.made.setdefault(operation, Published(number, digest, self.lock, "3.13.5", 1, 100))
         self.there.add(f"{name}@{got.number}")
         return got
+
+    async def missing(self, versions: Sequence[EnvironmentVersion]) -> tuple[EnvironmentVersion, ...]:
+        return tuple(version for version in versions if version.label not in self.there)
 
     async def remove(self, name: str, number: int) -> None:
         self.there.discard(f"{name}@{number}")
@@ -388,6 +391,29 @@ async def test_apply_builds_what_the_file_lists_once_and_again_when_it_changes(s
         assert [one.label for one in await server.store.environments.versions("lab")] == kept
     operations = await server.store.operations.recent("lab")
     assert [one.state for one in operations if one.kind == "environment"] == ["done", "done"]
+
+
+async def test_files_of_the_cluster_files_environments_that_are_missing_are_built_again(
+    server: Server, builds: Builds
+) -> None:
+    declare(server, "vision")
+    server.backend.answers |= {"plan": server_fakes.changes(), "apply": None}
+    client = await server.client()
+    body = {"document": server_fakes.document().model_dump(), "confirmed": True}
+
+    async def apply() -> list[str]:
+        assert (await client.post("/api/v1/clusters/lab/apply", json=body)).status_code == 202
+        await server.work_off()
+        operations = await server.store.operations.recent("lab")
+        return [one.state for one in operations if one.kind == "environment"]
+
+    assert await apply() == ["done"]
+    builds.there.clear()
+    builds.made.clear()
+    assert await apply() == ["done", "done"]
+    assert builds.there == {"vision@1"}
+    server.backend.answers["environment_file_store"] = Unreachable("lab-head does not answer")
+    assert await apply() == ["done", "done"], "an apply does not fail for it"
 
 
 @pytest.mark.parametrize(

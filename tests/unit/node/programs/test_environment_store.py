@@ -283,3 +283,23 @@ def test_same_packages_keep_the_latest_number_and_bring_back_its_files(
     other = {**latest, "sha256": "0" * 64}
     assert program["publish"]({**again, "operation": "op-3", "latest": other})["number"] == 2
     assert not list(root.glob(".draft-*"))
+
+
+def test_versions_that_are_there_are_told_from_missing_ones(
+    program: dict[str, Any], tmp_path: Path, stage: Path
+) -> None:
+    made = program["publish"](ask(tmp_path, stage))
+    asked = {"root": str(tmp_path / "environments"), "versions": [["demo", 1], ["demo", 2], ["other", 1]]}
+    assert program["digests"](asked) == {"sha256": [made["sha256"], "", ""]}
+
+
+def test_files_of_other_packages_under_the_latest_number_are_not_taken_for_it(
+    program: dict[str, Any], tmp_path: Path, stage: Path
+) -> None:
+    """The records are older than the files, as after a restore of the server alone."""
+    first = program["publish"](ask(tmp_path, stage))
+    latest = {name: first[name] for name in ("number", "sha256", "python")}
+    place = tmp_path / "environments" / "demo" / "1"
+    (place / ".headway.json").unlink()
+    (place / ".headway.json").write_text(json.dumps({"operation": "op-0", "sha256": "0" * 64}))
+    assert program["publish"](ask(tmp_path, stage, number=2, operation="op-2", latest=latest))["number"] == 2
