@@ -14,7 +14,7 @@ from headway.schemas.submission.submissions import SubmitIn
 
 FLAG = "--environment"
 _PATH = re.compile(rf"(?<![\w.-]){FOLDER}/({NAME_PATTERN})/([1-9][0-9]{{0,8}})(?![\w.-])")
-_MODULE = re.compile(r"^\s*(?:module\s+(?:load|add|try-load)|ml(?:\s+load)?)\s+([^#;&|\n]+)", re.MULTILINE)
+_MODULE = re.compile(r"^[ \t]*(?:module[ \t]+(?:load|add|try-load)|ml(?:[ \t]+load)?)[ \t]+([^#;&|\n]+)", re.MULTILINE)
 _MODULE_NAME = re.compile(rf"({NAME_PATTERN})(?:/([1-9][0-9]{{0,8}}))?")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from headway.domain.environment import EnvironmentVersion
@@ -33,6 +35,14 @@ KNOWN = [version("demo", 1), version("demo", 2), version("torch", 10)]
 )
 def test_environments_are_found_by_path_and_by_module(text: str, found: list[str]) -> None:
     assert [one.label for one in used_environments([text], KNOWN)] == found
+
+
+@pytest.mark.parametrize("piece", ["\n", " \n", " ", "module load ", "ml\t", "/environments/a"])
+def test_long_script_is_searched_in_linear_time(piece: str) -> None:
+    """20,000 empty lines took two seconds, and four times that with twice as many."""
+    began = time.process_time()
+    used_environments([piece * (1_000_000 // len(piece))], KNOWN)
+    assert time.process_time() - began < 10
 
 
 def test_lines_of_an_environment_are_found_again() -> None:
