@@ -22,8 +22,9 @@ from headway.errors import HeadwayError, Refused
 from headway.render.system.volume_mounts import unit_name
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
-from headway.services.storage.datasets import require_free_name, require_unused
+from headway.services.storage.datasets import require_free_name
 from headway.services.storage.path_policy import require_dataset_source
+from headway.services.storage.versions import record_removal
 from headway.store import Operation
 
 FIRST_LOOK_S = 1.0  # seconds between progress reports, growing up to LAST_LOOK_S
@@ -145,11 +146,7 @@ class DatasetOperations:
     async def _remove(self, version: DatasetVersion) -> None:
         """Removes a version. Also finishes a removal that a killed server left half done."""
         force = bool(self._params.force)
-        if version.removed_at is None:
-            count, _ = await self._state.store.datasets.jobs_using(version.cluster, version.name, version.number)
-            if not force:
-                await require_unused(self._state, version)
-            await self._state.store.datasets.record_removal(version, self._operation.person, forced=count > 0)
+        await record_removal(self._state.store.datasets, version, self._operation.person, force=force)
         freed = await self._file_store.remove(version.name, version.number)
         await self._report("version", f"{version.label} is removed, {format_bytes(freed)} are free", done=True)
         if not await self._state.store.datasets.versions(self._cluster, self._name):

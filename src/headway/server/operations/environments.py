@@ -23,7 +23,8 @@ from headway.server.operations.operation_run import OperationRun
 from headway.services.authorization import require_still_listed
 from headway.services.jobs.submission import submit_and_record
 from headway.services.rights import Principal, principal_for
-from headway.services.storage.environments import require_owner, require_unused
+from headway.services.storage.environments import require_owner
+from headway.services.storage.versions import record_removal
 from headway.store import StoreUnavailable
 
 FIRST_LOOK_S = 0.5  # seconds between looks at the job, growing up to LAST_LOOK_S
@@ -112,11 +113,7 @@ class EnvironmentOperation:
         state, store = self._state, self._state.store.environments
         _, cluster = await state.clusters.get(self._operation.cluster)
         one = await store.get(cluster.name, self._name, self._params.version or 0)
-        if one.removed_at is None:
-            count, _ = await store.jobs_using(cluster.name, one.name, one.number)
-            if not self._params.force:
-                await require_unused(state, one)
-            await store.record_removal(one, self._operation.person, forced=count > 0)
+        await record_removal(store, one, self._operation.person, force=bool(self._params.force))
         await (await state.backend.storage.environment_file_store(cluster)).remove(one.name, one.number)
         await self._report("version", f"{one.label} is removed, {format_bytes(one.bytes)} are free", done=True)
 

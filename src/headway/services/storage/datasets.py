@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, conflicting_field
 from headway.domain.operation import DatasetParams
-from headway.errors import Conflict, NotFound, Refused
+from headway.errors import NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.storage.datasets import DatasetIn, DatasetOut, S3In
 from headway.services.app_state import AppState
@@ -16,6 +16,7 @@ from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
 from headway.services.rights import Principal
 from headway.services.storage.path_policy import require_dataset_source
+from headway.services.storage.versions import find_version, require_unused
 from headway.services.to_schemas import operation_out
 
 
@@ -52,7 +53,7 @@ async def add_version(state: AppState, who: Principal, name: str, request: Datas
 
 async def verify_version(state: AppState, who: Principal, name: str, dataset: str, version: int) -> OperationOut:
     """Queues a check that reads a version completely. If files are damaged, the operation fails and names them."""
-    found = await _find_version(state, name, dataset, version)
+    found = await find_version(state, state.store.datasets, name, dataset, version)
     return await _queue(state, who, name, DatasetParams("verify", found.name, version=found.number))
 
 
@@ -60,9 +61,11 @@ async def remove_version(
     state: AppState, who: Principal, name: str, dataset: str, version: int, *, force: bool
 ) -> OperationOut:
     """Queues the removal of a version. Raises Conflict while the lineage of jobs names it, unless `force`."""
-    found = await _find_version(state, name, dataset, version, removed=True)  # a removal that failed is completed
+    found = await find_version(
+        state, state.store.datasets, name, dataset, version, removed=True
+    )  # a removal that failed is completed
     if found.removed_at is None and not force:
-        await require_unused(state, found)
+        await require_unused(state.store.datasets, found)
     return await _queue(state, who, name, DatasetParams("remove", found.name, version=found.number, force=force))
 
 
@@ -91,31 +94,6 @@ def require_free_name(cluster: Cluster, name: str) -> None:
         raise Refused(
             f"{FOLDER}/{name} is taken on {cluster.name}: {field} of its file", hint="give the dataset another name"
         )
-
-
-async def require_unused(state: AppState, version: DatasetVersion) -> None:
-    """Raises Conflict while the lineage of jobs names the version."""
-    count, latest = await state.store.datasets.jobs_using(version.cluster, version.name, version.number)
-    if count:
-        words = ", ".join(map(str, latest)) + (f" and {count - len(latest)} more" if count > len(latest) else "")
-        raise Conflict(
-            f"{version.label} is in the lineage of job{'s' * (count != 1)} {words}: "
-            f"without it {'that job' if count == 1 else 'those jobs'} can't be repeated",
-            hint=f"headway dataset remove {version.label} --force removes it and records that in the lineage",
-        )
-
-
-async def _find_version(
-    state: AppState, cluster: str, dataset: str, number: int, *, removed: bool = False
-) -> DatasetVersion:
-    """Returns a version. Raises NotFound, also for a removed one unless `removed`."""
-    await state.clusters.row(cluster)
-    found = await state.store.datasets.get(cluster, dataset, number)
-    if found.removed_at is not None and not removed:
-        raise NotFound(
-            f"{found.label} was removed by {found.removed_by}", hint=f"headway dataset list --cluster {cluster}"
-        )
-    return found
 
 
 async def _queue(

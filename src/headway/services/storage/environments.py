@@ -17,6 +17,7 @@ from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, write_audit_line
 from headway.services.cluster.operations import queue_operation
 from headway.services.rights import Principal, Right
+from headway.services.storage.versions import find_version, require_unused
 from headway.services.to_schemas import operation_out
 
 _TOLD = ("name", "source", "user", "partition", "team", "version", "force")  # in the audit trail
@@ -39,7 +40,7 @@ async def environment_choices(state: AppState, cluster: str) -> list[str]:
 
 async def get_environment(state: AppState, cluster: str, name: str, number: int) -> EnvironmentDetailOut:
     """Returns one version with its lock. Raises NotFound."""
-    one = await _find(state, cluster, name, number)
+    one = await find_version(state, state.store.environments, cluster, name, number)
     count, _ = await state.store.environments.jobs_using(cluster, name, number)
     return EnvironmentDetailOut(**_out(one, count).model_dump(), lock=await state.store.environments.lock(one))
 
@@ -71,10 +72,12 @@ async def remove_environment(
     """Queues the removal of a version. Raises Conflict while the lineage of jobs names it, unless `force`."""
     who.require(Right.RUN_JOBS)
     resolved = await cluster_to_work_on(state, cluster, who)
-    one = await _find(state, cluster, name, number, removed=True)  # a removal that failed is completed
+    one = await find_version(
+        state, state.store.environments, cluster, name, number, removed=True
+    )  # a removal that failed is completed
     await require_owner(state, who, resolved, name)
     if one.removed_at is None and not force:
-        await require_unused(state, one)
+        await require_unused(state.store.environments, one)
     return await _queue(state, who, cluster, EnvironmentParams("remove", name, version=number, force=force))
 
 
@@ -114,18 +117,6 @@ async def require_owner(state: AppState, who: Principal, cluster: Cluster, name:
         raise NotAllowed(f"environment {name} belongs to {first.person}", hint=hint)
 
 
-async def require_unused(state: AppState, version: EnvironmentVersion) -> None:
-    """Raises Conflict while the lineage of jobs names the version."""
-    count, latest = await state.store.environments.jobs_using(version.cluster, version.name, version.number)
-    if count:
-        words = ", ".join(map(str, latest)) + (f" and {count - len(latest)} more" if count > len(latest) else "")
-        raise Conflict(
-            f"{version.label} is in the lineage of job{'s' * (count != 1)} {words}: "
-            f"without it {'that job' if count == 1 else 'those jobs'} can't be repeated",
-            hint=f"headway env rm {version.cluster} {version.label} --force removes it and records that in the lineage",
-        )
-
-
 async def require_present(state: AppState, cluster: str, versions: Iterable[tuple[str, int]]) -> None:
     """Raises Refused when one of these versions, which a job is about to use again, was removed."""
     for name, number in versions:
@@ -157,15 +148,6 @@ def _require_known(cluster: Cluster, ask: EnvironmentIn) -> None:
     ):
         if value and value not in known:
             raise Refused(f"{cluster.name} has no {field} {value}", hint=f"it has {', '.join(known)}")
-
-
-async def _find(state: AppState, cluster: str, name: str, number: int, *, removed: bool = False) -> EnvironmentVersion:
-    """Returns a version. Raises NotFound, also for a removed one unless `removed`."""
-    await state.clusters.row(cluster)
-    one = await state.store.environments.get(cluster, name, number)
-    if one.removed_at is not None and not removed:
-        raise NotFound(f"{one.label} was removed by {one.removed_by}", hint=f"headway env ls {cluster}")
-    return one
 
 
 async def _queue(state: AppState, who: Principal, cluster: str, params: EnvironmentParams) -> OperationOut:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, insert, select
 
 from headway.store.access.audit import audit_line
-from headway.store.clusters.datasets import job_lines
+from headway.store.clusters.versions import job_lines
 from headway.store.db import schema as t
 from headway.store.db.rows import JobRecord
 from headway.store.db.transactions import StorePart, insert_into
