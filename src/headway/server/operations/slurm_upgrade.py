@@ -17,7 +17,8 @@ from headway.server.workers.backup_schedule import passphrase_of
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
 from headway.services.storage.path_policy import require_allowed_path
-from headway.store import ClusterRow, Operation
+from headway.store import ClusterRow, Operation, OperationAsk
+from headway.store.clusters.operations import UNFINISHED
 
 
 async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, report: ReportProgress) -> None:
@@ -52,8 +53,8 @@ async def nodes_follow(
     Returns its id."""
     if not await state.backend.rollouts.nodes_await_rollout(cluster):
         return ()
-    rows = await state.store.operations.recent(cluster.name)
-    if any(row.kind is OperationKind.ROLL and row.state in ("queued", "running") for row in rows):
+    rollouts = OperationAsk(cluster.name, kinds=(OperationKind.ROLL,), states=UNFINISHED)
+    if await state.store.operations.search(rollouts, limit=1):
         return ()
     params = RollParams(until=deadline.at if deadline else None)
     following = await queue_operation(state, cluster.name, operation.person, params)
