@@ -62,16 +62,20 @@ async def take_down(
         if failed is not None:  # all other machines are deleted by now
             raise failed
     kept = await context.provider.release(cluster.name, delete_data=delete_data)
-    if kept and cluster.storage.state:
-        kept = (*kept, str(PurePosixPath(cluster.state_folder).parent))
-    if (
-        kept
-        and any(dataset.versioned for dataset in cluster.storage.datasets)
-        and not cluster.provider.volumes_on_server
-    ):
-        kept = (*kept, cluster.dataset_store_folder)
+    if kept:
+        kept = (*kept, *_shared_data_folders(cluster))
     await report("cluster", f"{cluster.name} is down", done=True, seconds=time.monotonic() - began)
     return kept
+
+
+def _shared_data_folders(cluster: Cluster) -> list[str]:
+    """Returns the folders with the cluster's data on storage that does not belong to its machines."""
+    folders = [str(PurePosixPath(cluster.state_folder).parent)] if cluster.storage.state else []
+    if not cluster.provider.volumes_on_server:
+        if any(dataset.versioned for dataset in cluster.storage.datasets):
+            folders.append(cluster.dataset_store_folder)
+        folders.append(cluster.environment_folder)
+    return folders
 
 
 def _data_folders(cluster: Cluster, name: str) -> tuple[str, ...]:

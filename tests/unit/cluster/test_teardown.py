@@ -1,4 +1,4 @@
-"""down deletes the other machines when one cannot be deleted."""
+"""down deletes the other machines when one cannot be deleted, and says what it keeps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.cluster.context import ClusterContext
 from headway.cluster.teardown import take_down
 from headway.domain.machines.machine import Machine
@@ -41,3 +42,19 @@ async def test_down_deletes_all_other_machines_before_it_fails() -> None:
     with pytest.raises(CommandFailed, match="device busy"):
         await take_down(LAB, ClusterContext(provider, nothing, nothing, Path()), report, delete_data=True)
     assert list(there) == ["lab-1-1"]
+
+
+@pytest.mark.parametrize("delete_data", [False, True])
+async def test_down_names_the_environments_that_it_keeps_on_owned_machines(delete_data: bool) -> None:
+    async def listed(_: str) -> tuple[Machine, ...]:
+        return ()
+
+    async def report(*_: Any, **__: Any) -> None: ...
+
+    async def release(_: str, *, delete_data: bool) -> tuple[str, ...]:
+        return () if delete_data else ("10.0.0.1:/srv/headway-state",)
+
+    cluster = builders.cluster(2, 0, provider=SSH)
+    context = ClusterContext(SimpleNamespace(list=listed, release=release), *(None, None), Path())  # type: ignore[arg-type]
+    kept = await take_down(cluster, context, report, delete_data=delete_data)
+    assert kept == (() if delete_data else ("10.0.0.1:/srv/headway-state", "/scratch/.headway/lab/environments"))
