@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from headway.domain.cluster import HEAD_PROXY, PackageSources
-from headway.domain.environment import LABEL_PATTERN, NAME_PATTERN, NO_ENVIRONMENT, address_with_password
+from headway.domain.environment import LABEL_PATTERN, NAME_PATTERN, NO_ENVIRONMENT, PYTORCH, address_with_password
 from headway.validation import syntax_rules
 from headway.validation.field_types import Part, checked_by, value_error
 
@@ -108,7 +108,7 @@ DefaultEnvironment = Annotated[
 def resolve_environments(declared: Mapping[str, str], *, real_gpus: bool) -> dict[str, tuple[str, ...]]:
     """Returns the lines of the requirements file of each environment that an apply builds. Where GPUs are real, `pytorch`
     is one of them unless the file says otherwise; elsewhere it is made of the node image's own packages."""
-    default = {"pytorch": "torch\nnumpy\n"} if real_gpus else {}
+    default = {PYTORCH: "torch\nnumpy\n"} if real_gpus else {}
     return {
         name: tuple(text.expandtabs().splitlines()) for name, text in {**default, **declared}.items() if text.strip()
     }

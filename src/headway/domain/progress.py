@@ -1,8 +1,11 @@
-"""ReportProgress: the callback with which long-running work reports its progress."""
+"""The callbacks of long-running work: to report its progress, and to ask whether another operation waits."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
+
+OperationWaits = Callable[[], Awaitable[bool]]  # returns whether another operation of the cluster must run
 
 
 class ReportProgress(Protocol):

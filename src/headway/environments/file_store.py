@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.environment import EnvironmentVersion
+from headway.domain.environment import FOLDER, EnvironmentVersion
 from headway.errors import Refused, Unreachable
 from headway.transport.remote_program import program_source
 
@@ -84,7 +84,7 @@ class SshEnvironmentFileStore:
         if not found["present"]:
             data = await asyncio.to_thread(program.path.read_bytes)
             await self._call("tool", {**ask, "bytes": len(data)}, data, timeout_s=_TOOL_S)
-        return f"/environments/.tools/{program.name}"
+        return f"{FOLDER}/.tools/{program.name}"
 
     async def publish(
         self, name: str, number: int, operation: str, user: str, stage: str, latest: EnvironmentVersion | None

@@ -23,7 +23,7 @@ from headway.domain.fabric import (
 )
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.progress import ReportProgress
+from headway.domain.progress import OperationWaits, ReportProgress
 from headway.domain.slurm.hostlist import compress, natural_key
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text
@@ -100,7 +100,7 @@ class FabricTest:
 
     context: HealthContext
     report: ReportProgress
-    waits: Callable[[], Awaitable[bool]]
+    waits: OperationWaits
     plans: list[FabricPlan] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # node -> why it was not measured, or not to the end
     stopped: str = ""

@@ -19,7 +19,7 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import MachineState
 from headway.domain.machines.slots import ROLLOUT_REASON
-from headway.domain.progress import ReportProgress
+from headway.domain.progress import OperationWaits, ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Refused
 from headway.health.context import HealthContext
@@ -28,7 +28,6 @@ from headway.images.local_images import ImageInfo
 from headway.rollout.node_rollout import (
     CreationLock,
     NodeRollout,
-    OperationWaits,
     read_rollout_state,
     reason_is_rollout,
 )

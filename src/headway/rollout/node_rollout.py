@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from headway.cluster.changeset_execution import MAKE_AT_ONCE
 from headway.cluster.scaling.job_eviction import JobEviction, format_jobs
 from headway.domain.machines.slots import ROLLOUT_REASON, choose_slots
-from headway.domain.progress import ReportProgress
+from headway.domain.progress import OperationWaits, ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError, Refused
@@ -26,7 +26,6 @@ POLL_S = 2.0
 NODES_PER_SLOT = 10  # one node per this many is out of service at a time
 
 CreationLock = Callable[[], AbstractAsyncContextManager[object]]  # under which no other code creates machines
-OperationWaits = Callable[[], Awaitable[bool]]
 
 
 async def read_rollout_state(context: HealthContext) -> RolloutState:

@@ -15,7 +15,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.slots import Deadline
-from headway.domain.progress import ReportProgress
+from headway.domain.progress import OperationWaits, ReportProgress
 from headway.domain.readiness import Check
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.state import JobState, NodeState, Reservation
@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cl
     from headway.environments.file_store import EnvironmentFileStore
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
-    from headway.rollout.node_rollout import OperationWaits
 
 
 @dataclass(frozen=True)

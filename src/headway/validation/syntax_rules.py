@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from headway.domain.cluster import BY_SHARE, BY_USE, COST_CENTRE
+from headway.domain.environment import FOLDER as ENVIRONMENTS
 
 NAME = r"[a-z][a-z0-9_-]{0,30}"
 CLUSTER_NAME = r"[a-z][a-z0-9-]{0,20}"
@@ -54,7 +55,7 @@ SYSTEM_PATHS = (
     "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc",
     "/root", "/run", "/sbin", "/scratch", "/srv", "/sys", "/tmp", "/usr", "/var",
     "/opt/modulefiles",  # = render.system.login.shell_env.MODULES
-    "/environments",  # = domain.environment.FOLDER
+    ENVIRONMENTS,
 )
 # fmt: on
 

@@ -103,12 +103,12 @@ def script_options(script: str) -> list[Option]:
 
 def script_lines(script: str) -> list[list[str]]:
     """Returns the words of each #SBATCH line of the script, with their quotes."""
-    return [_words(line)[0] for line in _head(script) if line.startswith(_SIGN)]
+    return [_words(line)[0] for line in script_head(script) if line.startswith(_SIGN)]
 
 
 def remove_script_options(script: str, names: Collection[str]) -> str:
     """Returns the script without these options in its #SBATCH lines. A line that had no other option is removed."""
-    head = _head(script)
+    head = script_head(script)
     kept = []
     for line in head:
         if line.startswith(_SIGN):
@@ -123,7 +123,7 @@ def remove_script_options(script: str, names: Collection[str]) -> str:
 _SIGN = "#SBATCH"
 
 
-def _head(script: str) -> list[str]:
+def script_head(script: str) -> list[str]:
     """Returns the lines, with their line ends, before the first command, where sbatch stops reading. Comments may be
     indented, #SBATCH lines may not."""
     found = []

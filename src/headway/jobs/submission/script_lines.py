@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from headway.domain.slurm.sbatch_options import script_head
 from headway.errors import Refused
 from headway.schemas.submission.submissions import SubmitIn
 
@@ -16,12 +17,11 @@ def insert_lines(request: SubmitIn, flag: str, added: Sequence[str]) -> str:
     Refused for --wrap and for a script that is not a shell's."""
     if request.script is None:
         raise Refused(f"{flag} needs a script, and --wrap has none", hint=f"use headway run {flag} NAME -- COMMAND")
-    head, *lines = request.script.split("\n")
-    if not _SHELL.fullmatch(head.rstrip("\r")):
+    first = request.script.partition("\n")[0]
+    if not _SHELL.fullmatch(first.rstrip("\r")):
         raise Refused(
-            f"{flag} needs a shell script, and {request.script_name} begins with {head[:60]}",
+            f"{flag} needs a shell script, and {request.script_name} begins with {first[:60]}",
             hint="start the program from a shell script that begins with #!/bin/bash",
         )
-    # sbatch reads #SBATCH lines up to the first line that is neither empty nor a comment.
-    first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), len(lines))
-    return "\n".join([head, *lines[:first], *added, *lines[first:]])
+    head = "".join(script_head(request.script))
+    return "\n".join([head.removesuffix("\n"), *added, request.script[len(head) :]])

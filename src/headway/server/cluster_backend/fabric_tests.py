@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
-from headway.domain.progress import ReportProgress
+from headway.domain.progress import OperationWaits, ReportProgress
 from headway.schemas.fabric_tests import FabricTestOut
 from headway.server.cluster_backend.connections import ConnectionPool
-
-if TYPE_CHECKING:
-    from headway.rollout.node_rollout import OperationWaits
 
 
 class FabricTests:

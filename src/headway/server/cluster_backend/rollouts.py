@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.progress import ReportProgress
+from headway.domain.progress import OperationWaits, ReportProgress
 from headway.server.cluster_backend.connections import ConnectionPool
-
-if TYPE_CHECKING:
-    from headway.rollout.node_rollout import OperationWaits
 
 
 class Rollouts:
