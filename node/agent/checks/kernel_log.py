@@ -43,10 +43,10 @@ class KernelLog:
         while len(found) < MOST_RECORDS:
             try:
                 found.append(os.read(self.handle, 8192).decode(errors="replace"))
-            except BlockingIOError:
-                break
             except BrokenPipeError:  # the kernel overwrote unread records; the next read returns the oldest one left
                 continue
+            except OSError:  # no more records, or one that can't be read
+                break
         return found
 
     def _file(self) -> list[str]:
@@ -146,10 +146,12 @@ class GpuErrors:
         """Returns this node's part of the next message to the head: at most MOST_IN_A_BEAT unacknowledged errors."""
         return {"node": self.node, "faults": list(self.unsent.values())[:MOST_IN_A_BEAT]}
 
-    def acknowledge(self, names: Any) -> None:
-        """Drops the errors whose ids the head has acknowledged."""
+    def acknowledge(self, names: Any) -> bool:
+        """Drops the errors whose ids the head has acknowledged. Returns whether some were dropped and more wait."""
+        before = len(self.unsent)
         for name in names if isinstance(names, list) else ():
             self.unsent.pop(str(name), None)
+        return 0 < len(self.unsent) < before
 
 
 def boot_id() -> str:

@@ -59,26 +59,37 @@ class Nccl:
         """Joins these GPUs as the ranks `first`, `first` + 1, ... of `ranks`; leaves the group at the end."""
         group = _UniqueId.from_buffer_copy(group_id)
         joined = [c_void_p() for _ in devices]
-        self._call("ncclGroupStart")
-        for number, device in enumerate(devices):
-            device.activate()
-            self._call("ncclCommInitRank", byref(joined[number]), c_int(ranks), group, c_int(first + number))
-        self._call("ncclGroupEnd")
         try:
+            with self._calls_of_one_group():
+                for number, device in enumerate(devices):
+                    device.activate()
+                    self._call("ncclCommInitRank", byref(joined[number]), c_int(ranks), group, c_int(first + number))
             yield joined
         finally:
             for one in joined:
-                self._library.ncclCommDestroy(one)
+                if one:
+                    self._library.ncclCommDestroy(one)
 
     def all_reduce(
         self, devices: Sequence[CudaDevice], blocks: Sequence[int], words: int, group: list[c_void_p]
     ) -> None:
         """Queues the sum of float32 values over all ranks, in place."""
+        with self._calls_of_one_group():
+            for device, block, one in zip(devices, blocks, group, strict=True):
+                device.activate()
+                ends = c_uint64(block), c_uint64(block)
+                self._call("ncclAllReduce", *ends, c_size_t(words), c_int(_FLOAT32), c_int(_SUM), one, device.stream)
+
+    @contextlib.contextmanager
+    def _calls_of_one_group(self) -> Iterator[None]:
+        """Lets NCCL run the calls of all GPUs together. After an error, too, the group is ended: in one that stays open the
+        calls of later all-reduces would never run."""
         self._call("ncclGroupStart")
-        for device, block, one in zip(devices, blocks, group, strict=True):
-            device.activate()
-            ends = c_uint64(block), c_uint64(block)
-            self._call("ncclAllReduce", *ends, c_size_t(words), c_int(_FLOAT32), c_int(_SUM), one, device.stream)
+        try:
+            yield
+        except BaseException:
+            self._library.ncclGroupEnd()
+            raise
         self._call("ncclGroupEnd")
 
     def _call(self, name: str, *arguments: Any) -> None:

@@ -115,7 +115,8 @@ def serve_node(config: Config) -> None:
             if out not in ready:
                 continue
             answer = open_answer(receive_answers(out), munge)
-            faults.acknowledge(answer.get("got"))
+            if faults.acknowledge(answer.get("got")):
+                beat = now  # a severe error may wait behind a flood of light ones
             results.acknowledge(answer.get("got"))
             if renews_lease(answer):
                 if "now" in answer:

@@ -60,6 +60,31 @@ def test_fault_is_sent_with_every_heartbeat_until_acknowledged() -> None:
     assert node.pending_message() == {"node": "lab-1-1", "faults": []}
 
 
+def test_errors_beyond_one_message_follow_at_once() -> None:
+    node = faults()
+    for number in range(kernel_log.MOST_IN_A_BEAT + 1):
+        node.record_line(line(code=31, number=number), 1000.0, 10.0)
+    first = [fault["id"] for fault in node.pending_message()["faults"]]
+    assert node.acknowledge(first), "one more waits"
+    assert not node.acknowledge(first), "the second head says the same"
+    assert not node.acknowledge([fault["id"] for fault in node.pending_message()["faults"]])
+
+
+def test_records_before_an_unreadable_one_count(monkeypatch: Any) -> None:
+    answers: list[Any] = [b"6,1,2,-;one", OSError(22, "Invalid argument"), b"6,3,4,-;three", BlockingIOError()]
+
+    def read(*_: Any) -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return bytes(answer)
+
+    log = kernel_log.KernelLog("/dev/null")
+    monkeypatch.setattr(kernel_log.os, "read", read)
+    assert log.new_records() == ["6,1,2,-;one"]
+    assert log.new_records() == ["6,3,4,-;three"]
+
+
 def test_pci_addresses_are_normalised_for_comparison() -> None:
     assert kernel_log.bus_of("00000000:3B:00.0") == kernel_log.bus_of("0000:3b:00") == ":3b:00"
     assert kernel_log.bus_of("0001:3b:00") != kernel_log.bus_of("0000:3b:00")
