@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from headway.domain.cluster import Cluster
+from headway.domain.environment import parse_label
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError, NotFound, Refused
@@ -25,6 +26,7 @@ from headway.services.authorization import authorize_as_owner, cluster_to_work_o
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
 from headway.services.rights import Principal
 from headway.services.storage.declared_environments import environment_of_command
+from headway.services.storage.environments import require_present
 from headway.store import PipelineRow
 
 
@@ -96,6 +98,8 @@ async def retry_pipeline(
     again = steps_to_retry(plan, states, request.steps)
     if not again:
         raise Refused(f"no step of {row.name} has failed", hint=f"headway pipeline show {row.name}, or --step NAME")
+    used = [plan.steps[step].environment for step in again]
+    await require_present(state, name, [parse_label(label) for label in used if "@" in label])
     with command_slot(state, who):
         for step in again:
             if states.get(step, "COMPLETED") not in ENDED:

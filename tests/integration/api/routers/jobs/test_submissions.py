@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from headway.domain.environment import EnvironmentVersion
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.submission.commands import ExecOut
 from headway.schemas.submission.submissions import SubmitOut
@@ -336,6 +337,24 @@ async def test_pipeline_retry_continues_from_the_failed_step(server: Server) -> 
     assert len(scripts) == 2
     assert "--dependency" not in scripts[0]  # what it needs has ended well
     assert "afterok:44" in scripts[1]
+
+
+async def test_pipeline_retry_with_a_removed_environment_is_refused_before_anything_is_cancelled(
+    server: Server,
+) -> None:
+    eve, store = await server.client("eve", "member"), server.store.environments
+    version = EnvironmentVersion("lab", "demo", 1, "0" * 64, "3.13.5", 1, 1, "x", "", "eve", 1.0, 7)
+    await store.add(version, "models==1\n")
+    steps = {"a": {"run": "true"}, "b": {"run": "x", "needs": ["a"], "environment": "demo"}}
+    made = await eve.post(PIPELINES, json={"document": {"name": "chain", "steps": steps}})
+    assert made.status_code == 201, made.text
+    server.backend.answers["read"] = reading(builders.job(41, "COMPLETED"), builders.job(42, "FAILED"))
+    server.state.live.forget_cluster("lab")
+    await store.record_removal(version, "ann", force=True)
+    answer = await eve.post(f"{PIPELINES}/chain/retry", json={})
+    assert answer.status_code == 400
+    assert "environment demo@1, which the job used, was removed by ann" in answer.json()["detail"]
+    assert len(server.backend.named("submit")) == 2
 
 
 async def test_pipeline_retry_by_an_admin_cancels_steps_as_the_owner(server: Server) -> None:
