@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from headway.domain.operation import FabricTestParams, OperationKind
-from headway.errors import HeadwayError
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
 from headway.store import ClusterRow, OperationAsk
@@ -35,21 +34,22 @@ class FabricTestSchedule:
     async def check_all(self) -> None:
         """Queues the tests that are due now."""
         try:
-            for row in await self._state.store.clusters.all():
-                await self._check(row)
+            rows = await self._state.store.clusters.all()
         except Exception as error:  # the database may be unreachable for a while
             log.warning("scheduled fabric test", error=str(error))
+            return
+        for row in rows:
+            try:
+                await self._check(row)
+            except Exception as error:  # it must not delay the tests of other clusters
+                log.warning("scheduled fabric test", cluster=row.name, error=str(error))
 
     async def _check(self, row: ClusterRow) -> None:
         state, name = self._state, row.name
         rules = row.document.get("spec", {}).get("health")
         if row.state != "ready" or not isinstance(rules, dict) or not rules.get("fabric_test"):
             return
-        try:
-            cluster = await state.clusters.resolved(row)
-        except HeadwayError as error:
-            log.warning("scheduled fabric test", cluster=name, error=error.message)
-            return
+        cluster = await state.clusters.resolved(row)
         every_s = cluster.health.fabric_test_every_s
         idle = sum(node.states == ("IDLE",) for node in state.live.snapshot(name).nodes)
         if not every_s or idle < 2 or await state.store.operations.active(name):

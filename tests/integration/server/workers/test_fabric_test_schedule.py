@@ -79,3 +79,20 @@ async def test_busy_cluster_is_not_tested(server: Server) -> None:
 async def test_cluster_without_the_setting_is_not_tested(server: Server) -> None:
     server.backend.whole["lab"] = builders.cluster(4, name="lab")
     assert await looked(server) == 0
+
+
+async def test_fault_of_one_cluster_does_not_delay_the_tests_of_others(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = await server.store.clusters.get("lab")
+    assert row is not None
+    await server.store.clusters.save("first", row.document, state="ready")
+    resolved = server.state.clusters.resolved
+
+    async def only_lab(row: Any) -> Any:
+        if row.name != "lab":
+            raise ValueError(row.name)
+        return await resolved(row)
+
+    monkeypatch.setattr(server.state.clusters, "resolved", only_lab)
+    assert await looked(server) == 1
