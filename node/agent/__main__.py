@@ -20,6 +20,11 @@ def main() -> None:
             from agent.roles.head import serve_head
 
             serve_head(load(*values))
+        elif role == "parts":
+            from agent.config import load
+            from agent.roles.gpu_parts import make_gpu_parts
+
+            make_gpu_parts(load(), none=values == ["none"])
         elif role == "power":
             from agent.roles.power_requests import write_power_request
 

@@ -8,6 +8,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.gpu.mig import Instance, read_instances
+
 PATH = "/etc/headway/agent.json"
 
 
@@ -47,6 +49,7 @@ class Config:
     mounts: tuple[Mount, ...] = ()
     offline_response: bool = False  # whether the agent acts on faults at all
     drain_codes: frozenset[int] = frozenset()  # XID codes for which a node is drained
+    mig: tuple[Instance, ...] = ()  # MIG instances of each GPU; () = whole GPUs
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -67,5 +70,6 @@ def load(path: str = PATH, host: str = "") -> Config:
     settings["other_heads"] = tuple(str(address) for address in settings.get("other_heads", ()))
     settings["fabric"] = frozenset(str(name) for name in settings.get("fabric", ()))
     settings["drain_codes"] = frozenset(int(code) for code in settings.get("drain_codes", ()))
+    settings["mig"] = read_instances(settings.get("mig", ()))
     known = {name: settings[name] for name in Config.__dataclass_fields__ if name in settings}
     return Config(**known, mounts=mounts)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from agent.config import Config
 from agent.gpu.dcgm import Dcgm
 from agent.gpu.interface import Gpu, Source
+from agent.gpu.mig import Driver
 from agent.gpu.nvml import Nvml
+from agent.gpu.nvml_mig import NvmlMig
 from agent.gpu.simulated import Simulated
+from agent.gpu.simulated_mig import SimulatedMig
 
 
 def open_source(config: Config) -> Source | None:
@@ -38,3 +41,8 @@ class LateSource:
         if source and self.opened is None:
             self.opened, self.driver = source, source.driver
         return found
+
+
+def open_mig(config: Config) -> Driver:
+    """Returns the driver's functions for MIG. Raises OSError where the machine has no driver."""
+    return SimulatedMig(config.gpus) if config.simulated else NvmlMig()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
+from headway.catalog.mig_profiles import lay_out
 from headway.clusterfile.model import ClusterFile, GroupPart
 from headway.domain.cluster import MAIN_GROUP, Group, Plan
+from headway.domain.gpu_parts import GpuParts
 from headway.domain.provider_traits import ProviderTraits
 from headway.validation.field_types import UNLIMITED
 
@@ -17,7 +19,17 @@ def parts_of(file: ClusterFile) -> dict[str, GroupPart]:
     """Returns the groups by name; the short form is one group named MAIN_GROUP."""
     if file.groups:
         return dict(file.groups)
-    return {MAIN_GROUP: GroupPart(plan=file.plan or "", nodes=file.nodes or 0, max=file.max, spares=file.spares)}
+    return {
+        MAIN_GROUP: GroupPart(
+            plan=file.plan or "",
+            nodes=file.nodes or 0,
+            max=file.max,
+            spares=file.spares,
+            mig=file.mig,
+            shards=file.shards,
+            mps=file.mps,
+        )
+    }
 
 
 def min_nodes(part: GroupPart) -> int:
@@ -49,6 +61,7 @@ def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) 
         spot=part.spot,
         reserved=part.reserved,
         price_usd_per_node_hour=price,
+        parts=GpuParts(lay_out(plan, part.mig), part.shards or 0, part.mps),
     )
 
 
@@ -63,6 +76,9 @@ def short_form_faults(file: ClusterFile) -> Iterator[FaultText]:
             yield "max", "each group has its own", "remove it"
         if file.spares:
             yield "spares", "each group has its own", "remove it"
+        for name in ("mig", "shards", "mps"):
+            if getattr(file, name):
+                yield name, "each group has its own", f"give it in the group: groups.NAME.{name}"
         return
     if file.plan is None:
         yield "plan", "is missing", ""

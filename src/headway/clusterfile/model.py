@@ -302,6 +302,15 @@ class FirewallPart(Part):
     )
 
 
+MigLayout = dict[Annotated[str, Field(max_length=16)], Annotated[int, Field(ge=1, le=7)]]
+_MIG = "MIG instances of each GPU: number by profile (default: GPUs are not divided)."
+_MIG_EXAMPLES: list[MigLayout] = [{"3g.71gb": 2}]
+_SHARDS = (
+    "Shards of each GPU, which jobs request as --gres shard:N. They share the GPU without isolation from each other."
+)
+_MPS = "Jobs request a percentage of a GPU, as --gres mps:N, and share it through NVIDIA's MPS."
+
+
 class GroupPart(Part):
     """Nodes of one kind."""
 
@@ -325,6 +334,9 @@ class GroupPart(Part):
     spares: int = Field(
         0, ge=0, le=1000, description="Number of ready nodes that are kept free to replace failed ones."
     )
+    mig: MigLayout = Field(default_factory=dict, max_length=6, description=_MIG, examples=_MIG_EXAMPLES)
+    shards: int | None = Field(None, ge=2, le=100, description=_SHARDS, examples=[8])
+    mps: bool = Field(False, description=_MPS)
     spot: bool = Field(False, description="The provider may take the machines back at short notice.")
     reserved: bool = Field(
         False,
@@ -413,6 +425,9 @@ class ClusterFile(Part):
     spares: int = Field(
         0, ge=0, le=1000, description="Number of ready nodes that are kept free to replace failed ones."
     )
+    mig: MigLayout = Field(default_factory=dict, max_length=6, description=_MIG, examples=_MIG_EXAMPLES)
+    shards: int | None = Field(None, ge=2, le=100, description=_SHARDS, examples=[8])
+    mps: bool = Field(False, description=_MPS)
     controllers: Annotated[Literal[1, 2], BeforeValidator(one_or_two)] = Field(
         1, description="2: a second head, NAME-head2, takes over within seconds when the first one fails."
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 
+from headway.domain.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.machine import Jump
 from headway.domain.machines.survey import DetectedHardware
 from headway.domain.provider_traits import ProviderTraits
@@ -65,6 +66,7 @@ class Group:
     spot: bool = False  # spot machines: the provider may take one back at short notice
     reserved: bool = False  # reserved machines: paid for even while they do not exist
     price_usd_per_node_hour: Decimal = Decimal(0)
+    parts: GpuParts = WHOLE  # how jobs share each of its GPUs
 
     @property
     def min_machines(self) -> int:
@@ -493,3 +495,5 @@ class Site:
     )  # provider ssh: machine name -> its real hardware
     own: OwnedSite | None = None  # provider ssh
     cgroup_v1: bool = False  # local machines on a host with cgroup v1
+    # Node -> how its GPUs are shared now, where that is not yet as the cluster file says: a roll changes it
+    parts_now: Mapping[str, GpuParts] = field(default_factory=dict)

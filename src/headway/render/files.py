@@ -147,9 +147,10 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
         **daemon_units.node_units(cluster, known, group),
         **volume_mounts.files(cluster, site, head=False),
         **agent_config.node_files(cluster, site, group),
+        **agent_config.parts_files(site, group),
     }
     if cluster.containers == "enroot":
         files["/etc/enroot/enroot.conf"] = File(container_conf.enroot_conf(cluster))
     if cluster.simulated_gpus and group.plan.gpus:
-        files["/etc/headway/gpus.json"] = File(gres_conf.simulated_gpus(group.plan))
+        files["/etc/headway/gpus.json"] = File(agent_config.simulated_gpus(group.plan))
     return files

@@ -14,6 +14,7 @@ from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.draft import Draft
 from headway.clusterfile.model import ClusterFile, DatasetPart
+from headway.clusterfile.rules.gpu_parts_rules import check_gpu_parts
 from headway.clusterfile.rules.slurm_state_folder import state_folder_faults
 from headway.clusterfile.rules.team_rules import check_people, check_team_limits
 from headway.validation import syntax_rules
@@ -358,6 +359,7 @@ def _slurm(draft: Draft) -> None:
 _RULES: tuple[Callable[[Draft], None], ...] = (
     _owner,
     _groups,
+    check_gpu_parts,
     _provider,
     _alerts,
     _containers,

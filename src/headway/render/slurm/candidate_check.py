@@ -4,8 +4,9 @@ Slurm has no "check this file": `slurmd -C` reads next to nothing, and scontrol 
 the candidate is really started: slurmd prints how it understands gres.conf and cgroup.conf, and a slurmctld with its
 own empty state folder in its own network namespace starts, reads plugins, nodes, partitions and topology, and is
 stopped. The copy for the trial omits what the trial can't have: accounting (the trial would register in the database),
-tokens, SPANK plugins, GPU devices, other controllers, and log levels that would hide the message of a finished start.
-The check takes 0.2 s. On 24.11 and 22.05 it found unknown keys, wrong values, missing plugins, partitions and switches
+tokens, SPANK plugins, other controllers, and log levels that would hide the message of a finished start.
+GPUs are
+/dev/null there. The check takes 0.2 s. On 24.11 and 22.05 it found unknown keys, wrong values, missing plugins, partitions and switches
 with unknown nodes, and faults in every file next to slurm.conf."""
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ for file in "$1"/*.conf; do
     sed -E -e "s#^(StateSaveLocation)=.*#\1=$work/state#I" -e "s#^(SlurmctldPidFile)=.*#\1=$work/pid#I" \
         -e '/^(AccountingStor|AuthAlt|PlugStack|Slurm(ctl)?dDebug)/Id' -e 's#^(PriorityType)=.*#\1=priority/basic#I' \
         -e "/^SlurmctldHost=/I{/^[^=]*=$(hostname)[(]/I!d}" \
-        -e 's|,?GRES/[^, "]*=[^, "]*||Ig' -e 's| File=[^ ]*| Count=1|I' "$file" >"$work/${file##*/}"
+        -e 's|,?GRES/[^, "]*=[^, "]*||Ig' -e "s#/dev/nvidia#$work/dev/nvidia#Ig" "$file" >"$work/${file##*/}"
 done
 rm -f "$work/plugstack.conf" "$work/slurmdbd.conf"
 : >"$work/log"
@@ -34,6 +35,11 @@ mount --bind "$work/hosts" /etc/hosts
 harmless='High latency|state file|Trying backup|accounting information|No association for|clustername|last_part_update|mpi/pmix'
 if [ -e "$work/gres.conf" ]; then
     node=$(names "$work/gres.conf" | sed -n 1p)
+    # Devices in place of GPUs and MIG instances, which the head has not.
+    mkdir -p "$work/dev/nvidia-caps"
+    files=$(grep -oE 'nvidia(\[[0-9,-]+\]|[0-9]+|-caps/nvidia-cap[0-9]+)' "$work/gres.conf" | sort -u)
+    SLURM_CONF=$work/slurm.conf scontrol show hostnames "$(paste -sd, <<<"$files")" | sort -u |
+        (cd "$work/dev" && xargs -rn 1 ln -s /dev/null)
     timeout 25 slurmd -f "$work/slurm.conf" -N "$node" -G >"$work/gres.log" 2>&1 || { cat "$work/gres.log" >&2; exit 1; }
     grep -E 'error:|fatal:' "$work/gres.log" >&2 && exit 1
 fi

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.domain.cluster import Cluster, Plan, Site
+from headway.domain.gpu_parts import MPS_PER_GPU, WHOLE, GpuParts
 from headway.domain.machines.survey import DetectedHardware
 
 # Share of a real machine's memory that is reserved for the kernel and daemons.
@@ -36,20 +37,40 @@ class Hardware:
     tmp_mib: int = 0  # space for the jobs' private /tmp; 0 = unknown, and --tmp is refused
     sockets: tuple[int, int, int] | None = None  # sockets, cores per socket, threads per core; None = Slurm guesses
     places: tuple[Gpus, ...] = ()  # device files of the GPUs; () = the first ones
+    parts: GpuParts = WHOLE  # how jobs share each GPU
+
+    @property
+    def gpu_counts(self) -> dict[str, int]:
+        """Number of `gres/gpu` by type: GPUs, or MIG instances."""
+        if not self.gpus:
+            return {}
+        if self.parts.mig:
+            return {profile: count * self.gpus for profile, count in self.parts.counts.items()}
+        return {self.gpu_type: self.gpus}
+
+    @property
+    def gres(self) -> str:
+        """The node's Gres as in slurm.conf; "" without GPUs."""
+        found = [f"gpu:{gpu_type}:{count}" for gpu_type, count in self.gpu_counts.items()]
+        if self.parts.shards and self.gpus:
+            found.append(f"shard:{self.parts.shards * self.gpus}")
+        if self.parts.mps and self.gpus:
+            found.append(f"mps:{MPS_PER_GPU * self.gpus}")
+        return ",".join(found)
 
     @property
     def cpus_per_gpu(self) -> int:
-        """Default CPUs per GPU: equal parts in whole cores, because Slurm allocates whole cores and an odd thread
+        """Default CPUs per GPU or MIG instance: equal parts in whole cores, because Slurm allocates whole cores and an odd thread
         would be missing for the last GPU."""
         if not self.gpus:
             return 1
-        threads, part = self.sockets[2] if self.sockets else 1, self.cpus // self.gpus
+        threads, part = self.sockets[2] if self.sockets else 1, self.cpus // sum(self.gpu_counts.values())
         return max(1, part // threads * threads or part)
 
     @property
     def memory_mib_per_gpu(self) -> int:
-        """Default memory per GPU: equal parts, so that one-GPU jobs without a memory request fill a node."""
-        return max(1, self.memory_mib // self.gpus) if self.gpus else 0
+        """Default memory per GPU or MIG instance: equal parts, so that one-GPU jobs without a memory request fill a node."""
+        return max(1, self.memory_mib // sum(self.gpu_counts.values())) if self.gpus else 0
 
     @property
     def memory_mib_per_cpu(self) -> int:
@@ -88,8 +109,9 @@ def distinct_hardware(cluster: Cluster, site: Site, names: Sequence[str]) -> tup
 
 def hardware_of(cluster: Cluster, site: Site, name: str) -> Hardware:
     """Returns the hardware of one node, by the name of its slot."""
-    found, plan = site.found.get(name), cluster.group_of[name].plan
-    return _really(plan, found) if found else _of(plan, site)
+    found, group = site.found.get(name), cluster.group_of[name]
+    hardware = _really(group.plan, found) if found else _of(group.plan, site)
+    return replace(hardware, parts=site.parts_now.get(name, group.parts)) if hardware.gpus else hardware
 
 
 def hardware_is_simulated(cluster: Cluster, site: Site) -> bool:

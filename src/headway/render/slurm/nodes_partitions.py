@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Site
 from headway.domain.durations import split_duration
+from headway.domain.gpu_parts import MPS_PER_GPU, share_of_type
 from headway.domain.slurm.hostlist import compress
 from headway.render.slurm.conf_syntax import Line
 from headway.render.slurm.node_hardware import Hardware, Share, distinct_hardware, hardware_of, smallest_gpu_share
@@ -34,7 +36,7 @@ def node_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
             pairs += [(word, str(count)) for word, count in zip(words, node.sockets, strict=True)]
         pairs.append(("RealMemory", str(node.memory_mib)))
         if node.gpus:
-            pairs.append(("Gres", f"gpu:{node.gpu_type}:{node.gpus}"))
+            pairs.append(("Gres", node.gres))
         if node.tmp_mib:
             pairs.append(("TmpDisk", str(node.tmp_mib)))
         if weights:
@@ -134,15 +136,28 @@ def _billing(nodes: Sequence[Hardware], per_cpu: float) -> str:
     cpu = min(_whole(node, per_cpu) / node.cpus for node in counted)
     memory = min(_whole(node, per_cpu) / (node.memory_mib / 1024) for node in counted)
     weights = [f"CPU={_weight(cpu)}", f"Mem={_weight(memory)}G"]
-    if with_gpus:
-        weights.append(f"GRES/gpu={_BILLING_PER_GPU}")
+    weights += [f"{name}={_weight(_BILLING_PER_GPU * share)}" for name, share in _gpu_shares(with_gpus).items()]
     return ",".join(weights)
+
+
+def _gpu_shares(nodes: Sequence[Hardware]) -> dict[str, Fraction]:
+    """Returns the GPUs that one of each GRES is worth. Without MIG instances all types are alike, and need no weights
+    of their own."""
+    found = {"GRES/gpu": Fraction(1)} if nodes else {}
+    if any(node.parts.mig for node in nodes):
+        found = {f"GRES/gpu:{name}": share_of_type(name) for node in nodes for name in node.gpu_counts}
+    for node in nodes:
+        if node.parts.shards:
+            found["GRES/shard"] = Fraction(1, node.parts.shards)
+        if node.parts.mps:
+            found["GRES/mps"] = Fraction(1, MPS_PER_GPU)
+    return found
 
 
 def _whole(node: Hardware, per_cpu: float) -> float:
     return _BILLING_PER_GPU * node.gpus or per_cpu * node.cpus
 
 
-def _weight(exact: float) -> str:
+def _weight(exact: float | Fraction) -> str:
     """Returns a weight with six decimals, which is enough for a terabyte, without trailing zeros."""
     return f"{math.ceil(exact * 1e6) / 1e6:.6f}".rstrip("0").rstrip(".")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.catalog.releases import SlurmRelease, slurm_release
@@ -12,7 +12,13 @@ from headway.render.escaping import MARK, pair, path, slurm_text
 from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG
 from headway.render.slurm.conf_syntax import Line
 from headway.render.slurm.hooks import power_saving
-from headway.render.slurm.node_hardware import Share, distinct_hardware, hardware_is_simulated, smallest_gpu_share
+from headway.render.slurm.node_hardware import (
+    Hardware,
+    Share,
+    distinct_hardware,
+    hardware_is_simulated,
+    smallest_gpu_share,
+)
 from headway.render.slurm.nodes_partitions import node_lines, partition_lines
 
 PATH = "/etc/slurm/slurm.conf"
@@ -50,12 +56,13 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
     """Returns the whole file. Raises InvalidSpec for a value that can't be written on a line."""
     known = slurm_release(cluster.slurm_version)
     pretends = hardware_is_simulated(cluster, site)
+    nodes = distinct_hardware(cluster, site, cluster.slot_names)
     sections = [
         _control(cluster, site),
         _daemons(cluster, known, pretends=pretends),
-        _resources(smallest_gpu_share(distinct_hardware(cluster, site, cluster.slot_names))),
+        _resources(smallest_gpu_share(nodes), nodes),
         _isolation(known, pretends=pretends),
-        _accounting(cluster),
+        _accounting(cluster, nodes),
         _priority(),
         _preemption(cluster, known),
         _scheduling(cluster),
@@ -152,7 +159,7 @@ def _daemons(cluster: Cluster, known: SlurmRelease, *, pretends: bool) -> Sectio
     return Section("daemons (they log to the journal)", tuple(rows))
 
 
-def _resources(each: Share) -> Section:
+def _resources(each: Share, nodes: Sequence[Hardware]) -> Section:
     rows = [
         Setting(
             "SelectType", "select/cons_tres", "Jobs may share a node: cores, memory and GPUs are allocated separately."
@@ -160,7 +167,7 @@ def _resources(each: Share) -> Section:
         Setting("SelectTypeParameters", "CR_Core_Memory"),
     ]
     # Also without GPUs: teams may have a limit on them, and a group with GPUs may be added
-    rows.append(Setting("GresTypes", "gpu"))
+    rows.append(Setting("GresTypes", ",".join(["gpu", *_shared_gres(nodes)])))
     if each.cpus_per_gpu:
         rows += [
             Setting(
@@ -220,12 +227,27 @@ def _isolation(known: SlurmRelease, *, pretends: bool) -> Section:
     )
 
 
-def _accounting(cluster: Cluster) -> Section:
+def _shared_gres(nodes: Iterable[Hardware]) -> list[str]:
+    """Returns the GRES by which jobs share a GPU."""
+    parts = {node.parts for node in nodes}
+    return [
+        name for name, used in (("shard", any(p.shards for p in parts)), ("mps", any(p.mps for p in parts))) if used
+    ]
+
+
+def _accounted(nodes: Sequence[Hardware]) -> str:
+    """Returns the resources that are accounted besides Slurm's own. Types of GPUs are accounted where they differ in
+    worth, because some are MIG instances."""
+    types = sorted({name for node in nodes for name in node.gpu_counts}) if any(n.parts.mig for n in nodes) else []
+    return ",".join(["gres/gpu", *(f"gres/gpu:{name}" for name in types), *(f"gres/{n}" for n in _shared_gres(nodes))])
+
+
+def _accounting(cluster: Cluster, nodes: Sequence[Hardware]) -> Section:
     rows = [
         Setting("AccountingStorageType", "accounting_storage/slurmdbd"),
         Setting("AccountingStorageHost", cluster.head),
         # Also without GPUs: sacctmgr refuses a limit on a resource that is not accounted.
-        Setting("AccountingStorageTRES", "gres/gpu", "GPU time is recorded and can be limited."),
+        Setting("AccountingStorageTRES", _accounted(nodes), "GPU time is recorded and can be limited."),
         Setting(
             "AccountingStorageEnforce",
             "associations,limits,qos,safe",

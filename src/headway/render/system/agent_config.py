@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 
 from headway.catalog.xid import draining_codes
-from headway.domain.cluster import Cluster, Group, Site
+from headway.domain.cluster import Cluster, Group, Plan, Site
+from headway.domain.gpu_parts import GpuParts
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path, word
 from headway.render.machine_paths import AGENT_COMMAND
@@ -24,6 +25,23 @@ _LETS_IN = """\
 # Firewall rules against a first head that does not answer are removed with the agent that added them.
 ExecStopPost=-/usr/sbin/ip rule del pref 6817
 """
+GPU_PARTS = "headway-gpu-parts.service"
+_PARTS_UNIT = f"""\
+# {MARK}
+# MIG instances are gone after a boot. slurmd does not start without their device files.
+[Unit]
+Description=MIG instances of the GPUs
+After=nvidia-persistenced.service systemd-tmpfiles-setup.service
+Before=slurmd.service
+{TRIES}
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} parts
+TimeoutStartSec=300
+[Install]
+WantedBy=multi-user.target
+"""
 UNFIT = "/run/headway/unfit"  # exists while the agent finds the machine unfit for new jobs
 LOOKED = "/run/headway/looked"  # exists once the agent has checked the machine after its boot
 
@@ -31,6 +49,16 @@ LOOKED = "/run/headway/looked"  # exists once the agent has checked the machine 
 def node_files(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
     """Returns the agent's files on a node."""
     return {f"{UNITS}/{AGENT}": File(_unit("node")), CONFIG: File(config(cluster, site, group))}
+
+
+def parts_files(site: Site, group: Group) -> dict[str, File]:
+    """Returns the unit that makes the group's MIG instances, {} if no node of the group has any."""
+    return {f"{UNITS}/{GPU_PARTS}": File(_PARTS_UNIT)} if has_mig(site, group) else {}
+
+
+def has_mig(site: Site, group: Group) -> bool:
+    """Returns whether a node of the group has MIG instances."""
+    return bool(group.parts.mig) or any(site.parts_now[name].mig for name in group.slots if name in site.parts_now)
 
 
 def head_files(cluster: Cluster, site: Site, head: str) -> dict[str, File]:
@@ -93,9 +121,32 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         "offline_response": cluster.health.act,
         "drain_codes": sorted(draining_codes(cluster.health.xid_classes)),
     }
-    if not head and site.found:
-        settings["machines"] = {name: _machine(cluster, site, name) for name in group.slots if name in site.found}
+    if not head and group.parts.mig:
+        settings["mig"] = _mig(group.parts)
+    machines: dict[str, dict[str, object]] = {}
+    for name in () if head else group.slots:
+        if name in site.found:
+            machines[name] = _machine(cluster, site, name)
+        if name in site.parts_now and site.parts_now[name].mig != group.parts.mig:
+            machines[name] = {**machines.get(name, {}), "mig": _mig(site.parts_now[name])}
+    if machines:
+        settings["machines"] = machines
     return json.dumps(settings, indent=1) + "\n"
+
+
+def _mig(parts: GpuParts) -> list[dict[str, object]]:
+    """Returns the MIG instances of each GPU as node/agent/gpu/mig.py reads them."""
+    return [
+        {
+            "profile": one.profile,
+            "start": one.start,
+            "size": one.size,
+            "compute": one.compute,
+            "number": one.gpu_instance,
+            "memory_mib": one.memory_mib,
+        }
+        for one in parts.mig
+    ]
 
 
 def _machine(cluster: Cluster, site: Site, name: str) -> dict[str, object]:
@@ -122,3 +173,9 @@ def _second(cluster: Cluster, site: Site, head: str) -> dict[str, object]:
     if not head:
         return {"other_heads": others}
     return {"first": True} if head == cluster.head else {"first": False, "first_head": first}
+
+
+def simulated_gpus(plan: Plan) -> str:
+    """Returns the data that nvidia-smi of local machines shows. JSON allows no comments."""
+    shown = {"product": plan.gpu_product, "memory_mib": plan.gpu_memory_mib, "count": plan.gpus}
+    return json.dumps(shown) + "\n"

@@ -53,6 +53,7 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     if site.own:
         node = tuple(replace(unit, stage="node") if unit.stage == "base" else unit for unit in node)
     of_node = (*wall, *node, munge, _ssh(intra_job_ssh.SSHD), _slurmd(), _agent("node"))
+    parted = (*wall, *node, munge, _ssh(intra_job_ssh.SSHD), _gpu_parts(), _slurmd(), _agent("node"))
     second = (*wall, *head, munge, _ssh(), _standby(), _slurmrestd(), _rest_socket(), _agent("controller"))
     return {
         "head": (
@@ -67,7 +68,10 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
             *package_sources.head_units(cluster),
         ),
         **{cluster.role_of(name): second for name in cluster.heads[1:]},
-        **{cluster.role_of_group(group): of_node for group in cluster.groups},
+        **{
+            cluster.role_of_group(group): parted if agent_config.has_mig(site, group) else of_node
+            for group in cluster.groups
+        },
     }
 
 
@@ -152,6 +156,12 @@ def _slurmrestd() -> Unit:
 def _rest_socket() -> Unit:
     unit = f"{daemon_units.UNITS}/{rest_socket.SOCKET_UNIT}"
     return Unit(rest_socket.SOCKET_UNIT, restart_on=(unit,), stage="controller")
+
+
+def _gpu_parts() -> Unit:
+    """Returns the unit that makes MIG instances. It changes nothing while jobs are on the node."""
+    own = (f"{daemon_units.UNITS}/{agent_config.GPU_PARTS}", agent_config.CONFIG)
+    return Unit(agent_config.GPU_PARTS, restart_on=own, stage="base")
 
 
 def _slurmd() -> Unit:
