@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from headway.catalog.mig_profiles import lay_out
 from headway.catalog.providers import LOCAL, SSH
 from headway.domain.cluster import (
     MAIN_GROUP,
@@ -23,6 +24,7 @@ from headway.domain.cluster import (
     Team,
     User,
 )
+from headway.domain.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2_000_000, Decimal("24"), "NVIDIA H100 80GB HBM3")
@@ -220,6 +222,39 @@ def own_two_heads_site() -> Site:
     return replace(before, addresses={**before.addresses, cluster.heads[1]: "10.87.3.9"})
 
 
+def parts_cluster() -> Cluster:
+    """Returns local clusters' groups with MIG instances, shards, MPS and whole GPUs. One node of the MIG group still has
+    whole GPUs."""
+    leaf = slots("lab", 1, 5)
+    names = tuple(place.name for place in leaf)
+    instances = lay_out(H100, {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2})
+    return replace(
+        gpu_cluster(),
+        groups=(
+            group(H100, names[:2], name="mig", parts=GpuParts(mig=instances)),
+            group(H100, names[2:3], name="shards", parts=GpuParts(shards=8)),
+            group(H100, names[3:4], name="mps", parts=GpuParts(mps=True)),
+            group(H100, names[4:], name="whole"),
+        ),
+        slots=tuple(
+            replace(place, group=name)
+            for place, name in zip(leaf, ("mig", "mig", "shards", "mps", "whole"), strict=True)
+        ),
+        switches=(),
+        partitions=(
+            Partition("train", names[4:], True, 1, 7 * DAY_S, DAY_S, (), False, 60, ()),
+            Partition("small", names[:2], False, 1, 7 * DAY_S, DAY_S, (), False, 60, ()),
+            Partition("shared", names[2:4], False, 1, 7 * DAY_S, DAY_S, (), False, 60, ()),
+        ),
+    )
+
+
+def parts_site() -> Site:
+    """Returns the site of `parts_cluster` with one node whose GPUs are not divided yet."""
+    cluster = parts_cluster()
+    return site_of(cluster, parts_now={cluster.slot_names[1]: WHOLE})
+
+
 def cases() -> dict[str, tuple[Cluster, Site]]:
     """Returns the golden cases: name -> cluster and site."""
     gpu, cpu, old = gpu_cluster(), cpu_cluster(), old_gpu_cluster()
@@ -230,6 +265,7 @@ def cases() -> dict[str, tuple[Cluster, Site]]:
         "local-groups-24.11": (mixed, site_of(mixed, departed=(), members=here)),
         "local-groups-22.05": (old_mixed, site_of(old_mixed, departed=(), members=here)),
         "local-gpus-24.11": (gpu, site_of(gpu)),
+        "local-parts-24.11": (parts_cluster(), parts_site()),
         "local-two-heads-24.11": (two_heads_cluster(), site_of(two_heads_cluster())),
         "local-gpus-22.05": (old, site_of(old)),
         "own-cpus-22.05": (cpu, own_site(cpu)),

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 JOBS = "/var/lib/headway/job-tmp"
+GPU_OF_PART = "/run/headway/gpu-of-part"  # the GPU of each MIG instance, in the order in which Slurm counts them
 
 
 @dataclass(frozen=True)
@@ -16,14 +17,21 @@ class Job:
     gpus: tuple[int, ...]
 
 
-def jobs_on_node(folder: str = JOBS) -> list[Job]:
-    """Returns all jobs on this node, sorted by number."""
+def jobs_on_node(folder: str = JOBS, parts: str = GPU_OF_PART) -> list[Job]:
+    """Returns all jobs on this node, sorted by number. A job with MIG instances has the GPUs that they are parts of."""
     try:
         names = os.listdir(folder)
     except OSError:
         return []
     numbers = sorted(int(name) for name in names if name.isdigit())
-    return [Job(number, _numbers(f"{folder}/{number}/gpus")) for number in numbers]
+    gpu_of = _numbers(parts)
+    return [Job(number, _gpus(_numbers(f"{folder}/{number}/gpus"), gpu_of)) for number in numbers]
+
+
+def _gpus(held: tuple[int, ...], gpu_of: tuple[int, ...]) -> tuple[int, ...]:
+    if not gpu_of:
+        return held
+    return tuple(dict.fromkeys(gpu_of[part] for part in held if part < len(gpu_of)))
 
 
 def _numbers(path: str) -> tuple[int, ...]:

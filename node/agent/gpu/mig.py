@@ -115,6 +115,15 @@ def wrong_instances(gpu: int, present: Iterable[Instance], wanted: Iterable[Inst
     return f"GPU {gpu} has {len(have)} MIG instances that the cluster file does not name" if have else ""
 
 
+def gpu_of_each(gpus: Iterable[int], wanted: Iterable[Instance]) -> list[int]:
+    """Returns the GPU of each instance of the node in the order in which Slurm counts them: by profile as in slurm.conf,
+    the largest first, then by GPU."""
+    names = list(gpus)
+    by_size = sorted(wanted, key=lambda one: (-one.compute, -one.size))
+    profiles = dict.fromkeys(one.profile for one in by_size)
+    return [gpu for profile in profiles for gpu in names for one in by_size if one.profile == profile]
+
+
 def cap_minors(gpu: int, number: int) -> tuple[int, int]:
     """Returns the minor numbers of the device files of a GPU instance and of its compute instance 0, as in
     /proc/driver/nvidia-caps/mig-minors."""

@@ -7,8 +7,8 @@ import sys
 
 from agent.config import Config
 from agent.gpu.factory import open_mig
-from agent.gpu.job_gpus import JOBS, jobs_on_node
-from agent.gpu.mig import MigError, make_instances
+from agent.gpu.job_gpus import GPU_OF_PART, JOBS, jobs_on_node
+from agent.gpu.mig import MigError, gpu_of_each, make_instances
 
 
 def make_gpu_parts(config: Config, *, none: bool = False, jobs: str = JOBS) -> None:
@@ -18,7 +18,10 @@ def make_gpu_parts(config: Config, *, none: bool = False, jobs: str = JOBS) -> N
     if not config.gpus:
         return
     try:
-        for line in make_instances(open_mig(config), wanted, in_use=bool(jobs_on_node(jobs))):
+        driver = open_mig(config)
+        for line in make_instances(driver, wanted, in_use=bool(jobs_on_node(jobs))):
             print(line, flush=True)
+        with open(GPU_OF_PART, "w") as file:
+            file.write(",".join(map(str, gpu_of_each(driver.gpus(), wanted))))
     except (MigError, OSError) as error:
         sys.exit(f"headway: the MIG instances are not as the cluster file says: {error}")

@@ -4,10 +4,9 @@ Slurm has no "check this file": `slurmd -C` reads next to nothing, and scontrol 
 the candidate is really started: slurmd prints how it understands gres.conf and cgroup.conf, and a slurmctld with its
 own empty state folder in its own network namespace starts, reads plugins, nodes, partitions and topology, and is
 stopped. The copy for the trial omits what the trial can't have: accounting (the trial would register in the database),
-tokens, SPANK plugins, other controllers, and log levels that would hide the message of a finished start.
-GPUs are
-/dev/null there. The check takes 0.2 s. On 24.11 and 22.05 it found unknown keys, wrong values, missing plugins, partitions and switches
-with unknown nodes, and faults in every file next to slurm.conf."""
+tokens, SPANK plugins, other controllers, and log levels that would hide the message of a finished start. GPUs are
+/dev/null there. The check takes 0.2 s. On 24.11 and 22.05 it found unknown keys, wrong values, missing plugins,
+partitions and switches with unknown nodes, and faults in every file next to slurm.conf."""
 
 from __future__ import annotations
 

@@ -186,3 +186,26 @@ def test_gpu_reset_recreates_the_device_and_clears_its_faults(
     assert smi("--gpu-reset", "-i", "9")[0] == 6
     monkeypatch.setattr(module.os, "geteuid", lambda: 1000)
     assert smi("-r")[0] == 4
+
+
+def test_lists_the_jobs_mig_instances(module: ModuleType, smi: Smi, tmp_path: Path) -> None:
+    """The job may open GPU 2 and the device files of its second half, which has the GPU instance 2."""
+    halves = [
+        {"profile": "3g.40gb", "start": start, "size": 4, "compute": 3, "number": number, "memory_mib": 40_779}
+        for start, number in ((0, 1), (4, 2))
+    ]
+    state = tmp_path / "mig.json"
+    state.write_text(json.dumps({"2": halves, "5": halves}))
+    module.MIG = str(state)  # type: ignore[attr-defined]
+    second = 3 + 15 * 9 * 2 + 9 * 2
+    module.may_open = {  # type: ignore[attr-defined]
+        f"{module.DEVICES}/{name}": True  # type: ignore[attr-defined]
+        for name in ("nvidia2", f"nvidia-caps/nvidia-cap{second}", f"nvidia-caps/nvidia-cap{second + 1}")
+    }.get
+    code, text = smi("-L")
+    first, part = text.splitlines()
+    assert code == 0
+    assert first.startswith("GPU 0: NVIDIA H100 80GB HBM3 (simulated)")
+    assert part.startswith("  MIG 3g.40gb      Device  0: (UUID: MIG-")
+    assert "Enabled" in smi("--query-gpu=name,mig.mode.current", "--format=csv,noheader")[1]
+    assert "3g.40gb       40779MiB" in smi()[1]

@@ -291,7 +291,8 @@ def test_agent_reads_the_config_that_apply_writes(tmp_path: Path) -> None:
         "cluster",
         "state",
         "fabric",
-    }  # of heads, and of machines one owns
+        "mig",
+    }  # of heads, of machines one owns, and of nodes with MIG instances
     assert written == {field.name for field in fields(config.Config)} - of_others
 
 

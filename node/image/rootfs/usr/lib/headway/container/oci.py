@@ -48,7 +48,8 @@ def complete(config: dict[str, Any]) -> None:
     for kind, source, target in zip(words[::3], words[1::3], words[2::3], strict=True):
         mounts.append(_bind(source, target, "ro" if kind == "--ro-bind" else "rw"))
     if "CUDA_VISIBLE_DEVICES" in environment:
-        mounts += [_bind(path, path, "rw") for path in sorted(glob.glob("/dev/nvidia*")) if _is_device(path)]
+        devices = [*glob.glob("/dev/nvidia*"), *glob.glob("/dev/nvidia-caps/*")]
+        mounts += [_bind(path, path, "rw") for path in sorted(devices) if _is_device(path)]
     if any(DRIVER_PLACE in word for word in words):
         others = environment.get("LD_LIBRARY_PATH")
         process["env"].append(f"LD_LIBRARY_PATH={DRIVER_PLACE}{f':{others}' if others else ''}")

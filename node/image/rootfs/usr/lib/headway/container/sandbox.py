@@ -25,6 +25,7 @@ from reference import Mount
 HOLD = "/usr/lib/headway/spank/hold"
 SIMULATED_SMI = "/usr/lib/headway/spank/nvidia-smi"
 SIMULATED = "/etc/headway/gpus.json"
+SIMULATED_MIG = "/run/headway/simulated-mig.json"
 REPORT, PMIX = "/run/headway/report", "/run/headway/pmix"
 MOUNTED_S = 60.0
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -205,6 +206,7 @@ class Sandbox:
             return []
         if os.path.exists(SIMULATED):
             words = ["--ro-bind", "/usr", "/run/headway/sim", *self._file(SIMULATED, SIMULATED)]
+            words += self._file(SIMULATED_MIG, SIMULATED_MIG)
             return [*words, *self._file(SIMULATED_SMI, "/usr/bin/nvidia-smi")]
         words = []
         for path in _driver_libraries():
