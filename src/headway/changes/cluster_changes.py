@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headway.changes.account_changes import account_changes
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN_GROUP, Cluster
+from headway.domain.gpu_parts import GpuParts
 from headway.domain.machines.machine import MachineState
 from headway.domain.machines.observed_state import Observed
 from headway.domain.slurm.accounts import Accounts
@@ -28,6 +29,7 @@ class DesiredState:
     roles: Mapping[str, DesiredMachine]
     accounts: Accounts
     members: tuple[str, ...] | None = None  # slots that should have a machine; None: all of them
+    parts_now: Mapping[str, GpuParts] = field(default_factory=dict)  # as in Site
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -40,20 +42,23 @@ def changeset(goal: DesiredState, observed: Observed) -> ChangeSet:
     """Returns what must change, in order. If nothing must, `why_empty` says why."""
     cluster = goal.cluster
     changes = tuple(_all_changes(goal, observed))
-    notes = tuple(_notes(cluster, observed))
+    notes = tuple(_notes(goal, observed))
     if changes:
         return ChangeSet(cluster.name, changes, notes=notes)
     count = len(goal.machines) - cluster.controllers
     heads = "the head" if cluster.controllers == 1 else "both heads"
     why = f"{heads} and {count} node{'s' * (count != 1)} already are as the file says"
+    if goal.parts_now:
+        why = f"all but the division of GPUs on {compress(goal.parts_now)} already is as the file says"
     return ChangeSet(cluster.name, (), why, notes)
 
 
-def _notes(cluster: Cluster, observed: Observed) -> Iterator[str]:
+def _notes(goal: DesiredState, observed: Observed) -> Iterator[str]:
     """Yields notes. A newer node image is no change: a rollout installs it, and apply changes the files below /etc
     anyway."""
     if observed.of_earlier_image and not observed.other_slurm:
-        yield earlier_image_note(cluster, observed.of_earlier_image)
+        yield earlier_image_note(goal.cluster, observed.of_earlier_image)
+    yield from gpu_parts_notes(goal)
 
 
 def with_effects(goal: DesiredState, observed: Observed) -> DesiredState:
@@ -214,6 +219,21 @@ def _with_diff(change: Change, goal: DesiredState, observed: Observed) -> Change
     lines = difflib.unified_diff(old.splitlines(), file.text.splitlines(), lineterm="", n=0)
     kept = tuple(line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---"))
     return replace(change, diff=kept[:60])
+
+
+def gpu_parts_notes(goal: DesiredState) -> Iterator[str]:
+    """Yields the plan's notes about nodes whose GPUs are divided otherwise than the file says. apply leaves them as they
+    are, because Slurm ends a node's jobs when its GPUs change."""
+    cluster = goal.cluster
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, parts in goal.parts_now.items():
+        wanted = cluster.group_of[name].parts.description
+        alike.setdefault((parts.description, wanted), []).append(name)
+    for (present, wanted), names in alike.items():
+        yield (
+            f"{compress(names)}: each GPU is to be {wanted}, now {present}; effect: {Disturbs.NODE_DRAIN}, one node after "
+            f"the other, jobs go on: headway roll {cluster.name}"
+        )
 
 
 def earlier_image_note(cluster: Cluster, names: tuple[str, ...]) -> str:

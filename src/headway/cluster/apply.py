@@ -4,15 +4,16 @@ are computed from facts at every start, so running a killed apply again complete
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset, with_effects
 from headway.cluster.changeset_execution import BeforeStage, ChangeSetExecution, store_new_secrets
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site, render_desired_state
+from headway.cluster.gpu_parts import observe_with_parts
 from headway.cluster.keys import secrets
-from headway.cluster.observe import observe_cluster
 from headway.cluster.owned import machine_claims
 from headway.cluster.readiness import finish_bring_up
 from headway.cluster.scaling.scale_in import WaitingWork
@@ -35,8 +36,8 @@ async def plan_changes(cluster: Cluster, context: ClusterContext) -> ChangeSet:
     chosen, _ = await _chosen(cluster, context, asks=True)
     site = await read_site(cluster, context, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
     have = {**await context.store.secrets.of_cluster(cluster.name), **await secrets.read_given_secrets(cluster)}
-    goal = await render_desired_state(cluster, site, have)
-    changes = changeset(goal, await observe_cluster(goal, context))
+    _, goal, observed = await observe_with_parts(cluster, context, site, have)
+    changes = changeset(goal, observed)
     return seen.with_notes(changes) if seen else changes
 
 
@@ -64,13 +65,15 @@ async def apply_cluster(
     *,
     new: Mapping[str, str] | None = None,
     rests: bool = False,
+    divided: Collection[str] = (),
 ) -> None:
     """Carries out what must change. `deadline`: until when jobs on leaving nodes may run; with None no node with jobs
     is removed, and nodes that another operation drains are left alone. `waiting_work`: work to do while those jobs are waited
     for. `before`: stage -> function that runs on the head right before that stage. `new`: secrets that replace others;
     they are stored once every running machine can take them. `rests`: the controller was stopped for a restore, so it
-    is not known what runs where, and no machine is removed. Raises HeadwayError naming every machine that failed, and
-    SteppedAside (cluster.scaling.scale_in) if another operation goes before the rest of this one."""
+    is not known what runs where, and no machine is removed. `divided`: as in `observe_with_parts`. Raises HeadwayError
+    naming every machine that failed, and SteppedAside (cluster.scaling.scale_in) if another operation goes before the
+    rest of this one."""
     began = time.monotonic()
     problems = [problem for problem in await context.provider.preflight(cluster) if problem.fatal]
     if problems:
@@ -91,8 +94,7 @@ async def apply_cluster(
     place = seen.place(place) if seen else place
     chosen, leaving = await _chosen(cluster, context, asks=deadline is None and not rests)
     site = await read_site(cluster, context, place, chosen, known_uids=seen.uids if seen else None)
-    goal = await render_desired_state(cluster, site, have)
-    observed = await observe_cluster(goal, context)
+    site, goal, observed = await observe_with_parts(cluster, context, site, have, divided)
     goal = with_effects(goal, observed)
     changes = changeset(goal, observed)
     if changes.empty:
@@ -108,10 +110,10 @@ async def apply_cluster(
         goal, context, report, place, have, observed, changes, deadline, waiting_work, before or {}, new, rests, leaving
     )
     if seen:
-        site = await run.claim_machines(seen)
+        site = replace(await run.claim_machines(seen), parts_now=site.parts_now)
         run.goal = with_effects(await render_desired_state(cluster, site, have), observed)
     if await run.clear():  # read all facts again, because machines were created or deleted meanwhile
-        await apply_cluster(cluster, context, report, deadline, before=before, new=new)
+        await apply_cluster(cluster, context, report, deadline, before=before, new=new, divided=divided)
         return
     await run.turn_key()
     await run.execute()

@@ -133,7 +133,7 @@ def build_desired_state(cluster: Cluster, site: Site, secrets: Mapping[str, str]
         roles[role] = DesiredMachine.build(
             rendered[role], digests, role_units[role], **more["node"], departed=site.departed
         )
-    return DesiredState(cluster, roles, desired_accounts(cluster), site.members)
+    return DesiredState(cluster, roles, desired_accounts(cluster), site.members, site.parts_now)
 
 
 def _software(cluster: Cluster, site: Site) -> dict[str, dict[str, Any]]:

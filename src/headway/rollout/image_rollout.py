@@ -241,10 +241,15 @@ class ImageRollout(NodeRollout):
                 )
 
 
+async def has_images(context: HealthContext) -> bool:
+    """Returns whether machines run from node images, as all do that a provider creates."""
+    creates = context.cluster_context.provider.traits.creates_machines
+    return creates or any(machine.image for machine in (await context.machines()).values())
+
+
 async def _check_has_images(context: HealthContext) -> None:
     """Raises Refused if no machine runs from a node image."""
-    owned = not context.cluster_context.provider.traits.creates_machines
-    if owned and not any(machine.image for machine in (await context.machines()).values()):
+    if not await has_images(context):
         raise Refused(
             f"the machines of {context.cluster.name} are your own: they have no node image",
             hint="headway apply updates them",

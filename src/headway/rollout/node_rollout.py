@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import ClassVar
 
 from headway.cluster.changeset_execution import MAKE_AT_ONCE
 from headway.cluster.scaling.job_eviction import JobEviction, format_jobs
@@ -28,13 +29,14 @@ NODES_PER_SLOT = 10  # one node per this many is out of service at a time
 CreationLock = Callable[[], AbstractAsyncContextManager[object]]  # under which no other code creates machines
 
 
-async def read_rollout_state(context: HealthContext) -> RolloutState:
-    """Returns the facts that a rollout decides by. Raises Unreachable if the controller does not answer."""
+async def read_rollout_state(context: HealthContext, reason_of: str = ROLLOUT_REASON) -> RolloutState:
+    """Returns the facts that a rollout decides by. `reason_of`: reason of the nodes that this kind of rollout has drained.
+    Raises Unreachable if the controller does not answer."""
     connections, head = context.cluster_context.connections, await context.head()
     machines = await context.machines()
     states = await node_commands.read_node_reasons(connections, head)
     busy = await node_jobs.jobs_by_node(connections, head)
-    rolling = {name for name, (_, reason) in states.items() if reason.startswith(ROLLOUT_REASON)}
+    rolling = {name for name, (_, reason) in states.items() if is_reason(reason, reason_of)}
     out = {
         name: reason if reason != "none" else word
         for name, (word, reason) in states.items()
@@ -60,11 +62,17 @@ class NodeRollout(ABC):
     controller_away: bool = False  # the controller did not answer when it was last asked
     reported_waits: tuple[object, ...] = ()
     eviction: JobEviction | None = None
+    reason: ClassVar[str] = ROLLOUT_REASON  # Slurm's reason for the nodes that it drains
 
     @property
     @abstractmethod
     def target(self) -> str:
         """Names what nodes change to, as in "is of TARGET"."""
+
+    @property
+    def changed(self) -> str:
+        """Says of a node that it is changed."""
+        return f"is of {self.target}"
 
     @property
     def way_back(self) -> str:
@@ -113,7 +121,7 @@ class NodeRollout(ABC):
         """Returns the rollout state, None while the controller does not answer. A rollout may take days, and a head may
         be restarted meanwhile."""
         try:
-            seen = await read_rollout_state(self.context)
+            seen = await read_rollout_state(self.context, self.reason)
         except HeadwayError as error:
             await self._report_controller_away(error)
             return None
@@ -148,7 +156,7 @@ class NodeRollout(ABC):
         drained = self._to_drain(seen, left, going, width, late=late)
         if drained:
             await node_commands.drain_nodes(
-                self.context.cluster_context.connections, await self.context.head(), drained, ROLLOUT_REASON
+                self.context.cluster_context.connections, await self.context.head(), drained, self.reason
             )
             return True
         jobs = {name: seen.busy[name] for name in left if name in seen.busy}
@@ -230,21 +238,24 @@ class NodeRollout(ABC):
         connections, head = context.cluster_context.connections, await context.head()
         if fault:
             states, reason = await context.node_state(name)
-            if not states & OUT or reason_is_rollout(reason):
-                await node_commands.drain_node(connections, head, name, f"{ROLLOUT_REASON}: {fault}")
+            if not states & OUT or self._is_ours(reason):
+                await node_commands.drain_node(connections, head, name, f"{self.reason}: {fault}")
             await self.report(name, fault, level="error", done=True)
             return fault
-        kept = await node_commands.resume_node_if(connections, head, name, reason_is_rollout)
+        kept = await node_commands.resume_node_if(connections, head, name, self._is_ours)
         if kept:
-            words = f"is of {self.target} and has passed its tests; it stays out of service: {kept}"
+            words = f"{self.changed} and has passed its tests; it stays out of service: {kept}"
             await self.report(name, words, level="warning", done=True)
             return ""
         # slurmctld may set a node that comes back quickly down only now, because a request to its old machine was never
         # answered.
         await wait_until_registered(context, name, BOOT_S)
-        words = f"is of {self.target}, has passed its tests and is in service"
+        words = f"{self.changed}, has passed its tests and is in service"
         await self.report(name, words, done=True, seconds=context.clock() - began)
         return ""
+
+    def _is_ours(self, reason: str) -> bool:
+        return is_reason(reason, self.reason)
 
     def _machine_is_wanted(self, name: str, seen: RolloutState) -> bool:
         """Returns whether the slot should have a machine. If a killed rollout had deleted the machine, the cluster may
@@ -262,9 +273,15 @@ class NodeRollout(ABC):
     async def _report_left_out(self, seen: RolloutState) -> None:
         for name, reason in (await self.nodes_left_out(seen)).items():
             await self.report(name, f"is out of service and stays unchanged: {reason}", level="warning", done=True)
-        await self.report("roll", f"every node in service is of {self.target}", done=True)
+        await self.report("roll", f"every node in service {self.changed}", done=True)
+
+
+def is_reason(reason: str, of_kind: str = ROLLOUT_REASON) -> bool:
+    """Returns whether a node's reason in Slurm says that this kind of rollout has drained it, with or without an
+    error."""
+    return reason == of_kind or reason.startswith(f"{of_kind}:")
 
 
 def reason_is_rollout(reason: str) -> bool:
-    """Returns whether a node's reason in Slurm says that a rollout has drained it."""
-    return reason.startswith(ROLLOUT_REASON)
+    """Returns whether a node's reason in Slurm says that a rollout of the image has drained it."""
+    return is_reason(reason)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from headway.changes.cluster_changes import DesiredState
 from headway.cluster.active_head import require_active_head
 from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site, render_desired_state
+from headway.cluster.gpu_parts import read_parts_now
 from headway.cluster.keys import secrets
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Cluster
+from headway.domain.machines.machine import Machine
 from headway.domain.machines.observed_state import NOT_OBSERVED, Observed
 from headway.domain.machines.slots import choose_slots
 from headway.domain.progress import ReportProgress
@@ -31,7 +34,7 @@ async def provision_machine(
     HeadwayError; a machine that was created stays for inspection or deletion."""
     machines = await context.machines(cluster.name)
     head = await require_active_head(cluster, context, machines)
-    goal = await _goal(cluster, context, {*machines, name})
+    goal = await _goal(cluster, context, {*machines, name}, head)
     have = await secrets.ensure_secrets(context.store, cluster, cluster.machine_names)
     place = await context.provider.find(cluster)
     if place is None:
@@ -43,9 +46,10 @@ async def provision_machine(
     await run.bring(name, [Change("machine.create", name, name, why)])
 
 
-async def _goal(cluster: Cluster, context: ClusterContext, machines: Collection[str]) -> DesiredState:
+async def _goal(cluster: Cluster, context: ClusterContext, machines: Collection[str], head: Machine) -> DesiredState:
     place = await context.provider.find(cluster)
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
     site = await read_site(cluster, context, place, choose_slots(cluster, machines), give_uids=False)
+    site = replace(site, parts_now=await read_parts_now(cluster, context, site, head, machines))
     return await render_desired_state(cluster, site, await context.store.secrets.of_cluster(cluster.name))

@@ -37,7 +37,7 @@ Before=slurmd.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/usr/bin/python3 -I -S {AGENT_PROGRAM} parts
+ExecStart={AGENT_COMMAND} parts
 TimeoutStartSec=300
 [Install]
 WantedBy=multi-user.target

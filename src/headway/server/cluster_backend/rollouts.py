@@ -1,4 +1,4 @@
-"""Moves nodes and heads to another node image."""
+"""Moves nodes and heads to another node image, and divides the GPUs of nodes anew."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Rollouts:
         self._pool = pool
 
     async def plan_rollout(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
-        from headway.rollout import image_rollout
+        from headway.rollout import cluster_rollout
 
-        return await image_rollout.plan_rollout(await self._pool.health_context(cluster), back=back, head=head, by=by)
+        return await cluster_rollout.plan_rollout(await self._pool.health_context(cluster), back=back, head=head, by=by)
 
     async def roll_nodes(
         self, cluster: Cluster, report: ReportProgress, waits: OperationWaits, *, back: bool, until: float | None
     ) -> bool:
-        from headway.rollout.image_rollout import roll_nodes
+        from headway.rollout.cluster_rollout import roll_nodes
 
         tools = await self._pool.health_context(cluster)
         return await roll_nodes(tools, report, lambda: self._pool.machine_lock(cluster), waits, back=back, until=until)
@@ -45,6 +45,6 @@ class Rollouts:
         return await nodes_await_rollout(cluster, tools.cluster_context)
 
     async def halt_rollout(self, cluster: Cluster, report: ReportProgress) -> None:
-        from headway.rollout.image_rollout import halt_rollout
+        from headway.rollout.cluster_rollout import halt_rollout
 
         await halt_rollout(await self._pool.health_context(cluster), report)
