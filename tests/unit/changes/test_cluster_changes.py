@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from headway.catalog.mig_profiles import lay_out
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import SLURM_CONF, DesiredState, changeset
 from headway.changes.machine_changes import DesiredMachine
@@ -18,6 +19,7 @@ from headway.cluster.desired_state import build_desired_state
 from headway.cluster.observe import _aborted, _of_earlier_image, heads_with_other_slurm
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Cluster
+from headway.domain.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.machine import MachineState
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.observed_state import Observed, ObservedFile, ObservedMachine, ObservedUnit
@@ -44,6 +46,17 @@ def test_newer_node_image_is_a_note_and_no_change() -> None:
     assert "headway roll lab --head" in note
     assert changeset(goal, Observed(machines)).notes == ()
     assert not [change for change in found.changes if change.kind.startswith("machine")]
+
+
+def test_other_division_of_gpus_is_a_note_about_a_roll() -> None:
+    halves = GpuParts(mig=lay_out(LAB.largest_plan, {"3g.40gb": 2}))
+    cluster = replace(LAB, groups=(replace(LAB.groups[0], parts=halves),))
+    goal = DesiredState(cluster, {}, desired_accounts(cluster), parts_now={"lab-1-1": WHOLE, "lab-1-2": WHOLE})
+    found = changeset(goal, Observed({machine.name: machine for machine in MADE}))
+    assert found.notes == (
+        "lab-1-[1-2]: each GPU is to be 2 x 3g.40gb, now whole GPUs; effect: node drain, one node after the other, jobs go "
+        "on: headway roll lab",
+    )
 
 
 async def test_machines_made_from_an_earlier_image_are_listed(
