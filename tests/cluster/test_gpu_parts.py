@@ -54,8 +54,8 @@ def test_a_job_sees_and_opens_its_instance_alone(parts: Lab) -> None:
         assert lines[1].startswith("  MIG 3g.71gb      Device  0: (UUID: MIG-")
         assert len(lines) == 5
     caps = [f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in (12, 13, 21, 22)]
-    assert shown[2:] == ["/dev/nvidia0", *caps[:2]]
-    assert second[2:] == ["/dev/nvidia0", *caps[2:]]
+    assert shown[2:] == [*caps[:2], "/dev/nvidia0"]
+    assert second[2:] == [*caps[2:], "/dev/nvidia0"]
     assert shown[1] != second[1]
 
 
@@ -78,7 +78,7 @@ def test_a_roll_divides_gpus_anew_after_the_nodes_jobs(parts: Lab) -> None:
     file = Path(parts.state / "parts.yaml")
     file.write_text(FILE.format(layout=MIXED))
     said = parts.cli("apply", str(file), "--yes", timeout_s=300)
-    assert "parts-1-1: each GPU is to be 1 x 3g.71gb + 1 x 2g.35gb + 2 x 1g.18gb, now 2 x 3g.71gb" in said.err
+    assert "parts-1-1: each GPU is to be 1 x 3g.71gb + 1 x 2g.35gb + 2 x 1g.18gb, now 2 x 3g.71gb" in said.out
     assert parts.field(job, "JobState") == "RUNNING"
     rolls = parts.cli("roll", "parts", "--dry-run").out
     assert f"once job {job} has ended" in rolls
@@ -88,4 +88,4 @@ def test_a_roll_divides_gpus_anew_after_the_nodes_jobs(parts: Lab) -> None:
     assert [line.split()[:2] for line in run(parts, "--gres=gpu:1g.18gb:2") if "MIG" in line] == [
         ["MIG", "1g.18gb"]
     ] * 2
-    assert "nothing to do" in parts.cli("apply", str(file), "--yes").err
+    assert "as the file says" in parts.cli("plan", str(file)).out
