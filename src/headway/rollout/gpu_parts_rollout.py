@@ -42,7 +42,8 @@ async def plan_parts_rollout(context: HealthContext, *, by: bool) -> ChangeSet:
     present, seen = await read_undivided(context), await read_rollout_state(context, PARTS_REASON)
     changes = tuple(_change(context, name, seen, present, by=by) for name in nodes_to_divide(seen, present))
     notes = tuple(
-        f"{name} is out of service and stays unchanged: {reason}" for name, reason in nodes_left_out(seen, present).items()
+        f"{name} is out of service and stays unchanged: {reason}"
+        for name, reason in nodes_left_out(seen, present).items()
     )
     return ChangeSet(context.cluster.name, changes, "" if changes else "GPUs are divided as the file says", notes)
 
@@ -65,7 +66,9 @@ def _change(
     before = f", now {present[name].description}" if name in present else " and is not tested yet"
     what = f"each GPU is to be {wanted}{before}"
     if jobs and by:
-        return Change(DIVIDE, name, "GPUs", f"{what}; {format_jobs(jobs)} may continue until the deadline", Disturbs.JOBS)
+        return Change(
+            DIVIDE, name, "GPUs", f"{what}; {format_jobs(jobs)} may continue until the deadline", Disturbs.JOBS
+        )
     waits = f", once {format_jobs(jobs)} {'has' if len(jobs) == 1 else 'have'} ended" if jobs else ""
     return Change(DIVIDE, name, "GPUs", what + waits, Disturbs.NODE_DRAIN)
 

@@ -19,6 +19,7 @@ from headway.errors import Refused
 from headway.health.context import HealthContext
 from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
 from headway.rollout import gpu_parts_rollout as module
+from headway.rollout import node_rollout
 from headway.store.store import Store
 from tests.support import builders
 from tests.support.rollout_cluster import LAB, NODES, Fleet, store
@@ -64,21 +65,17 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
         made.note(f"apply {name}")
         made.parts[name] = cluster.group_of[name].parts
 
-    async def prove(_: Any, name: str) -> NodeTestReport:
+    async def prove(_: Any, name: str, *, thorough: bool) -> NodeTestReport:
         bad = name == made.failing
         return NodeTestReport(name, (NodeTestResult("gpus", not bad, "GPU 3 is not in MIG mode" if bad else ""),))
 
     async def registered(*_: Any) -> str:
         return ""
 
-    for name, what in (
-        ("read_site", site),
-        ("read_parts_now", present),
-        ("apply_cluster", apply),
-        ("run_node_tests", prove),
-        ("wait_until_registered", registered),
-    ):
+    for name, what in (("read_site", site), ("read_parts_now", present), ("apply_cluster", apply)):
         monkeypatch.setattr(module, name, what)
+    for name, what in (("run_node_tests", prove), ("wait_until_registered", registered)):
+        monkeypatch.setattr(node_rollout, name, what)
     return made
 
 
@@ -116,8 +113,7 @@ async def test_a_node_with_jobs_comes_last_and_its_jobs_end_first(nodes: Nodes, 
             nodes.jobs[NODES[0]].clear()
 
     nodes.each_turn = ends
-    seen = await module.read_parts_state(context(nodes, store))
-    changes = module.parts_changes(context(nodes, store), seen, by=False)
+    changes = (await module.plan_parts_rollout(context(nodes, store), by=False)).changes
     assert [change.where for change in changes] == [*NODES[1:], NODES[0]]
     assert changes[-1].why == "each GPU is to be 2 x 3g.40gb, now whole GPUs, once job 7 has ended"
     assert changes[0].disturbs == "node drain"
@@ -136,7 +132,7 @@ async def test_without_mig_the_mode_is_switched_off_before(nodes: Nodes, store: 
 
 async def test_a_node_that_fails_stays_drained_and_stops_the_roll(nodes: Nodes, store: Store) -> None:
     nodes.failing = NODES[1]
-    with pytest.raises(Refused, match="the roll stops: lab-1-2: GPU 3 is not in MIG mode"):
+    with pytest.raises(Refused, match="the roll stops: on the new division of GPUs lab-1-2: GPU 3 is not in MIG mode"):
         await roll(nodes, store)
     assert nodes.reasons[NODES[1]].startswith(PARTS_REASON)
     assert nodes.parts[NODES[2]] == WHOLE
@@ -148,8 +144,8 @@ async def test_a_node_that_fails_stays_drained_and_stops_the_roll(nodes: Nodes, 
 async def test_nodes_out_of_service_for_another_reason_stay_as_they_are(nodes: Nodes, store: Store) -> None:
     nodes.reasons[NODES[3]] = "a person's"
     assert await roll(nodes, store)
-    seen = await module.read_parts_state(context(nodes, store))
-    assert module.parts_notes(seen) == [f"{NODES[3]} is out of service and stays unchanged: a person's"]
+    plan = await module.plan_parts_rollout(context(nodes, store), by=False)
+    assert plan.notes == (f"{NODES[3]} is out of service and stays unchanged: a person's",)
     assert nodes.parts[NODES[3]] == WHOLE
 
 
