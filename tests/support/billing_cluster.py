@@ -59,8 +59,8 @@ class Accounting:
 
 
 @asynccontextmanager
-async def lab(folder: Path, accounting: Accounting) -> AsyncIterator[Server]:
-    """Yields a server with one cluster at the beginning of October."""
+async def lab(folder: Path, accounting: Accounting, **of_cluster: Any) -> AsyncIterator[Server]:
+    """Yields a server with one cluster at the beginning of October; `of_cluster` as in `builders.cluster`."""
     clock = builders.Clock()
     clock.now = float(OCTOBER.start)
     made = await server_fakes.start(folder, clock)
@@ -69,7 +69,7 @@ async def lab(folder: Path, accounting: Accounting) -> AsyncIterator[Server]:
         "restart_losses": {}, "checkpoint_stats": {}, "query_metrics": (), "hold_team_jobs": None, "send_alerts": None,
         "read": server_fakes.reading(), "machines": (), "shares": (),
     }  # fmt: skip
-    made.backend.clusters["lab"] = {"teams": TEAMS, "users": USERS, "plan": CHEAP}
+    made.backend.clusters["lab"] = {"teams": TEAMS, "users": USERS, "plan": CHEAP, **of_cluster}
     await made.apply("lab")
     try:
         yield made

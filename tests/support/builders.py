@@ -12,6 +12,7 @@ from typing import Any
 
 from headway.catalog.providers import LOCAL
 from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Plan, Site, Slot, Storage, Switch, Team, User
+from headway.domain.gpu_parts import WHOLE
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.slurm.state import JobState, NodeState
 from headway.schemas.clusters import ClusterOut
@@ -78,7 +79,16 @@ def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) 
         switches = (*switches, Switch("spine", children=tuple(leaves)))
     plan = others.pop("plan", H100)
     names = tuple(slot.name for slot in slots)
-    group = Group(MAIN_GROUP, plan, nodes, nodes, spares, names, price_usd_per_node_hour=plan.price_usd_per_node_hour)
+    group = Group(
+        MAIN_GROUP,
+        plan,
+        nodes,
+        nodes,
+        spares,
+        names,
+        price_usd_per_node_hour=plan.price_usd_per_node_hour,
+        parts=others.pop("parts", WHOLE),
+    )
     fields: dict[str, Any] = {
         "provider": LOCAL,
         "image": "debian13",

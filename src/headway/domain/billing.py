@@ -29,7 +29,8 @@ class JobRun:
     qos: str
     state: str
     nodes: tuple[str, ...]
-    gpus: int  # over all nodes together, like every amount below
+    # Over all nodes together, like every amount below; a MIG instance is its share of the compute slices
+    gpus: float
     cpus: int
     memory_mib: int
     time_limit_s: int | None
@@ -38,6 +39,8 @@ class JobRun:
     array_job: int = 0
     gpu_type: str = ""  # as Slurm names it; "" where Slurm gives no type
     energy_j: int = 0  # as Slurm measured it; 0 where it does not measure
+    shards: int = 0  # gres/shard and gres/mps, which are not in `gpus`
+    mps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +82,13 @@ class Notification:
 @dataclass(frozen=True, slots=True)
 class GroupAllocation:
     """The part of a run that one group provided: `units` of the group's `per_node` units on each node. A unit is a GPU
-    where the group has GPUs, else a CPU; a node's price is divided over its units."""
+    where the group has GPUs, or what they are divided into (`GpuParts.units_per_gpu`), else a CPU; a node's price is
+    divided over its units. `gpus` is less than 1 for a part of a GPU."""
 
     group: str
     nodes: tuple[str, ...]
     gpu_type: str
-    gpus: int
+    gpus: float
     cpus: int
     units: int
     per_node: int

@@ -69,6 +69,13 @@ class Group:
     parts: GpuParts = WHOLE  # how jobs share each of its GPUs
 
     @property
+    def gpu_counts(self) -> dict[str, int]:
+        """Number of a node's `gres/gpu` by type, as the plan says: GPUs, or MIG instances."""
+        if self.parts.mig:
+            return {profile: count * self.plan.gpus for profile, count in self.parts.counts.items()}
+        return {self.plan.gpu_type: self.plan.gpus} if self.plan.gpus else {}
+
+    @property
     def min_machines(self) -> int:
         """The least number of machines that the group should have."""
         return self.nodes + self.spares

@@ -79,21 +79,12 @@ class GpuParts:
 WHOLE = GpuParts()
 
 
-def share_of_gpu(tres: Mapping[str, int], shards: int) -> Fraction:
-    """Returns the GPUs that counted resources are worth. `tres`: counts by Slurm's name, as "gres/gpu:3g.71gb" or
-    "gres/shard"; `shards`: shards of one GPU, 0 if there are none. A MIG instance counts as its share of the compute
-    slices, a shard as its share of the shards, MPS as its percentage. GPUs without a type count as whole ones."""
-    worth, typed = Fraction(0), 0
-    for name, count in tres.items():
-        kind, _, gpu_type = name.partition(":")
-        if kind == "gres/gpu" and gpu_type:
-            typed += count
-            worth += count * share_of_type(gpu_type)
-        elif kind == "gres/shard" and shards:
-            worth += Fraction(count, shards)
-        elif kind == "gres/mps":
-            worth += Fraction(count, MPS_PER_GPU)
-    return worth + max(0, tres.get("gres/gpu", 0) - typed)
+def gpus_worth(tres: Mapping[str, int]) -> Fraction:
+    """Returns the GPUs that the counts of `gres/gpu` and `gres/gpu:TYPE` are worth. A MIG instance counts as its share of
+    the compute slices; GPUs without a type count as whole ones."""
+    typed = {name.partition(":")[2]: count for name, count in tres.items() if name.startswith("gres/gpu:")}
+    worth = sum((count * share_of_type(name) for name, count in typed.items()), Fraction(0))
+    return worth + max(0, tres.get("gres/gpu", 0) - sum(typed.values()))
 
 
 def share_of_type(gpu_type: str) -> Fraction:

@@ -58,7 +58,7 @@ class RunLine(ResponseModel):
     nodes: str
     node_count: int
     gpu_type: str
-    gpus: int
+    gpus: int | float
     cpus: int
     start: int
     end: int | None
@@ -346,7 +346,7 @@ class EstimateOut(ResponseModel):
     job would hold, these figures are null."""
 
     team: str
-    gpus: int | None
+    gpus: int | float | None
     nodes: int | None
     time_limit_s: int | None
     gpu_hours: float | None

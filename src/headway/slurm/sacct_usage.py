@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headway.domain.billing import JobRun, NodeSpan, SpanKind
+from headway.domain.gpu_parts import gpus_worth
 from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError
-from headway.slurm.adapters.base import gpus_of_tres, memory_of_tres, text
+from headway.slurm.adapters.base import memory_of_tres, text
 from headway.slurm.sacct_values import parse_integer, parse_nodes, parse_state, parse_time_limit_s, parse_unix_time
 from headway.transport.program_io import MAX_OUTPUT
 from headway.transport.ssh import Remote
@@ -26,6 +27,21 @@ _ENERGY = re.compile(r"\benergy=(\d+)")
 def _type(value: str) -> str:
     found = _TYPE.search(value)
     return found[1] if found else ""
+
+
+def _counts(value: str) -> dict[str, int]:
+    """Returns the counted resources of a TRES text; memory, which has a unit, is left out."""
+    words = (part.partition("=")[::2] for part in value.split(","))
+    return {name: int(count) for name, count in words if count.isdigit()}
+
+
+def _gpus(value: str) -> float:
+    worth = gpus_worth(_counts(value))
+    return int(worth) if worth.denominator == 1 else float(worth)
+
+
+def _count_of(name: str) -> Callable[[str], int]:
+    return lambda value: _counts(value).get(name, 0)
 
 
 def _cpus(value: str) -> int:
@@ -56,7 +72,14 @@ COLUMNS = (
     UsageColumn("NodeList", (("nodes", parse_nodes),)),
     UsageColumn(
         "AllocTRES",
-        (("gpus", gpus_of_tres), ("gpu_type", _type), ("cpus", _cpus), ("memory_mib", memory_of_tres)),
+        (
+            ("gpus", _gpus),
+            ("gpu_type", _type),
+            ("cpus", _cpus),
+            ("memory_mib", memory_of_tres),
+            ("shards", _count_of("gres/shard")),
+            ("mps", _count_of("gres/mps")),
+        ),
     ),
     UsageColumn("Submit", (("submit", parse_unix_time),)),
     UsageColumn("Eligible", (("eligible", parse_unix_time),)),

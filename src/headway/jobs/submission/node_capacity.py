@@ -34,8 +34,8 @@ def largest_node(cluster: Cluster, nodes: Iterable[NodeState] = ()) -> NodeCapac
         types += [kind for node in seen for kind in node.gpu_types]
         if unseen := len(group.slots) - len(seen):
             plan = group.plan
-            gpus += [plan.gpus] * unseen
+            gpus += [sum(group.gpu_counts.values())] * unseen
             cpus.append(plan.cpus)
             memory.append(plan.memory_mib)
-            types += [plan.gpu_type] if plan.gpus else []
+            types += list(group.gpu_counts)
     return NodeCapacity(max(gpus), sum(gpus), tuple(dict.fromkeys(types)), max(cpus), max(memory))

@@ -106,6 +106,11 @@ class RequestedResources:
         strange = (name for name in self.options if name not in LONG and name.startswith(_ABOUT_SIZE))
         return list(dict.fromkeys([*found, *strange, *({"nodefile"} & self.options.keys())]))
 
+    def gres_of_a_node(self, name: str) -> int:
+        """Returns the count of another GRES than gpu, as `shard`, that --gres asks for on each node."""
+        words = (word.replace("=", ":").split(":") for word in self.options.get("gres", "").split(",") if word)
+        return sum(_integer(rest[-1]) or 0 if rest else 1 for kind, *rest in words if kind == name)
+
     @property
     def exclusive(self) -> bool:
         """Returns whether the job gets whole nodes (--exclusive). `--exclusive=user` only keeps other users off

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from headway.billing.money import cents, usd
 from headway.domain.cluster import Cluster, Group, Partition
+from headway.domain.gpu_parts import MPS_PER_GPU, share_of_type
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.prepare_job import preview_run
 from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources
@@ -62,7 +63,7 @@ async def estimate_cost(
     waits = budget is not None and _spent(budget)
     return EstimateOut(
         team=team,
-        gpus=None if unread else sum(gpus),
+        gpus=None if unread else _plain(sum(gpus, Fraction(0))),
         nodes=None if unread else sum(nodes),
         tasks=tasks,
         time_limit_s=None if None in limits else max(limit or 0 for limit in limits),
@@ -84,7 +85,7 @@ def _usd_per_hour(group: Group, want: RequestedResources) -> Fraction:
 
 def _nodes(group: Group, want: RequestedResources) -> int:
     """Returns the number of nodes that the job takes; for a range, no more than the group has."""
-    most = want.max_nodes_on(group.plan.gpus, group.plan.cpus)
+    most = want.max_nodes_on(sum(group.gpu_counts.values()), group.plan.cpus)
     return min(most, max(want.min_nodes, len(group.slots))) if want.has_node_range else most
 
 
@@ -94,13 +95,24 @@ def _priced_nodes(group: Group, want: RequestedResources) -> Fraction:
     if want.exclusive:
         return Fraction(nodes)
     if plan.gpus:
-        return Fraction(want.gpus_on(nodes), plan.gpus)
+        return _gpus(group, want) / plan.gpus
     return min(Fraction(nodes), Fraction(want.cpus_on(nodes), plan.cpus or 1))
 
 
-def _gpus(group: Group, want: RequestedResources) -> int:
-    nodes = _nodes(group, want)
-    return group.plan.gpus * nodes if want.exclusive else want.gpus_on(nodes)
+def _gpus(group: Group, want: RequestedResources) -> Fraction:
+    """Returns the GPUs that the job holds; parts of GPUs count as their share, the largest that it may get."""
+    nodes, parts = _nodes(group, want), group.parts
+    if want.exclusive:
+        return Fraction(group.plan.gpus * nodes)
+    each = max(map(share_of_type, want.gpu_types or group.gpu_counts), default=Fraction(1))
+    shared = Fraction(want.gres_of_a_node("shard"), parts.shards or 1) + Fraction(
+        want.gres_of_a_node("mps"), MPS_PER_GPU
+    )
+    return want.gpus_on(nodes) * each + shared * nodes
+
+
+def _plain(number: Fraction) -> float:
+    return int(number) if number.denominator == 1 else round(float(number), 4)
 
 
 def _spent(budget: BudgetOut) -> bool:
@@ -149,13 +161,21 @@ def _dearest_group(
     fit = [
         (group, asks)
         for group, asks in places
-        if (not want.gpus or group.plan.gpus) and (not types or group.plan.gpu_type in types)
+        if (not want.gpus or group.plan.gpus)
+        and (not types or types & group.gpu_counts.keys())
+        and _shares(group, want)
     ]
     if not want.gpus and any(not group.plan.gpus for group, _ in fit):
         fit = [(group, asks) for group, asks in fit if not group.plan.gpus]
     whole = [(group, asks) for group, asks in fit if _nodes(group, asks) <= len(group.slots)]
     every = [(group, want) for group in cluster.groups]
     return max(whole or fit or every, key=lambda choice: _usd_per_hour(*choice))
+
+
+def _shares(group: Group, want: RequestedResources) -> bool:
+    """Returns whether the group has the shards or MPS that the job asks for, if it asks for any."""
+    shards, mps = want.gres_of_a_node("shard"), want.gres_of_a_node("mps")
+    return (not shards or bool(group.parts.shards)) and (not mps or group.parts.mps)
 
 
 def _allocates_whole_nodes(partition: Partition) -> bool:

@@ -244,12 +244,13 @@ class CapacityReports(StorePart):
             found[kind, group][place] = (was[0] + int(gpus), was[1] + int(gpus) * span.now)
 
     async def queue_waits(self, cluster: str, span: ReportSpan) -> list[tuple[int, int, int]]:
-        """Returns (GPUs, seconds waited, number of runs) for the runs that began in the span. Waits of 10 minutes or
-        more are rounded down to whole minutes."""
+        """Returns (GPUs, seconds waited, number of runs) for the runs that began in the span. Parts of one GPU count
+        as 1. Waits of 10 minutes or more are rounded down to whole minutes."""
         k, r, other, its = t.run_kinds, t.runs, t.runs.alias(), t.run_kinds.alias()
         waited = self._sums.least(r.c.start - r.c.eligible, _LONGEST_WAIT_S)
         rounded = case((waited < 0, literal(0)), (waited < 600, waited), else_=waited - waited % 60)
-        both = cast(r.c.gpus, BigInteger) * (_LONGEST_WAIT_S + 1) + rounded  # group by one number, which is faster
+        size = case((and_(r.c.gpus > 0, r.c.gpus < 1), literal(1)), else_=cast(r.c.gpus, BigInteger))
+        both = size * (_LONGEST_WAIT_S + 1) + rounded  # group by one number, which is faster
         query = (
             select(both, func.count())
             .select_from(k.join(r, r.c.kind == k.c.id))

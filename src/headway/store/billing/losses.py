@@ -68,7 +68,7 @@ class Blamed:
     end: int
     units: int
     per_node: int
-    gpus: int
+    gpus: float
     lost_s: int
     how: CutShort
     what: str
@@ -91,7 +91,7 @@ class Saved:
     group: str
     units: int
     per_node: int
-    gpus: int
+    gpus: float
     node_count: int
     saves: int
     stalled_s: float

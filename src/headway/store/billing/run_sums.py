@@ -96,7 +96,7 @@ class RunSums(StorePart):
                     .group_by(k.c.id)
                 )
                 for row in await db.execute(query):
-                    values = [int(value or 0) for value in row[count:]]
+                    values = [round(value or 0) for value in row[count:]]
                     found.append((dict(zip(KIND, row[:count], strict=True)), values))
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
@@ -331,10 +332,11 @@ async def in_batches(db: AsyncConnection, statement: Update, rows: Sequence[Mapp
         await db.execute(statement, rows[at : at + _BATCH])
 
 
-def _shared(joules: int, gpus: Mapping[str, int]) -> dict[str, int]:
+def _shared(joules: int, gpus: Mapping[str, float]) -> dict[str, int]:
     """Divides joules by the number of GPUs in each group, exactly. If no group has GPUs, the first group gets all."""
-    whole, before, found = sum(gpus.values()), 0, dict[str, int]()
-    for group, count in gpus.items():
+    shares = {group: Fraction(count).limit_denominator(1000) for group, count in gpus.items()}
+    whole, before, found = sum(shares.values()), Fraction(0), dict[str, int]()
+    for group, count in shares.items():
         found[group] = joules * (before + count) // whole - joules * before // whole if whole else joules * (not found)
         before += count
     return found
@@ -354,9 +356,9 @@ def as_known(now: Sequence[GroupAllocation], before: list[GroupAllocation]) -> S
     return now if any(part.group and not nameless.isdisjoint(part.nodes) for part in now) else before
 
 
-def _nodes_and_all(parts: Iterable[GroupAllocation]) -> tuple[list[str], int, int]:
+def _nodes_and_all(parts: Iterable[GroupAllocation]) -> tuple[list[str], float, int]:
     nodes = sorted(node for part in parts for node in part.nodes)
-    return nodes, sum(part.gpus for part in parts), sum(part.cpus for part in parts)
+    return nodes, round(sum(part.gpus for part in parts), 6), sum(part.cpus for part in parts)
 
 
 def _row(cluster: str, run: JobRun, part: GroupAllocation, lost_s: int, *, first: bool) -> dict[str, Any]:

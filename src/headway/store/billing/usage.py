@@ -124,7 +124,7 @@ class RunRow:
     nodes: str
     node_count: int
     gpu_type: str
-    gpus: int
+    gpus: float
     cpus: int
     units: int
     per_node: int

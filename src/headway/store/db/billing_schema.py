@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, ForeignKey, Index, Integer, String, Table, Text, text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    text,
+)
 
 from headway.store.db.schema import metadata
+
+
+class GpuCount(TypeDecorator[float]):
+    """Number of GPUs, a fraction where jobs hold parts of GPUs. Whole numbers are read as int."""
+
+    impl = Float
+    cache_ok = True
+
+    def process_result_value(self, value: float | None, dialect: object) -> float | None:  # noqa: ARG002
+        """Returns the stored number."""
+        return int(value) if value is not None and value == int(value) else value
+
 
 # Sums over runs: USED are those of a usage report, in its order; UNITS are unit-seconds (held, lost, idle), by which
 # costs are shared.
@@ -63,7 +89,7 @@ runs = Table(
     Column("state", String(32), nullable=False),
     Column("nodes", Text, nullable=False),
     Column("node_count", Integer, nullable=False),
-    Column("gpus", Integer, nullable=False),
+    Column("gpus", GpuCount, nullable=False),
     Column("cpus", Integer, nullable=False),
     Column("units", Integer, nullable=False),
     Column("memory_mib", BigInteger, nullable=False),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from headway.billing import capacity as rules
 from headway.billing.capacity import Cover, Fragments, Stretches
 from headway.domain.billing import MachineLifetime
+from headway.domain.gpu_parts import mig_profiles
 from headway.schemas.billing import CapacityOut, HourOut, TypeOut, WaitOut
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.daily_rollups import load_coverage, load_held_seconds_by_day_sums
@@ -32,7 +33,7 @@ async def load_capacity(state: AppState, scope: ReportScope) -> CapacityOut:
         [
             (node.gpus, node.gpus_used)
             for node in state.live.snapshot(billed.name).nodes
-            if node.usable and node.gpus and not node.reservation
+            if node.usable and node.gpus and not node.reservation and not mig_profiles(node.gpu_types)
         ]
     )
     types, waits = await _types(state, billed, span, marks)

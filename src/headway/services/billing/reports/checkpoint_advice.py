@@ -166,7 +166,7 @@ def _stall(
     def seconds(saved: Saved, start: int, end: int) -> int:
         return max(0, min(saved.end or now, end, now) - max(saved.start, start))
 
-    gpu_s = sum(row.gpus * seconds(row, scope.month.start, scope.month.end) for row in rows)
+    gpu_s = round(sum(row.gpus * seconds(row, scope.month.start, scope.month.end) for row in rows))
     cost = Fraction(0)
     for row in rows:
         for segment in segments:

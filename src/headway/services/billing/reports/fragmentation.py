@@ -17,6 +17,7 @@ from headway.billing.capacity import Cover, Fragments, Stretches, fragments
 from headway.billing.intervals import Span as Stretch
 from headway.domain.billing import MachineLifetime
 from headway.domain.cluster import Plan
+from headway.domain.gpu_parts import mig_profiles
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.daily_rollups import load_touched_seconds
 from headway.services.billing.reports.report_scope import BilledCluster
@@ -64,8 +65,10 @@ async def load_fragmentation(
 
 
 def gpus_by_node(state: AppState, billed: BilledCluster) -> dict[str, int]:
-    """Returns the GPUs of each node as Slurm counts them; an inventory machine may have fewer than its plan says."""
-    return {node.name: node.gpus for node in state.live.snapshot(billed.name).nodes}
+    """Returns the GPUs of each node as Slurm counts them; an inventory machine may have fewer than its plan says. Nodes
+    whose GPUs Slurm counts as MIG instances are left out."""
+    nodes = state.live.snapshot(billed.name).nodes
+    return {node.name: node.gpus for node in nodes if not mig_profiles(node.gpu_types)}
 
 
 def gpu_plans_by_group(billed: BilledCluster) -> dict[str, Plan]:

@@ -97,7 +97,7 @@ def _parts_of(run: RunRow, now: int) -> Parts:
     lost = min(run.lost_s, during)
     idle = min(run.idle_s, during - lost)
     times = (during - lost - idle, lost, idle, max(0, run.start - run.eligible))
-    return Parts(*(seconds * run.gpus for seconds in times))
+    return Parts(*(round(seconds * run.gpus) for seconds in times))
 
 
 def _parts(times: Times) -> Parts:

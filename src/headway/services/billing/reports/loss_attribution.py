@@ -148,7 +148,7 @@ def _lost_of(run: Blamed, scope: ReportScope, segments: Iterable[Segment]) -> tu
         if segment.group == run.group:
             until = min(segment.end, scope.billed.now)
             _, seconds, _ = good.within(run.start, run.end, run.lost_s, 0, segment.start, until)
-            gpu_s += run.gpus * seconds
+            gpu_s += round(run.gpus * seconds)
             cost += segment.usd_per_second * Fraction(run.units * seconds, run.per_node)
     return gpu_s, cost
 

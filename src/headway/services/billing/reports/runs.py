@@ -87,7 +87,7 @@ def _run_line(run: RunRow, billed: BilledCluster, period: Period, cost: Fraction
     elapsed, until = end - run.start, min(period.end, billed.now)
     held, lost, idle = within(run.start, end, run.lost_s, run.idle_s, period.start, until)
     gpu_s, cpu_s = run.gpus * (elapsed - run.measured_s), run.cpus * elapsed - run.cpu_measured_s
-    drawn = (run.energy_j, estimate_j(run.gpu_type, gpu_s, cpu_s))
+    drawn = (run.energy_j, estimate_j(run.gpu_type, round(gpu_s), cpu_s))
     energy = Energy(*(joules * held // max(1, elapsed) for joules in drawn))
     return RunLine(
         job=run.job,

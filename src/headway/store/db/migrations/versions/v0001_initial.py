@@ -530,7 +530,7 @@ def _create_tables() -> None:
         sa.Column("state", sa.String(length=32), nullable=False),
         sa.Column("nodes", sa.Text(), nullable=False),
         sa.Column("node_count", sa.Integer(), nullable=False),
-        sa.Column("gpus", sa.Integer(), nullable=False),
+        sa.Column("gpus", sa.Float(), nullable=False),
         sa.Column("cpus", sa.Integer(), nullable=False),
         sa.Column("units", sa.Integer(), nullable=False),
         sa.Column("memory_mib", sa.BigInteger(), nullable=False),
