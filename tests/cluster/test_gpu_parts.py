@@ -13,7 +13,7 @@ name: parts
 plan: h200-8
 nodes: 1
 mig: {layout}
-teams: {{vision: {{users: [alice]}}}}
+teams: {{vision: {{users: [alice], limits: {{gpu_parts: {{"3g.71gb": 3}}}}}}}}
 """
 HALVES, MIXED = '{"3g.71gb": 2}', '{"3g.71gb": 1, "2g.35gb": 1, "1g.18gb": 2}'
 # Prints the device files that the job may open; there is no driver, so an allowed open fails with ENXIO.
@@ -64,6 +64,12 @@ def test_instances_are_accounted_by_type(parts: Lab) -> None:
     assert parts.wait_job(job) == "COMPLETED"
     tres = parts.head("sacct", "-X", "-n", "-P", "-o", "AllocTRES", "-j", str(job)).out
     assert "gres/gpu:3g.71gb=3" in tres
+
+
+def test_a_teams_limit_of_parts_holds(parts: Lab) -> None:
+    job = parts.sbatch("alice", "--gres=gpu:3g.71gb:4", "--output=/dev/null", wrap="true")
+    parts.wait(lambda: "QOSGrp" in parts.field(job, "Reason"), "the limit to be the reason")
+    parts.head("scancel", str(job))
 
 
 def test_a_roll_divides_gpus_anew_after_the_nodes_jobs(parts: Lab) -> None:

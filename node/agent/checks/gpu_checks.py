@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, MachineState, Result, bad, check, warn
 from agent.gpu import interface
 from agent.gpu.interface import Gpu
+from agent.gpu.mig import wrong_instances
 
 SILENT_S = 45.0  # a driver that has not answered for so long counts as hung
 SLOWED_S = 60.0
@@ -29,6 +30,17 @@ def gpu_count(seen: MachineState) -> Result | None:
         there = {gpu.index for gpu in seen.gpus}
         missing = next((index for index in range(seen.config.gpus) if index not in there), None)
         return bad(f"{len(seen.gpus)} GPUs found, {seen.config.gpus} expected", REBOOT, missing)
+    return None
+
+
+@check(every_s=30, times=2)
+def gpu_parts(seen: MachineState) -> Result | None:
+    """Returns bad when a GPU does not have the MIG instances that Slurm gives to jobs."""
+    if not seen.config.mig or not seen.gpus:
+        return None
+    for gpu in seen.gpus:
+        if fault := "" if gpu.lost or gpu.mig is None else wrong_instances(gpu.index, gpu.mig, seen.config.mig):
+            return bad(fault, DRAIN, gpu.index)
     return None
 
 

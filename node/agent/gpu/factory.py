@@ -19,7 +19,7 @@ def open_source(config: Config) -> Source | None:
     if not config.gpus:
         return None
     try:
-        return Nvml()
+        return Nvml(mig=NvmlMig() if config.mig else None)
     except OSError:
         return Dcgm()
 

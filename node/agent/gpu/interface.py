@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agent.gpu.mig import Instance
+
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 MEM_UTIL = "DCGM_FI_DEV_MEM_COPY_UTIL"
 FB_USED = "DCGM_FI_DEV_FB_USED"
@@ -73,6 +75,7 @@ class Gpu:
     bus: str  # 00000000:3B:00.0
     figures: dict[str, float] = field(default_factory=dict)
     lost: bool = False  # listed, but no longer answers
+    mig: list[Instance] | None = None  # its MIG instances; None: not asked, or the source can't tell
 
 
 class Source(Protocol):

@@ -50,7 +50,11 @@ class Driver(Protocol):
         ...
 
     def create(self, gpu: int, wanted: Instance) -> None:
-        """Creates a GPU instance at its place with one compute instance, and their device files."""
+        """Creates a GPU instance at its place with one compute instance."""
+        ...
+
+    def make_files(self, gpu: int, instance: Instance) -> None:
+        """Makes the device files of an instance that are missing. Raises MigError if gres.conf names others."""
         ...
 
     def destroy(self, gpu: int, instance: Instance) -> None:
@@ -89,6 +93,8 @@ def _of_gpu(driver: Driver, gpu: int, wanted: tuple[Instance, ...]) -> Iterator[
         if instance.place not in have:
             driver.create(gpu, instance)
             yield f"GPU {gpu}: instance {instance.number} is made, {instance.profile}"
+    for instance in driver.instances(gpu) if wanted else ():
+        driver.make_files(gpu, instance)
     if fault := fault_of(driver, gpu, wanted):
         raise MigError(fault)
 

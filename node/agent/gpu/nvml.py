@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.gpu import interface
 from agent.gpu.interface import Gpu
+from agent.gpu.mig import Driver, Instance, MigError
 
 GPU_IS_LOST = 15
 TIMEOUT = 10
@@ -66,11 +67,12 @@ class GpuLost(OSError):
 
 class Nvml:
     """A `Source` that asks NVML. Raises OSError if there is no driver. `library`: libnvidia-ml, or a stand-in for
-    tests."""
+    tests. `mig`: reads MIG instances; None where GPUs are not divided."""
 
     simulated = False
 
-    def __init__(self, library: Any = None) -> None:
+    def __init__(self, library: Any = None, mig: Driver | None = None) -> None:
+        self._mig = mig
         self._nvml = library or ctypes.CDLL("libnvidia-ml.so.1")
         self._call("nvmlInit_v2")
         self.driver = self._text("nvmlSystemGetDriverVersion")
@@ -119,7 +121,14 @@ class Nvml:
             known = self._fixed.get(place, Gpu(place, "", "", ""))
             return Gpu(known.index, known.uuid, known.name, known.bus, lost=True)
         known = self._fixed[place]
-        return Gpu(known.index, known.uuid, known.name, known.bus, figures)
+        return Gpu(known.index, known.uuid, known.name, known.bus, figures, mig=self._instances(known.index))
+
+    def _instances(self, gpu: int) -> list[Instance] | None:
+        """Returns the GPU's MIG instances, None while they can't be read."""
+        try:
+            return self._mig.instances(gpu) if self._mig else None
+        except (MigError, OSError):
+            return None
 
     def _figures(self, handle: c_void_p) -> dict[str, float]:
         found: dict[str, float] = {}

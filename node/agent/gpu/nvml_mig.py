@@ -115,7 +115,7 @@ class NvmlMig:
         return [self._instance(gpu, handle) for handle in self._gpu_instances(gpu)]
 
     def create(self, gpu: int, wanted: Instance) -> None:
-        """Creates the GPU instance at its place with one compute instance, and makes their device files."""
+        """Creates the GPU instance at its place with one compute instance."""
         profile = _Profile()
         shape = (wanted.compute, wanted.size)
         self._call("nvmlDeviceGetGpuInstanceProfileInfo", self._handles[gpu], c_uint(_PROFILES[shape]), byref(profile))
@@ -131,7 +131,6 @@ class NvmlMig:
         number = c_uint(_COMPUTE_PROFILES[wanted.compute])
         self._call("nvmlGpuInstanceGetComputeInstanceProfileInfo", made, number, c_uint(0), byref(kind))
         self._call("nvmlGpuInstanceCreateComputeInstance", made, c_uint(kind.id), byref(compute))
-        self._make_files(gpu, self._instance(gpu, made))
 
     def destroy(self, gpu: int, instance: Instance) -> None:
         """Destroys the GPU instance and its compute instances. Raises MigError while a process uses one."""
@@ -195,7 +194,7 @@ class NvmlMig:
         whole = compute if len(list(self._compute_instances(handle))) == 1 else 0
         return Instance(info.placement.start, info.placement.size, whole, info.id)
 
-    def _make_files(self, gpu: int, instance: Instance) -> None:
+    def make_files(self, gpu: int, instance: Instance) -> None:
         """Makes the device files that the driver has not made yet. Raises MigError if the driver's minor numbers are not
         those by which gres.conf names the files."""
         folder = f"{self._capabilities}/gpu{gpu}/mig/gi{instance.number}"

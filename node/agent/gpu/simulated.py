@@ -13,6 +13,7 @@ from agent.config import Config
 from agent.gpu import interface
 from agent.gpu.interface import Gpu
 from agent.gpu.job_gpus import JOBS, Job, jobs_on_node
+from agent.gpu.simulated_mig import SimulatedMig
 
 FAULTS = "/run/headway/faults"
 DEVICES = "/dev"
@@ -43,6 +44,7 @@ class Simulated:
         self._config, self._faults, self._devices, self._cgroups, self._jobs = config, faults, devices, cgroups, jobs
         self._host = host or os.uname().nodename
         self._energy = [0.0] * config.gpus
+        self._mig = SimulatedMig(config.gpus, devices=devices) if config.mig else None
         self._used: dict[int, tuple[float, float]] = {}  # job -> (when read, CPU seconds so far)
         self._busy: dict[int, float] = {}  # job -> number of CPUs it keeps busy
         self._at = 0.0
@@ -68,6 +70,7 @@ class Simulated:
         if "lost" in fault or not os.path.exists(f"{self._devices}/nvidia{index}"):
             found.lost = True
             return found
+        found.mig = self._mig.instances(index) if self._mig else None
         busy = min(1.0, self._busy.get(job.number, 0.0)) if job else 0.0
         util = _number(fault.get("util"), round(100 * busy))
         most = _POWER_W.get(self._config.gpu_type, 400.0)

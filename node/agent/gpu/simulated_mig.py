@@ -44,15 +44,19 @@ class SimulatedMig:
         return [one for one in self._state().get(gpu, []) if all(map(os.path.exists, self._files(gpu, one)))]
 
     def create(self, gpu: int, wanted: Instance) -> None:
-        """Creates the instance and its device files."""
-        os.makedirs(f"{self._devices}/nvidia-caps", mode=0o755, exist_ok=True)
-        for path, minor in zip(self._files(gpu, wanted), cap_minors(gpu, wanted.number), strict=True):
-            if not os.path.exists(path):
-                os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(MAJOR, FIRST_MINOR + minor))
-                os.chmod(path, 0o666)
+        """Creates the instance, which exists only with its device files."""
+        self.make_files(gpu, wanted)
         state = self._state()
         others = [one for one in state.get(gpu, []) if one.place != wanted.place]
         self._write({**state, gpu: sorted([*others, wanted])})
+
+    def make_files(self, gpu: int, instance: Instance) -> None:
+        """Makes the device files that are missing."""
+        os.makedirs(f"{self._devices}/nvidia-caps", mode=0o755, exist_ok=True)
+        for path, minor in zip(self._files(gpu, instance), cap_minors(gpu, instance.number), strict=True):
+            if not os.path.exists(path):
+                os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(MAJOR, FIRST_MINOR + minor))
+                os.chmod(path, 0o666)
 
     def destroy(self, gpu: int, instance: Instance) -> None:
         """Removes the instance and its device files."""

@@ -12,12 +12,14 @@ from datetime import datetime, timedelta
 
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Cluster, Team
+from headway.domain.gpu_parts import tres_of_part
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 
 OPERATOR = "headway"
 _OPERATOR_ACCOUNT = "root"
-# The value of each limit that removes it.
-_NO_LIMIT = {"GrpJobs": "-1", "GrpSubmitJobs": "-1", "GrpTRES": "gres/gpu=-1", "GrpTRESMins": "gres/gpu=-1"}
+# Limits with a value; those of resources (GrpTRES, GrpTRESMins) have one for each resource.
+_PLAIN_LIMITS = ("GrpJobs", "GrpSubmitJobs")
+_RESOURCE_LIMITS = ("GrpTRES", "GrpTRESMins")
 
 
 def desired_accounts(cluster: Cluster) -> Accounts:
@@ -98,8 +100,10 @@ def _qos(team: Team) -> Qos:
         limits["GrpJobs"] = str(team.running_jobs)
     if team.submitted_jobs is not None:
         limits["GrpSubmitJobs"] = str(team.submitted_jobs)
-    if team.gpus is not None:
-        limits["GrpTRES"] = f"gres/gpu={team.gpus}"
+    held = {} if team.gpus is None else {"gres/gpu": team.gpus}
+    held |= {tres_of_part(part): count for part, count in team.gpu_parts.items()}
+    if held:
+        limits["GrpTRES"] = ",".join(f"{name}={count}" for name, count in sorted(held.items()))
     if team.gpu_hours is not None:
         limits["GrpTRESMins"] = f"gres/gpu={int(team.gpu_hours.hours * 60)}"
     # Without NoDecay usage would decay with PriorityDecayHalfLife, and the cap would become free again bit by bit.
@@ -128,12 +132,28 @@ def _qos_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
             command = _command("add", "qos", qos.name, flags, *limits)
             yield _change("qos", qos.name, "the team's limits: " + (", ".join(limits) or "none"), command)
             continue
-        words = [f"{n}={v}" for n, v in sorted(qos.limits.items()) if seen.limits.get(n) != v]
-        words += [f"{n}={none}" for n, none in _NO_LIMIT.items() if n in seen.limits and n not in qos.limits]
+        words = _limit_words(seen.limits, qos.limits)
         words += [flags] if seen.flags != qos.flags else []
         if words:
             command = _command("modify", "qos", qos.name, *words)
             yield _change("qos", qos.name, "the team's limits change: " + ", ".join(words), command)
+
+
+def _limit_words(seen: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """Returns sacctmgr's words that make the limits as wanted; -1 removes a limit. Of a limit of resources, sacctmgr
+    changes only the resources that are named."""
+    words = [f"{name}={wanted.get(name, '-1')}" for name in _PLAIN_LIMITS if seen.get(name) != wanted.get(name)]
+    for name in _RESOURCE_LIMITS:
+        have, want = _resources(seen.get(name, "")), _resources(wanted.get(name, ""))
+        changed = {tres: want.get(tres, "-1") for tres in sorted({*have, *want}) if have.get(tres) != want.get(tres)}
+        if changed:
+            words.append(f"{name}=" + ",".join(f"{tres}={count}" for tres, count in changed.items()))
+    return words
+
+
+def _resources(text: str) -> dict[str, str]:
+    """Returns the values by resource: `gres/gpu=16,gres/shard=8`."""
+    return dict(part.rpartition("=")[::2] for part in text.split(",") if part)
 
 
 def _account_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:

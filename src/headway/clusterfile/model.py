@@ -138,6 +138,9 @@ class PartitionPart(Part):
     slurm: SlurmKeys = Field(default_factory=dict, description="More keys of the partition's line in slurm.conf.")
 
 
+GpuPart = Annotated[str, Field(pattern=r"^([1-7]g\.[1-9][0-9]{0,2}gb|shard|mps)$")]
+
+
 class GpuHoursPart(Part):
     """GPU-hours per period."""
 
@@ -153,7 +156,15 @@ class LimitsPart(Part):
     submitted_jobs: int | None = Field(
         None, ge=1, le=1_000_000, description="Largest number of running and pending jobs."
     )
-    gpus: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of allocated GPUs.")
+    gpus: int | None = Field(
+        None, ge=1, le=1_000_000, description="Largest number of allocated GPUs; a MIG instance counts as one."
+    )
+    gpu_parts: dict[GpuPart, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
+        default_factory=dict,
+        max_length=20,
+        description="Largest number of allocated parts of GPUs: MIG instances by profile, shard, mps (per cent).",
+        examples=[{"3g.71gb": 4, "shard": 16}],
+    )
 
 
 class BudgetPart(Part):

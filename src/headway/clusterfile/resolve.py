@@ -208,6 +208,7 @@ def _team(name: str, part: TeamPart, users: list[str]) -> Team:
         running_jobs=limits.running_jobs,
         submitted_jobs=limits.submitted_jobs,
         gpus=limits.gpus,
+        gpu_parts=dict(limits.gpu_parts),
         budget=_budget(part.budget) if part.budget else None,
         environment=part.environment or "",
     )

@@ -174,10 +174,11 @@ class Team:
     gpu_hours: GpuHourCap | None = None
     running_jobs: int | None = None
     submitted_jobs: int | None = None
-    gpus: int | None = None  # GPUs held at once
+    gpus: int | None = None  # GPUs held at once; MIG instances count as GPUs
     leads: tuple[str, ...] = ()  # users of the team who may act on all its jobs
     budget: Budget | None = None
     environment: str = ""  # as in Partition
+    gpu_parts: Mapping[str, int] = field(default_factory=dict)  # held at once: MIG profile, "shard" or "mps" -> number
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,11 @@ class GpuParts:
         return self.shards or (MPS_PER_GPU if self.mps else 1)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parts, as limits of teams have them: MIG profiles, "shard", "mps"."""
+        return (*self.counts, *(("shard",) if self.shards else ()), *(("mps",) if self.mps else ()))
+
+    @property
     def description(self) -> str:
         """Says what a GPU is divided into: "2 x 3g.71gb", "8 shards", "per cent by MPS", "whole GPUs"."""
         if self.mig:
@@ -85,6 +90,11 @@ def gpus_worth(tres: Mapping[str, int]) -> Fraction:
     typed = {name.partition(":")[2]: count for name, count in tres.items() if name.startswith("gres/gpu:")}
     worth = sum((count * share_of_type(name) for name, count in typed.items()), Fraction(0))
     return worth + max(0, tres.get("gres/gpu", 0) - sum(typed.values()))
+
+
+def tres_of_part(part: str) -> str:
+    """Returns Slurm's name of a MIG profile, "shard" or "mps"."""
+    return f"gres/{part}" if part in ("shard", "mps") else f"gres/gpu:{part}"
 
 
 def share_of_type(gpu_type: str) -> Fraction:

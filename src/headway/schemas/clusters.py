@@ -158,10 +158,12 @@ class NewsOut(ResponseModel):
 
 
 class GpuOut(ResponseModel):
-    """One GPU of a node."""
+    """One GPU of a node, or one MIG instance where its GPUs are divided."""
 
-    index: int
-    job_id: int | None = None  # job that holds the GPU
+    index: int  # as Slurm counts them on the node
+    job_id: int | None = None  # job that holds it, or a shard of it
+    gpu: int | None = None  # the GPU that the MIG instance is part of
+    part: str = ""  # profile of the MIG instance
 
 
 class NodeOut(ResponseModel):
@@ -177,6 +179,7 @@ class NodeOut(ResponseModel):
     states: list[str] = []  # Slurm's words
     reason: str = ""
     gpus: list[GpuOut] = []
+    gpu_parts: str = ""  # what each GPU is divided into: "2 x 3g.71gb", "8 shards"
     cpus: int = 0
     cpus_used: int = 0
     memory_mib: int = 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
 from headway.domain.changeset import ASK_FROM, Change, ChangeSet
-from headway.domain.cluster import MAIN_GROUP, Cluster
+from headway.domain.cluster import MAIN_GROUP, Cluster, Group
 from headway.domain.incident import Incident
 from headway.domain.machines.slots import choose_slots
 from headway.domain.slurm.hostlist import compress
@@ -143,7 +143,7 @@ def _node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
             return out
         group = cluster.group_of[name]
         out.group, out.plan = group.name, group.plan.name
-        return _with_slurm(out, state, holders.get(name, {}), group.plan.gpus)
+        return _with_slurm(out, state, holders.get(name, {}), group)
 
     return [
         *(one(name, "head", "") for name in cluster.heads),
@@ -151,9 +151,14 @@ def _node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
     ]
 
 
-def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], gpus: int) -> NodeOut:
-    count = state.gpus if state and state.gpus else gpus
+def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], group: Group) -> NodeOut:
+    count = state.gpus if state and state.gpus else sum(group.gpu_counts.values())
     out.gpus = [GpuOut(index=index, job_id=holders.get(index)) for index in range(count)]
+    # Until a roll has divided its GPUs as the file says, Slurm has others.
+    if state is None or not state.gpus or (set(state.gpu_types), count) == _types_and_count(group):
+        out.gpu_parts = group.parts.description if group.parts else ""
+        for gpu, (number, profile) in zip(out.gpus, _instances(group), strict=False):
+            gpu.gpu, gpu.part = number, profile
     if state is not None:
         out.states = list(state.states)
         out.reason = state.reason or (
@@ -164,6 +169,18 @@ def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], 
         out.partitions = list(state.partitions)
         out.usable = state.usable
     return out
+
+
+def _types_and_count(group: Group) -> tuple[set[str], int]:
+    return set(group.gpu_counts), sum(group.gpu_counts.values())
+
+
+def _instances(group: Group) -> Iterator[tuple[int, str]]:
+    """Yields (GPU, profile) of each MIG instance of a node in the order in which Slurm counts them: by profile, then by
+    GPU."""
+    for profile, count in group.parts.counts.items():
+        for gpu in range(group.plan.gpus):
+            yield from [(gpu, profile)] * count
 
 
 def _spares(cluster: Cluster, snapshot: Snapshot) -> set[str]:

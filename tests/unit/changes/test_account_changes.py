@@ -275,3 +275,16 @@ def test_raw_usage_is_reset_once_per_period_for_capped_teams() -> None:
     ]
     assert usage_resets_due([VISION], {"vision": now}, now) == []
     assert usage_resets_due([VISION], {}, now) == [], "a team that is new begins with an empty account"
+
+
+def test_limits_of_gpu_parts_change_one_by_one() -> None:
+    """sacctmgr keeps the resources of a limit that a command does not name, so those that are gone are named too."""
+    team = Team("vision", ("ann",), 1, gpus=16, gpu_parts={"3g.71gb": 2, "mps": 200})
+    wanted = desired_accounts(lab(team))
+    (qos,) = wanted.qos
+    assert qos.limits == {"GrpTRES": "gres/gpu=16,gres/gpu:3g.71gb=2,gres/mps=200"}
+    have = replace(qos, limits={"GrpTRES": "gres/gpu=16,gres/gpu:3g.71gb=4,gres/shard=8"})
+    (change,) = account_changes(wanted, replace(wanted, qos=(have,)))
+    assert account_change_argv(change.data)[-1] == "GrpTRES=gres/gpu:3g.71gb=2,gres/mps=200,gres/shard=-1"
+    other_order = replace(qos, limits={"GrpTRES": "gres/mps=200,gres/gpu=16,gres/gpu:3g.71gb=2"})
+    assert account_changes(wanted, replace(wanted, qos=(other_order,))) == []

@@ -318,6 +318,7 @@ def test_refuses_unknown_slurm_version() -> None:
         ("gpu:h100:0(IDX:N/A)", 0, ()),
         ("gpu:h100:2(IDX:0-1),gpu:l40s:1(IDX:7)", 3, (0, 1, 7)),
         ("gpu:8(S:0-1)", 8, ()),
+        ("shard:h100:3(0/8,3/8,0/8)", 0, (1,)),
         ("nic:2(IDX:0-1)", 0, ()),
         ("(null)", 0, ()),
         ("", 0, ()),

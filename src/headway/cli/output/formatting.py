@@ -31,7 +31,8 @@ def node_gpus(node: NodeOut, terminal: Terminal) -> list[Span]:
     cells = gpu_cells(allocated, terminal)
     if not node.usable:
         cells = [(text, "bad") for text, _ in cells]
-    return [*cells, (f" {sum(allocated)}/{len(allocated)}", "")]
+    parts = " parts" if node.gpus[0].part else ""
+    return [*cells, (f" {sum(allocated)}/{len(allocated)}{parts}", "")]
 
 
 _BAD_NODE_STATES = {"DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "INVALID_REG", "POWERED_DOWN"}

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from headway.clusterfile import groups
 from headway.clusterfile.draft import Draft, partitions_of
+from headway.clusterfile.model import GroupPart
+from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED
 
 
@@ -41,6 +43,7 @@ def check_team_limits(draft: Draft) -> None:
     plans = [(draft.catalogue.get(part.plan), part) for part in groups.parts_of(draft.file).values()]
     known = draft.has_size and all(plan is not None for plan, _ in plans)
     have = sum(plan.gpus * groups.max_nodes(part) for plan, part in plans if plan is not None)
+    parts = {name for part in groups.parts_of(draft.file).values() for name in (*part.mig, *_shared(part))}
     for name, team in draft.file.teams.items():
         limits, path = team.limits, f"teams.{name}.limits"
         if limits.gpu_hours and draft.is_intact("partitions", "groups", "plan"):
@@ -51,6 +54,14 @@ def check_team_limits(draft: Draft) -> None:
                     f"keeps every GPU job without --time in {endless} pending, because the job has no time limit",
                     f'give {endless} a default_time, such as "1-00:00:00"',
                 )
+        for unknown in (
+            sorted(limits.gpu_parts.keys() - parts) if draft.is_intact("groups", "mig", "shards", "mps") else ()
+        ):
+            draft.fault(
+                f"{path}.gpu_parts.{unknown}",
+                "is no part of the cluster's GPUs",
+                f"use {syntax_rules.join_words(sorted(parts), 'or')}" if parts else "give mig, shards or mps first",
+            )
         if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
             draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
         if not known:
@@ -59,6 +70,10 @@ def check_team_limits(draft: Draft) -> None:
             draft.warn(path, f"caps GPUs, and {' and '.join(plan.name for plan, _ in plans if plan)} has none")
         elif limits.gpus and limits.gpus > have:
             draft.warn(f"{path}.gpus", f"is more than the {have} GPUs of the cluster")
+
+
+def _shared(part: GroupPart) -> list[str]:
+    return [name for name, used in (("shard", part.shards), ("mps", part.mps)) if used]
 
 
 def _endless(draft: Draft, team: str) -> Iterator[str]:

@@ -57,12 +57,14 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
     known = slurm_release(cluster.slurm_version)
     pretends = hardware_is_simulated(cluster, site)
     nodes = distinct_hardware(cluster, site, cluster.slot_names)
+    # Also what nodes get only with a roll: sacctmgr refuses a limit on a resource that is not accounted.
+    later = distinct_hardware(cluster, replace(site, parts_now={}), cluster.slot_names) if site.parts_now else ()
     sections = [
         _control(cluster, site),
         _daemons(cluster, known, pretends=pretends),
-        _resources(smallest_gpu_share(nodes), nodes),
+        _resources(smallest_gpu_share(nodes), (*nodes, *later)),
         _isolation(known, pretends=pretends),
-        _accounting(cluster, nodes),
+        _accounting(cluster, (*nodes, *later)),
         _priority(),
         _preemption(cluster, known),
         _scheduling(cluster),

@@ -13,6 +13,7 @@ from headway.domain.slurm.state import JobState, NodeState, Reservation
 _GRES_COUNT = re.compile(r"^gpu(?::[^:()]+)?:(\d+)")
 _GRES_TYPE = re.compile(r"^gpu:([^:()]+):\d+")
 _IDX = re.compile(r"\(IDX:([\d,\-]*)\)")
+_SHARED = re.compile(r"\((\d+/\d+(?:,\d+/\d+)*)\)")
 _MEMORY = re.compile(r"\bmem=(\d+(?:\.\d+)?)([KMGTP]?)")
 _MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 _BETWEEN = re.compile(r",(?![^(]*\))")  # commas that are not inside "(IDX:0-1,4)"
@@ -112,9 +113,12 @@ def gpu_types(value: Any) -> tuple[str, ...]:
 
 
 def gpu_indexes(value: Any) -> tuple[int, ...]:
-    """Returns the GPU numbers of a GRES text: `gpu:h100:3(IDX:0-1,5)` -> (0, 1, 5)."""
+    """Returns the GPU numbers of a GRES text: `gpu:h100:3(IDX:0-1,5)` -> (0, 1, 5), `shard:3(3/8,0/8)` -> (0,)."""
     found: set[int] = set()
     for part in _BETWEEN.split(text(value)):
+        if (shared := _SHARED.search(part)) and part.startswith(("shard", "mps")):
+            found.update(i for i, use in enumerate(shared[1].split(",")) if not use.startswith("0/"))
+            continue
         match = _IDX.search(part)
         if match is None or not part.startswith("gpu"):
             continue

@@ -122,3 +122,19 @@ def test_every_profile_fits_as_often_as_the_driver_allows() -> None:
     for name in profiles_of(H200):
         counts = [count for count in range(1, 9) if lay_out(H200, {name: count})]
         assert counts == list(range(1, most[name] + 1)), name
+
+
+def test_teams_may_be_limited_in_parts() -> None:
+    text = """
+name: lab
+groups: {{a: {{plan: h200-8, nodes: 1, mig: {{"3g.71gb": 2}}}}, b: {{plan: h200-8, nodes: 1, shards: 8}}}}
+partitions: {{a: {{groups: [a]}}, b: {{groups: [b]}}}}
+teams: {{vision: {{users: [ann], limits: {{gpus: 8, gpu_parts: {{{}}}}}}}}}
+"""
+    fine = text.format('"3g.71gb": 4, shard: 16')
+    assert faults(fine) == []
+    (team,) = resolve_cluster_file(parse_yaml(fine), CATALOGUE, owner="ann")[0].teams
+    assert team.gpu_parts == {"3g.71gb": 4, "shard": 16}
+    fault = only(text.format("mps: 50"))
+    assert (fault.path, fault.message) == ("teams.vision.limits.gpu_parts.mps", "is no part of the cluster's GPUs")
+    assert fault.hint == "use 3g.71gb or shard"

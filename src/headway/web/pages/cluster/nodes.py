@@ -147,5 +147,6 @@ def _leaves(nodes: Iterable[NodeOut], use: Mapping[tuple[str, int], int]) -> lis
 def _short(node: NodeOut, use: Mapping[tuple[str, int], int]) -> list[Any]:
     kind, word = node_kind(node)
     jobs = [gpu.job_id or 0 for gpu in node.gpus]
-    known = [use.get((node.name, gpu.index)) for gpu in node.gpus] if use else []
+    numbers = [gpu.index if gpu.gpu is None else gpu.gpu for gpu in node.gpus]
+    known = [use.get((node.name, number)) for number in numbers] if use else []
     return [node.name, kind, word, int(node.role == "spare"), jobs, known]

@@ -17,6 +17,7 @@ import pytest
 from agent import config
 from agent.checks import gpu_checks, runner, system_checks
 from agent.gpu import interface
+from agent.gpu.mig import Instance
 from agent.metrics import sampler
 from agent.roles import head as relay
 from agent.roles import node, server_stream
@@ -337,3 +338,14 @@ def test_agent_registers_gpu_and_machine_checks() -> None:
     code = "from agent.metrics import sampler; from agent.checks.runner import CHECKS; print(*[one.name for one in CHECKS])"
     ran = subprocess.run([sys.executable, "-c", code], cwd=NODE, capture_output=True, text=True, timeout=60, check=True)
     assert {"gpu_count", "gpu_memory_errors", "mounts", "slurmd"} <= set(ran.stdout.split())
+
+
+def test_check_of_gpu_parts_names_a_missing_instance() -> None:
+    halves = (Instance(0, 4, 3, 1, "3g.40gb"), Instance(4, 4, 3, 2, "3g.40gb"))
+    config = replace(PLAN, mig=halves)
+    first, second = (replace(gpu, mig=list(halves)) for gpu in gpus())
+    assert gpu_checks.gpu_parts(seen(config=config, gpus=[first, second])) is None
+    assert gpu_checks.gpu_parts(seen(config=config, gpus=[first, replace(second, mig=None)])) is None, "not read"
+    found = gpu_checks.gpu_parts(seen(config=config, gpus=[first, replace(second, mig=[halves[0]])]))
+    assert (found.state, found.action, found.gpu) == ("bad", "drain", 1)
+    assert found.reason == "GPU 1 has no MIG instance 3g.40gb at memory slice 4"
