@@ -20,6 +20,12 @@ _PROGRAMS = "/usr/local/bin"  # links to OWN
 _NAMES = "/etc/nsswitch.conf"
 _POLICY = "/usr/sbin/policy-rc.d"
 _POLICY_TEXT = "#!/bin/sh\n# Headway: nothing starts while its packages are installed.\nexit 101\n"
+# What node/programs/gpu_driver.sh writes besides packages.
+DRIVER_SOURCE = (
+    "/etc/apt/sources.list.d/headway-gpu.sources",
+    "/etc/apt/keyrings/headway-gpu.asc",
+    "/etc/apt/preferences.d/headway-gpu",
+)
 _LOCK = "/var/lib/dpkg/lock-frontend"
 _LOCK_S = 900  # unattended upgrades may hold apt's lock for long
 
@@ -113,6 +119,9 @@ def leave() -> None:
         if entry.is_symlink() and os.readlink(entry.path).startswith(OWN + "/"):
             os.unlink(entry.path)
     _remove_policy()
+    for path in DRIVER_SOURCE:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
     with contextlib.suppress(OSError):
         with open(_NAMES) as file:
             text = file.read()

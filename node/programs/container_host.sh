@@ -237,7 +237,8 @@ leave)
     rm -rf --one-file-system "$base" /run/headway/podman /run/headway/libpod
     rmdir /var/lib/headway /run/headway 2>/dev/null || true
     for path in "$@"; do rm -rf --one-file-system "$path"; done
-    rm -f /etc/headway/held-by
+    rm -f /etc/headway/held-by /etc/apt/sources.list.d/headway-gpu.sources /etc/apt/keyrings/headway-gpu.asc \
+        /etc/apt/preferences.d/headway-gpu
     rmdir /etc/headway 2>/dev/null || true
     ;;
 *) fail "container_host.sh can't do $1" ;;

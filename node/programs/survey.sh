@@ -52,6 +52,25 @@ part minors
 for file in /proc/driver/nvidia/gpus/*/information; do
     [ -r "$file" ] && echo "$(basename "$(dirname "$file")") $(sed -n 's/^Device Minor:[[:space:]]*//p' "$file")"
 done
+part driver
+gpus= switches=0
+for device in /sys/bus/pci/devices/*; do
+    [ "$(first "$device/vendor")" = 0x10de ] || continue
+    case $(first "$device/class") in 0x03*) gpus=yes ;; 0x0680*) switches=$((switches + 1)) ;; esac
+done
+if [ -n "$gpus" ]; then
+    echo "loaded=$(first /sys/module/nvidia/version)"
+    have modinfo && echo "on_disk=$(modinfo -F version nvidia 2>/dev/null)"
+    library=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcuda\.so\.1 .*x86-64.*=> //p' | head -n 1)
+    [ -n "$library" ] && library=$(readlink -f "$library") && echo "libraries=${library##*libcuda.so.}"
+    [ -d /sys/module/nouveau ] && echo nouveau=yes
+    for file in /sys/firmware/efi/efivars/SecureBoot-*; do
+        [ -r "$file" ] && [ "$(od -An -t u1 -j 4 -N 1 "$file" | tr -d ' ')" = 1 ] && echo secure_boot=yes
+    done 2>/dev/null
+    echo "nvswitches=$switches"
+    have apt-cache && apt-cache policy nvidia-driver-cuda nvidia-smi 2>/dev/null |
+        sed -n 's/^ *Candidate: \([0-9][0-9.]*\).*/offered=\1/p' | head -n 1
+fi
 part fabric
 for port in /sys/class/infiniband/*/ports/*; do
     [ -r "$port/rate" ] || continue
@@ -97,7 +116,7 @@ part packages
 # shellcheck disable=SC2016
 have dpkg-query && dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\n'
 part units
-for unit in slurmctld slurmd slurmdbd slurmrestd munge mariadb mysql prometheus; do
+for unit in slurmctld slurmd slurmdbd slurmrestd munge mariadb mysql prometheus headway-machine; do
     have systemctl && [ "$(systemctl is-active "$unit.service" 2>/dev/null)" = active ] && echo "$unit"
 done
 part slurmconf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.checks.driver_fault import driver_fault
 from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, MachineState, Result, bad, check, warn
 from agent.gpu import interface
 from agent.gpu.interface import Gpu
@@ -49,7 +50,8 @@ def gpu_answers(seen: MachineState) -> Result | None:
     """Returns bad when the driver has not answered for SILENT_S."""
     since = seen.now - (seen.started if seen.gpus_at is None else seen.gpus_at)
     if seen.config.gpus and since > SILENT_S:
-        return bad(f"the driver has not answered for {since:.0f} s {seen.gpu_error}".strip(), REBOOT)
+        why = "" if seen.config.simulated else driver_fault(seen.sys)
+        return bad(f"the driver has not answered for {since:.0f} s: {why or seen.gpu_error}".rstrip(": "), REBOOT)
     return None
 
 

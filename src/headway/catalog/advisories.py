@@ -1,4 +1,4 @@
-"""Versions of Slurm and MUNGE with known vulnerabilities; the data is in catalog/advisories.yaml."""
+"""Versions of Slurm, MUNGE and NVIDIA's driver with known vulnerabilities; the data is in catalog/advisories.yaml."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 _Version = tuple[int, ...]
+_SERIES = {"nvidia-driver": 1}  # how many numbers name a release series; 2 for other programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Advisory:
     """A published vulnerability and the versions that fix it."""
 
     cve: tuple[str, ...]
-    program: str  # "slurm" | "munge"
+    program: str  # "slurm" | "munge" | "nvidia-driver"
     fixed: tuple[_Version, ...]  # oldest first
     newest: str  # the newest fixed version, as text
     lets: str
@@ -49,13 +50,14 @@ def unfixed_advisories(program: str, version: str, amended: Collection[str] = ()
     return tuple(
         row
         for row in advisory_table()
-        if row.program == program and number and not _mended(number, row.fixed) and not set(row.cve) <= set(amended)
+        if row.program == program and number and not _is_fixed(row, number) and not set(row.cve) <= set(amended)
     )
 
 
-def _mended(number: _Version, fixed: tuple[_Version, ...]) -> bool:
-    same = [version for version in fixed if version[:2] == number[:2]]
-    return number >= (same[0] if same else fixed[-1])
+def _is_fixed(row: Advisory, number: _Version) -> bool:
+    length = _SERIES.get(row.program, 2)
+    same = [version for version in row.fixed if version[:length] == number[:length]]
+    return number >= (same[0] if same else row.fixed[-1])
 
 
 def _numbers(text: str) -> _Version:

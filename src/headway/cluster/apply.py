@@ -14,7 +14,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.gpu_parts import observe_with_parts
 from headway.cluster.keys import secrets
-from headway.cluster.owned import machine_claims
+from headway.cluster.owned import gpu_drivers, machine_claims
 from headway.cluster.readiness import finish_bring_up
 from headway.cluster.scaling.scale_in import WaitingWork
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
@@ -66,14 +66,15 @@ async def apply_cluster(
     new: Mapping[str, str] | None = None,
     rests: bool = False,
     divided: Collection[str] = (),
+    has_drivers: bool = False,
 ) -> None:
     """Carries out what must change. `deadline`: until when jobs on leaving nodes may run; with None no node with jobs
     is removed, and nodes that another operation drains are left alone. `waiting_work`: work to do while those jobs are waited
     for. `before`: stage -> function that runs on the head right before that stage. `new`: secrets that replace others;
     they are stored once every running machine can take them. `rests`: the controller was stopped for a restore, so it
-    is not known what runs where, and no machine is removed. `divided`: as in `observe_with_parts`. Raises HeadwayError
-    naming every machine that failed, and SteppedAside (cluster.scaling.scale_in) if another operation goes before the
-    rest of this one."""
+    is not known what runs where, and no machine is removed. `divided`: as in `observe_with_parts`. `has_drivers`: this
+    apply has installed the GPU drivers of its machines. Raises HeadwayError naming every machine that failed, and
+    SteppedAside (cluster.scaling.scale_in) if another operation goes before the rest of this one."""
     began = time.monotonic()
     problems = [problem for problem in await context.provider.preflight(cluster) if problem.fatal]
     if problems:
@@ -111,6 +112,14 @@ async def apply_cluster(
     )
     if seen:
         site = replace(await run.claim_machines(seen), parts_now=site.parts_now)
+        if seen.without_driver and not has_drivers:
+            await gpu_drivers.install_drivers(context, cluster.gpu_driver, seen.without_driver, report)
+            # Slurm counts only GPUs with a driver, so the machines are surveyed again.
+            await apply_cluster(
+                cluster, context, report, deadline, waiting_work, before, new=new, rests=rests, divided=divided,
+                has_drivers=True,
+            )  # fmt: skip
+            return
         run.goal = with_effects(await render_desired_state(cluster, site, have), observed)
     if await run.clear():  # read all facts again, because machines were created or deleted meanwhile
         await apply_cluster(cluster, context, report, deadline, before=before, new=new, divided=divided)

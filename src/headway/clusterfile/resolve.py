@@ -9,6 +9,7 @@ from headway.catalog.providers import PROVIDERS
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.draft import partitions_of
+from headway.clusterfile.gpu_model import resolve_gpu_driver
 from headway.clusterfile.health_model import FABRIC_TEST_EVERY_S, HealthPart
 from headway.clusterfile.model import (
     BackupPart,
@@ -91,6 +92,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         environments=resolve_environments(file.environments, real_gpus=_has_real_gpus(file, parts, catalogue)),
         environment=file.environment or "",
         packages=resolve_packages(file.packages),
+        gpu_driver=resolve_gpu_driver(file.gpu),
     )
 
 

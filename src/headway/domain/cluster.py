@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import cached_property
 
 from headway.domain.gpu_parts import WHOLE, GpuParts
+from headway.domain.machines.gpu_driver import GpuDriver
 from headway.domain.machines.machine import Jump
 from headway.domain.machines.survey import DetectedHardware
 from headway.domain.provider_traits import ProviderTraits
@@ -373,6 +374,7 @@ class Cluster:
     environments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environment: str = ""  # as in Partition
     packages: PackageSources = field(default_factory=PackageSources)
+    gpu_driver: GpuDriver = field(default_factory=GpuDriver)  # provider ssh
 
     @property
     def head(self) -> str:

@@ -38,6 +38,7 @@ def load_document(file: Path | str, *, config_dir: Path | None = None, home: Pat
         for name, user in users.items():
             if isinstance(user, dict):
                 _inline_keys(user, f"users.{name}.ssh_keys", folder, home, faults)
+    _inline_repository_key(spec, folder, home, faults)
     _absolute_paths(spec, folder, home)
     catalogue = _catalogue(config_dir / CATALOGUE_FILE)
     if faults:
@@ -120,6 +121,25 @@ def _inline_keys(holder: dict[str, Any], path: str, folder: Path, home: Path, fa
         else:
             found.append(key)
     holder["ssh_keys"] = found
+
+
+def _inline_repository_key(spec: dict[str, Any], folder: Path, home: Path, faults: list[Fault]) -> None:
+    """Replaces the path of the key of the driver's repository by the key. Other values are left for the server to
+    check."""
+    gpu = spec.get("gpu")
+    repository = gpu.get("repository") if isinstance(gpu, dict) else None
+    key = repository.get("key") if isinstance(repository, dict) else None
+    if not isinstance(repository, dict) or not isinstance(key, str) or "\n" in key.strip() or not key.strip():
+        return
+    file = _resolve(key.strip(), folder, home)
+    try:
+        if file.stat().st_size > LARGEST_KEY:
+            raise ValueError
+        repository["key"] = file.read_text(encoding="utf-8")
+    except ValueError:
+        faults.append(Fault("gpu.repository.key", f"{file} is not a public key", "export it with gpg --armor --export"))
+    except OSError as error:
+        faults.append(Fault("gpu.repository.key", f"{file} can't be read: {error.strerror}"))
 
 
 def _keys_of(file: Path, path: str, faults: list[Fault]) -> Iterator[str]:

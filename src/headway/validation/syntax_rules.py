@@ -25,6 +25,8 @@ URL_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~?&-]*")  # for URLs, which are only 
 
 # For requirements files, which become no part of a configuration or command: printable ASCII, several lines.
 REQUIREMENTS_TEXT = re.compile(r"[\t\n\x20-\x7e]*")
+ARMORED_TEXT = re.compile(r"[A-Za-z0-9+/=:;,.@<>() \t\r\n-]*")  # an OpenPGP key as ASCII
+MAX_ARMORED = 64 * 1024
 MAX_REQUIREMENTS = 1024 * 1024  # characters
 
 MOUNT_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~\[\]-]*")  # allows brackets for IPv6 addresses

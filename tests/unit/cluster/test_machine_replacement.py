@@ -87,6 +87,7 @@ class World:
 
         run._request = request  # type: ignore[method-assign]
         seen: Any = machine_claims.InventorySurvey(
+            LAB,
             self,  # type: ignore[arg-type]
             {"lab-1-2": self.new},
             {"lab-1-2": SimpleNamespace(claim=self.claim)},  # type: ignore[dict-item]

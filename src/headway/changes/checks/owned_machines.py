@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from headway.catalog.advisories import unfixed_advisories
 from headway.catalog.releases import IMAGES
+from headway.changes.checks.gpu_drivers import driver_problems
 from headway.changes.checks.host_containers import RunIn, container_problems, runs_in_container, switch_problems
 from headway.changes.checks.state_folder import state_folder_problems
 from headway.changes.checks.uid_conflicts import uid_problems
@@ -207,13 +208,7 @@ def _there_already(cluster: Cluster, survey: Survey) -> Iterator[HostProblem]:
 
 
 def _devices(cluster: Cluster, survey: Survey) -> Iterator[HostProblem]:
-    silent = len(survey.found.gpus) - len(survey.found.usable_gpus)
-    if silent:
-        yield _warn(
-            survey,
-            f"has {silent} NVIDIA GPU{'s' * (silent != 1)} without a driver",
-            "install NVIDIA's driver and apply again: without it Slurm has no GPU of the machine",
-        )
+    yield from driver_problems(cluster, survey)
     without = not {"nvidia-container-toolkit", "libnvidia-container1"} & set(survey.packages)
     if cluster.containers == "enroot" and survey.found.usable_gpus and without:  # built-in containers do not need it
         yield _warn(

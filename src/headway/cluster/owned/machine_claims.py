@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import cast
 
+from headway.changes.checks.gpu_drivers import driver_notes, drivers_to_install
 from headway.changes.checks.host_containers import RunIn, container_notes, container_runtime
 from headway.changes.checks.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.checks.uid_conflicts import agreed_uids
@@ -57,6 +58,7 @@ class HostContainer:
 class InventorySurvey:
     """The findings on all machines of a cluster."""
 
+    cluster: Cluster
     provider: OwnedMachinesProvider
     machines: Mapping[str, Machine]  # the machines that show a host key
     surveys: Mapping[str, Survey]
@@ -66,7 +68,6 @@ class InventorySurvey:
     # uids by which all machines know users that have none here yet
     uids: Mapping[str, int] = field(default_factory=dict)
     run_in: RunIn = field(default_factory=RunIn)
-    image: str = ""  # name of the cluster's node image
 
     @property
     def containers(self) -> dict[str, HostContainer]:
@@ -84,6 +85,12 @@ class InventorySurvey:
             HostProblem(error.message, error.hint) for name, error in self.silent.items() if name not in self.taken
         )
         return (*silent, *(problem for problem in self.judgement.problems if problem.fatal))
+
+    @property
+    def without_driver(self) -> dict[str, Machine]:
+        """Returns the machines to install the GPU driver on, by name: the hosts of those in containers."""
+        names = drivers_to_install(self.cluster, self.surveys)
+        return {name: self.machines[name] for name in names}
 
     def is_still(self, name: str, before: Machine) -> bool:
         """Returns whether the inventory's machine for this place is the same machine under another address: it has the
@@ -112,7 +119,8 @@ class InventorySurvey:
 
     def with_notes(self, changes: ChangeSet) -> ChangeSet:
         """Returns the ChangeSet with notes on what a user should know before an apply."""
-        notes = list(container_notes(self.image, self.surveys, self.judgement.contained))
+        notes = list(container_notes(self.cluster.image, self.surveys, self.judgement.contained))
+        notes += driver_notes(self.cluster, self.surveys)
         notes += [f"apply would stop: {problem.what}; {problem.fix}" for problem in self.stops]
         notes += [f"{problem.what}; {problem.fix}" for problem in self.judgement.problems if not problem.fatal]
         return replace(changes, notes=(*changes.notes, *notes), differences=self.judgement.differences)
@@ -164,6 +172,7 @@ async def survey_machines(cluster: Cluster, context: ClusterContext) -> Inventor
     )
     ordered = {name: surveys[name] for name in names if name in surveys}
     return InventorySurvey(
+        cluster,
         provider,
         machines,
         ordered,
@@ -172,7 +181,6 @@ async def survey_machines(cluster: Cluster, context: ClusterContext) -> Inventor
         evaluate_surveys(cluster, ordered, known),
         agreed,
         run_in,
-        cluster.image,
     )
 
 

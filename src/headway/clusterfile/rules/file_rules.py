@@ -84,6 +84,8 @@ def _provider(draft: Draft) -> None:
             _enough_machines(draft)
         if draft.file.firewall.ssh_from and draft.provider.private_network:
             draft.fault("firewall", "needs provider ssh", "remove it: local machines have their own network")
+        if draft.file.gpu.driver == "install" and draft.provider.creates_machines:
+            draft.fault("gpu.driver", "needs provider ssh", "remove it: local machines simulate their GPUs")
     heads = [index for index, host in enumerate(hosts) if host.role == "head"]
     most = draft.file.controllers if draft.is_intact("controllers") else len(heads)
     for index in heads[most:]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headway.domain.machines.gpu_driver import DetectedDriver
+
 
 @dataclass(frozen=True, slots=True)
 class DetectedGpu:
@@ -98,7 +100,7 @@ class Survey:
     # Users' folders below the examined paths -> uid of the owner
     homes: Mapping[str, int] = field(default_factory=dict)
     owners: Mapping[int, str] = field(default_factory=dict)  # of the examined uids, those with a local user -> name
-    driver: str = ""  # version of the NVIDIA driver
+    driver: DetectedDriver = field(default_factory=DetectedDriver)
     identity: str = ""  # id of its boot: the same for one machine under two addresses
     state: DetectedMount | None = None  # file system with the folder for Slurm's state
     addresses: frozenset[str] = frozenset()  # the machine's own IPv4 addresses

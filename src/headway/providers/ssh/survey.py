@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
+from headway.domain.machines.gpu_driver import DetectedDriver
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.survey import (
     DetectedGpu,
@@ -93,7 +94,7 @@ def parse_survey(name: str, address: str, parts: Mapping[str, list[str]], began:
         users={row[0]: int(row[2]) for line in parts["users"] if len(row := line.split(":")) > 2 and row[2].isdigit()},
         homes=dict(_homes(parts.get("homes", []))),
         owners={int(row[2]): row[0] for line in parts.get("owners", []) if len(row := line.split(":")) > 2},
-        driver=_driver(parts["nvidia"]),
+        driver=_driver(parts.get("driver", [])),
         identity=_first(parts["boot"]),
         amended=frozenset(parts["amended"]),
         state=_state(parts.get("state", [])),
@@ -178,12 +179,23 @@ def _bus(text: str) -> str:
     return text.lower()[-12:]
 
 
-def _driver(lines: list[str]) -> str:
-    for line in lines:
-        fields = [field.strip() for field in line.split(",")]
-        if len(fields) == 5 and fields[0].isdigit():
-            return fields[4]
-    return ""
+def _driver(lines: list[str]) -> DetectedDriver:
+    fields = dict(_pairs(lines, "="))
+    switches = fields.get("nvswitches", "")
+    return DetectedDriver(
+        loaded=_version(fields, "loaded"),
+        on_disk=_version(fields, "on_disk"),
+        libraries=_version(fields, "libraries"),
+        offered=_version(fields, "offered"),
+        nouveau="nouveau" in fields,
+        secure_boot="secure_boot" in fields,
+        nvswitches=int(switches) if switches.isdigit() else 0,
+    )
+
+
+def _version(fields: Mapping[str, str], name: str) -> str:
+    match = re.fullmatch(r"[0-9]+(\.[0-9]+)*", fields.get(name, "").strip())
+    return match[0] if match else ""
 
 
 def _nics(lines: list[str]) -> Iterator[DetectedNic]:

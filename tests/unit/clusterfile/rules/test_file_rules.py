@@ -351,6 +351,25 @@ ROWS: list[tuple[str, str, str]] = [
         "has the character",
     ),
     ("firewall: {ssh_from: [10.0.0.0/8]}", "firewall", "needs provider ssh"),
+    ("gpu: {driver: install}", "gpu.driver", "needs provider ssh"),
+    ("gpu: {branch: '580'}", "gpu", "driver: keep installs nothing"),
+    ("gpu: {driver: install, branch: 580.1}", "gpu.branch", "must be text"),
+    (
+        "gpu: {driver: install, repository: {url: 'https://u:p@example.org/x', key: 'k'}}",
+        "gpu.repository.url",
+        "has a user or password",
+    ),
+    (
+        "gpu: {driver: install, repository: {url: 'https://example.org/x', key: 'k'}}",
+        "gpu.repository.key",
+        "is not an ASCII-armored public key",
+    ),
+    (
+        "gpu: {driver: install, repository: {url: 'https://example.org/x', suite: trixie, key: "
+        '"-----BEGIN PGP PUBLIC KEY BLOCK-----\\n\\nx\\n-----END PGP PUBLIC KEY BLOCK-----"}}',
+        "gpu.repository",
+        "a flat repository has no components",
+    ),
     ("containers: {backend: enroot}", "containers.backend", "have no Enroot and Pyxis; leave it out"),
     ("containers: {backend: docker}", "containers.backend", "enroot"),
     ("mail: {relay: mail.example.org}", "mail.relay", "must be host:port"),

@@ -11,12 +11,14 @@ import pytest
 from headway.changes.checks.owned_machines import SurveyResult
 from headway.cluster.owned.machine_claims import InventorySurvey
 from headway.domain.cluster import Host, OwnedSite
+from headway.domain.machines.gpu_driver import DetectedDriver
 from headway.domain.machines.machine import Jump
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedMount, DetectedNic, MachineClaim
 from headway.errors import Refused
 from headway.providers.base import Placement
 from headway.providers.ssh.records import ClaimedHost, HostRecords
 from headway.providers.ssh.survey import parse_survey, split_sections
+from tests.support import builders
 
 RECORDED = (Path(__file__).parents[3] / "support" / "data" / "survey-bare-debian13.txt").read_text()
 NOW = 1795282644.0
@@ -78,6 +80,7 @@ GPU_PARTS = {
     "nvidia": """\
 0, NVIDIA H100 80GB HBM3, 81559, 00000000:1B:00.0, 550.54.15
 1, NVIDIA H100 80GB HBM3, 81559, 00000000:9B:00.0, 550.54.15""",
+    "driver": "loaded=550.54.15\non_disk=550.54.15\nlibraries=550.54.15\nnvswitches=4\noffered=",
     "minors": "0000:1b:00.0 1\n0000:9b:00.0 0",
     "fabric": """\
 mlx5_0 1 numa=0 layer=InfiniBand state=4:_ACTIVE rate=400_Gb/sec_(4X_NDR)
@@ -87,7 +90,7 @@ mlx5_1 1 numa=1 layer=InfiniBand state=1:_DOWN rate=10_Gb/sec_(4X_SDR)""",
 
 def test_survey_finds_gpus_with_minors_local_cores_and_nics() -> None:
     survey = parse_survey("lab-1-1", "10.9.0.11", parts(**GPU_PARTS), NOW, NOW)
-    assert survey.driver == "550.54.15"
+    assert survey.driver == DetectedDriver(loaded="550.54.15", on_disk="550.54.15", libraries="550.54.15", nvswitches=4)
     assert survey.found.gpus == (
         DetectedGpu("NVIDIA H100 80GB HBM3", 81559, "0000:1b:00.0", (0, 1, 2, 3), 1),
         DetectedGpu("NVIDIA H100 80GB HBM3", 81559, "0000:9b:00.0", (4, 5, 6, 7), 0),
@@ -203,7 +206,7 @@ def test_firewall_allows_server_addresses_seen_by_machines() -> None:
     }
     place: Any = Placement("10.9.0.0/24", "10.87.3.1", {}, 0, 0, 0, 0, own=OwnedSite({}, (22,), {}, ("10.87.3.1",), ()))
     judged: Any = SurveyResult((), (), {}, ())
-    kept = InventorySurvey(None, {}, seen, {}, frozenset(), judged).place(place)  # type: ignore[arg-type]
+    kept = InventorySurvey(builders.cluster(), None, {}, seen, {}, frozenset(), judged).place(place)  # type: ignore[arg-type]
     assert kept.own is not None
     assert kept.own.server_addresses == ("10.87.3.1", "198.51.100.7", "198.51.100.8")
 

@@ -1,0 +1,56 @@
+"""Why NVIDIA's driver does not work on a machine, from what the kernel and the file system show."""
+
+from __future__ import annotations
+
+import glob
+import os
+
+# Where DKMS, the distributions and NVIDIA's installer put kernel modules.
+_FOLDERS = ("updates", "updates/dkms", "extra", "extra/*", "weak-updates/*", "kernel/drivers/video", "kernel/nvidia*")
+
+
+def driver_fault(sys: str = "/sys", root: str = "") -> str:
+    """Returns why the driver does not work, with what to do; "" if none of the known reasons holds. `sys`: the mount point of
+    sysfs; `root`: the folder of the root file system."""
+    kernel = os.uname().release
+    loaded = _text(f"{sys}/module/nvidia/version")
+    if loaded:
+        libraries = sorted({path.rpartition(".so.")[2] for path in _libraries(root)} - {"1"})
+        if libraries and loaded not in libraries:
+            return f"the kernel has driver {loaded}, and the libraries are of {libraries[-1]}: reboot"
+        return ""
+    if os.path.isdir(f"{sys}/module/nouveau"):
+        return "nouveau holds the GPUs: blacklist it and reboot"
+    modules = [path for name in _FOLDERS for path in glob.glob(f"{root}/lib/modules/*/{name}/nvidia*.ko*")]
+    kernels = sorted({path[len(root) :].split("/")[3] for path in modules})
+    if kernel in kernels:
+        secure = " (Secure Boot refuses a module that is not signed)" if _secure_boot(sys) else ""
+        return f"the driver's module is not loaded{secure}: modprobe nvidia tells why"
+    if kernels:
+        built = f"the driver's module was built for kernel {kernels[-1]}, and {kernel} runs"
+        return f"{built}: install its headers, then dkms autoinstall"
+    return "" if _libraries(root) else "no driver of NVIDIA is installed"
+
+
+def _libraries(root: str) -> list[str]:
+    return glob.glob(f"{root}/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*") + glob.glob(
+        f"{root}/usr/lib/headway/driver/libnvidia-ml.so.*"
+    )
+
+
+def _secure_boot(sys: str) -> bool:
+    for path in glob.glob(f"{sys}/firmware/efi/efivars/SecureBoot-*"):
+        try:
+            with open(path, "rb") as file:
+                return file.read()[4:5] == b"\x01"
+        except OSError:
+            continue
+    return False
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,127 @@
+"""Decides which owned machines get NVIDIA's driver, and what keeps it from being installed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headway.catalog.advisories import unfixed_advisories
+from headway.domain.cluster import Cluster
+from headway.domain.machines.gpu_driver import GpuDriver
+from headway.domain.machines.machine import HostProblem
+from headway.domain.machines.survey import Survey
+from headway.domain.slurm.hostlist import compress
+
+_IN_SERVICE = frozenset(("slurmd", "headway-machine"))  # units of a node that may run jobs
+
+
+def driver_is_due(driver: GpuDriver, survey: Survey) -> bool:
+    """Returns whether the machine has GPUs and lacks the wanted driver, loaded and with libraries of its version."""
+    there = survey.driver
+    if not driver.install or not survey.found.gpus:
+        return False
+    silent = len(survey.found.gpus) > len(survey.found.usable_gpus)
+    return silent or not driver.is_met_by(there.loaded) or there.libraries != there.loaded
+
+
+def drivers_to_install(cluster: Cluster, surveys: Mapping[str, Survey]) -> tuple[str, ...]:
+    """Returns the machines that an apply installs the driver on: those that are not in service yet."""
+    return tuple(
+        name
+        for name, survey in surveys.items()
+        if driver_is_due(cluster.gpu_driver, survey) and not survey.units & _IN_SERVICE
+    )
+
+
+def drivers_to_roll(cluster: Cluster, surveys: Mapping[str, Survey]) -> tuple[str, ...]:
+    """Returns the nodes in service whose driver a rollout replaces."""
+    return tuple(
+        name
+        for name, survey in surveys.items()
+        if driver_is_due(cluster.gpu_driver, survey) and survey.units & _IN_SERVICE
+    )
+
+
+def driver_problems(cluster: Cluster, survey: Survey) -> Iterator[HostProblem]:
+    """Yields what keeps the driver of one machine from working, or from being installed."""
+    silent = len(survey.found.gpus) - len(survey.found.usable_gpus)
+    if not driver_is_due(cluster.gpu_driver, survey):
+        if silent:
+            what = f"has {silent} NVIDIA GPU{'s' * (silent != 1)} without a driver{_why_silent(survey)}"
+            fix = "install NVIDIA's driver, or give gpu: {driver: install}: without it Slurm has no GPU of the machine"
+            yield _problem(survey, what, fix, fatal=False)
+        return
+    if not survey.packages:
+        yield _problem(
+            survey,
+            f"runs {survey.system_name}, where Headway can't install NVIDIA's driver",
+            "install it there, and leave gpu: {driver: install} out",
+        )
+    if survey.driver.secure_boot:
+        yield _problem(
+            survey,
+            "starts with Secure Boot, which refuses kernel modules that are built on the machine",
+            "disable Secure Boot, or install a signed driver yourself and leave gpu: {driver: install} out",
+        )
+    if survey.driver.nvswitches and cluster.gpu_driver.repository is None:
+        yield _problem(
+            survey,
+            f"has {survey.driver.nvswitches} NVSwitches, whose fabric manager no distribution has",
+            "give gpu.repository: NVIDIA's repository has it",
+        )
+
+
+def driver_notes(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[str]:
+    """Yields sentences for a plan: each driver that is replaced, by what and how; drivers with known
+    vulnerabilities."""
+    driver = cluster.gpu_driver
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for when, names in enumerate((drivers_to_install(cluster, surveys), drivers_to_roll(cluster, surveys))):
+        for name in names:
+            groups.setdefault((_from_and_to(driver, surveys[name]), bool(when)), []).append(name)
+    for (change, in_service), machines in groups.items():
+        how = (
+            f"headway roll {cluster.name} replaces it node by node, once each node's jobs have ended"
+            if in_service
+            else "one machine first, then the others; a machine is rebooted if the running kernel holds another driver"
+        )
+        yield f"{compress(machines)}: {change}, from {driver.source}; {how}"
+    yield from _vulnerable(surveys)
+
+
+def _from_and_to(driver: GpuDriver, survey: Survey) -> str:
+    there = survey.driver
+    now = f"NVIDIA driver {there.loaded}" if there.loaded else f"no NVIDIA driver{_why_silent(survey)}"
+    if there.loaded and there.libraries not in ("", there.loaded):
+        now += f" with libraries of {there.libraries}"
+    offered = there.offered if driver.is_met_by(there.offered) and driver.repository is None else ""
+    return f"{now} becomes {offered or (f'branch {driver.branch}' if driver.branch else 'the newest')}"
+
+
+def _why_silent(survey: Survey) -> str:
+    """Returns why the kernel has no driver of NVIDIA, as the end of a clause; "" if that is not known."""
+    there = survey.driver
+    if there.nouveau:
+        return " (nouveau holds them)"
+    if there.on_disk and not there.loaded:
+        return f" (module {there.on_disk} is installed and not loaded{', Secure Boot is on' * there.secure_boot})"
+    if there.libraries and not there.loaded:
+        return f" (libraries {there.libraries} are installed, no module for kernel {survey.kernel})"
+    return ""
+
+
+def _vulnerable(surveys: Mapping[str, Survey]) -> Iterator[str]:
+    versions: dict[str, list[str]] = {}
+    for name, survey in surveys.items():
+        if survey.driver.loaded:
+            versions.setdefault(survey.driver.loaded, []).append(name)
+    for version, names in versions.items():
+        for row in unfixed_advisories("nvidia-driver", version):
+            more = f" and {len(row.cve) - 1} more" if len(row.cve) > 1 else ""
+            yield (
+                f"NVIDIA driver {version} on {compress(names)} is vulnerable to {row.cve[0]}{more}: it lets {row.lets}; "
+                f"update to {row.newest}; see {row.source}"
+            )
+
+
+def _problem(survey: Survey, what: str, fix: str, *, fatal: bool = True) -> HostProblem:
+    return HostProblem(f"{survey.machine} ({survey.address}) {what}", fix, fatal=fatal)

@@ -1,0 +1,133 @@
+"""`gpu: {driver: install}`: an apply installs NVIDIA's driver on owned machines from a signed repository, then counts their
+GPUs. The machines' GPUs are entries on a made-up PCI bus; apt, dpkg, keys, Slurm and reboots are real."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.bare_machines import Bare
+from tests.cluster.lab import Lab
+from tests.soak.driver_repository import GPUS, Repository
+
+pytestmark = pytest.mark.soak
+HEAD, ONE, TWO = 10, 11, 12
+HARDWARE = f"""
+mount -t tmpfs none /sys/bus/pci/devices && mount -t tmpfs none /sys/module
+for n in $(seq 0 {GPUS - 1}); do
+    device=/sys/bus/pci/devices/0000:0$n:00.0
+    mkdir $device
+    echo 0x10de >$device/vendor; echo 0x27b8 >$device/device; echo 0x030200 >$device/class
+    echo 0 >$device/numa_node; echo 0-1 >$device/local_cpulist
+done
+"""
+HEADERS = 'mkdir -p "/lib/modules/$(uname -r)/build" && touch "/lib/modules/$(uname -r)/build/Makefile"'
+OURS = (
+    "/etc/apt/sources.list.d/headway-gpu.sources",
+    "/etc/apt/keyrings/headway-gpu.asc",
+    "/etc/apt/preferences.d/headway-gpu",
+)
+
+
+class GpuMachines:
+    """A head and two machines with GPUs, a repository, and their server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bare = Bare(folder / "bare", "debian13")
+        self.lab = Lab(folder / "state", name="gpu")
+        self.bare.up(HEAD, ONE, TWO)
+        for number in (ONE, TWO):
+            self.plug_in(number)
+        gateway = self.bare.subnet.rsplit(".", 1)[0] + ".1"
+        self.repository = Repository(folder / "repository", gateway)
+        self.repository.publish("570.124.06", "580.95.05")
+
+    def plug_in(self, number: int) -> None:
+        """Puts GPUs on the machine's PCI bus."""
+        self.bare.inside(number, "sh", "-ec", HARDWARE)
+
+    def spec(self, branch: str = "580", url: str = "", name: str = "gpu") -> Path:
+        key = self.repository.key
+        gpu = f"gpu: {{driver: install, branch: '{branch}', repository: {{url: '{url or self.repository.url}', key: {key}}}}}\n"
+        return self.bare.spec(name, (HEAD, ONE, TWO), f"teams: {{vision: {{users: [ann]}}}}\n{gpu}")
+
+    def apply(self, file: Path) -> str:
+        done = self.lab.cli("apply", str(file), "--yes", check=False, timeout_s=1800)
+        return done.out + done.err
+
+    def ours(self, number: int) -> str:
+        return self.bare.inside(number, "ls", *OURS, check=False)
+
+    def close(self) -> None:
+        self.lab.cli("down", "gpu", "--yes", "--delete-data", check=False, timeout_s=300)
+        self.lab.cli("server", "stop", check=False)
+        self.repository.close()
+        self.bare.down()
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuMachines]:
+    if os.geteuid() != 0 or shutil.which("podman") is None:
+        pytest.fail("this test makes real machines: run it as root after `make setup`")
+    made = GpuMachines(tmp_path_factory.mktemp("gpu"))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_plan_says_what_is_installed_and_changes_nothing(machines: GpuMachines) -> None:
+    machines.lab.cli("server", "start")
+    done = machines.lab.cli("plan", str(machines.spec()), check=False)
+    words = f"gpu-1-[1-2]: no NVIDIA driver becomes branch 580, from {machines.repository.url}"
+    assert words in done.out + done.err
+    assert machines.ours(ONE) == ""
+
+
+@pytest.mark.parametrize(
+    ("branch", "port", "why"),
+    [
+        ("580", ":9", "could not be read"),
+        ("999", "", "has driver 580.95.05, not branch 999"),
+        ("580", "", "there are no headers of the running kernel"),
+    ],
+)
+def test_first_machine_fails_with_one_sentence_and_keeps_nothing(
+    machines: GpuMachines, branch: str, port: str, why: str
+) -> None:
+    url = machines.repository.url.rpartition(":")[0] + port if port else ""
+    said = machines.apply(machines.spec(branch, url))
+    assert why in said
+    assert "gpu-1-2 stay as they were" in said
+    assert machines.ours(ONE) == machines.ours(TWO) == ""
+
+
+def test_apply_installs_the_driver_and_slurm_gets_the_gpus(machines: GpuMachines) -> None:
+    lab, bare = machines.lab, machines.bare
+    for number in (ONE, TWO):
+        bare.inside(number, "sh", "-c", HEADERS)
+    said = machines.apply(machines.spec())
+    assert "NVIDIA driver 580.95.05 with 2 GPUs" in said
+    assert "gpu is ready" in said
+    assert lab.head("sinfo", "-h", "-N", "-o", "%G").out.split() == ["gpu:l4:2(S:0)"] * 2
+    assert bare.inside(ONE, "systemctl", "is-active", "nvidia-persistenced").strip() == "active"
+    again = lab.cli("apply", str(machines.spec()), "--yes").out
+    assert "nothing to change" in again
+
+
+def test_another_branch_waits_for_a_roll(machines: GpuMachines) -> None:
+    done = machines.lab.cli("plan", str(machines.spec("570")), check=False)
+    words = "gpu-1-[1-2]: NVIDIA driver 580.95.05 becomes branch 570"
+    assert words in done.out + done.err
+    assert "headway roll gpu replaces it node by node" in done.out + done.err
+    assert "580.95.05" in machines.bare.inside(ONE, "cat", "/sys/module/nvidia/version")
+
+
+def test_down_removes_the_repository_and_keeps_the_driver(machines: GpuMachines) -> None:
+    machines.lab.cli("down", "gpu", "--yes", "--delete-data", timeout_s=300)
+    assert machines.ours(ONE) == ""
+    assert "580.95.05" in machines.bare.inside(ONE, "dpkg-query", "-W", "nvidia-driver-cuda")
