@@ -14,6 +14,7 @@ import pytest
 from headway.catalog.providers import LOCAL
 from headway.cluster import observe
 from headway.cluster.context import ClusterContext
+from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import expand
 from headway.errors import Refused
@@ -23,6 +24,7 @@ from headway.images.local_images import ImageInfo
 from headway.rollout import image_rollout as module
 from headway.rollout import node_rollout
 from headway.rollout.image_rollout import roll_nodes
+from headway.rollout.node_rollout import CreationLock
 from headway.store import StoreUnavailable
 from headway.store.store import Store
 from tests.support import builders
@@ -147,22 +149,28 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await made.close()
 
 
-def context(fleet: Fleet, store: Store) -> HealthContext:
+def context(fleet: Fleet, store: Store, cluster: Cluster | None = None) -> HealthContext:
     cluster_context = ClusterContext(cast(Any, fleet), store, cast(Any, fleet), Path("/nowhere"))
-    return HealthContext(LAB, cluster_context, lambda: fleet.now, fleet.sleep)
+    return HealthContext(cluster or LAB, cluster_context, lambda: fleet.now, fleet.sleep)
 
 
-async def go(
-    fleet: Fleet, store: Store, *, back: bool = False, until: float | None = None, waits: bool = False
-) -> bool:
+def alone(fleet: Fleet) -> CreationLock:
+    """Returns the lock under which no other code creates machines."""
+
     @asynccontextmanager
-    async def alone() -> AsyncIterator[None]:
+    async def lock() -> AsyncIterator[None]:
         fleet.at_the_lock()
         fleet.alone += 1
         yield
         fleet.alone -= 1
 
+    return lock
+
+
+async def go(
+    fleet: Fleet, store: Store, *, back: bool = False, until: float | None = None, waits: bool = False
+) -> bool:
     async def waiting() -> bool:
         return waits
 
-    return await roll_nodes(context(fleet, store), fleet.report, alone, waiting, back=back, until=until)
+    return await roll_nodes(context(fleet, store), fleet.report, alone(fleet), waiting, back=back, until=until)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from headway.catalog.providers import LOCAL, PROVIDERS
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES, images_in_words
-from headway.clusterfile.gpu_model import GpuPart
+from headway.clusterfile.gpu_driver_model import GpuDriverPart
 from headway.clusterfile.health_model import HealthPart
 from headway.clusterfile.software_model import DefaultEnvironment, EnvironmentName, PackagesPart, Requirements
 from headway.domain.cluster import BUDGET_WARN_SHARE, DEFAULT_COSTS
@@ -492,7 +492,9 @@ class ClusterFile(Part):
     hosts: list[Annotated[HostPart, BeforeValidator(host_from_text)]] = Field(
         default_factory=list, description="Provider ssh: your machines, the head first."
     )
-    gpu: GpuPart = Field(default_factory=GpuPart, description="Provider ssh: NVIDIA's driver on your machines.")
+    gpu: GpuDriverPart = Field(
+        default_factory=GpuDriverPart, description="Provider ssh: NVIDIA's driver on your machines."
+    )
     firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: access to your machines.")
     backup: BackupPart | None = Field(
         None, description="Scheduled backups (default: none; `headway backup` creates one)."

@@ -9,7 +9,7 @@ from headway.catalog.providers import PROVIDERS
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.draft import partitions_of
-from headway.clusterfile.gpu_model import resolve_gpu_driver
+from headway.clusterfile.gpu_driver_model import resolve_gpu_driver
 from headway.clusterfile.health_model import FABRIC_TEST_EVERY_S, HealthPart
 from headway.clusterfile.model import (
     BackupPart,

@@ -77,24 +77,26 @@ def driver_notes(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[st
     groups: dict[tuple[str, bool], list[str]] = {}
     for when, names in enumerate((drivers_to_install(cluster, surveys), drivers_to_roll(cluster, surveys))):
         for name in names:
-            groups.setdefault((_from_and_to(driver, surveys[name]), bool(when)), []).append(name)
+            groups.setdefault((driver_change(driver, surveys[name]), bool(when)), []).append(name)
     for (change, in_service), machines in groups.items():
         how = (
             f"headway roll {cluster.name} replaces it node by node, once each node's jobs have ended"
             if in_service
             else "one machine first, then the others; a machine is rebooted if the running kernel holds another driver"
         )
-        yield f"{compress(machines)}: {change}, from {driver.source}; {how}"
+        yield f"{compress(machines)}: {change}; {how}"
     yield from _vulnerable(surveys)
 
 
-def _from_and_to(driver: GpuDriver, survey: Survey) -> str:
+def driver_change(driver: GpuDriver, survey: Survey) -> str:
+    """Returns the driver that the machine has and the one that it gets, as a clause."""
     there = survey.driver
     now = f"NVIDIA driver {there.loaded}" if there.loaded else f"no NVIDIA driver{_why_silent(survey)}"
     if there.loaded and there.libraries not in ("", there.loaded):
         now += f" with libraries of {there.libraries}"
     offered = there.offered if driver.is_met_by(there.offered) and driver.repository is None else ""
-    return f"{now} becomes {offered or (f'branch {driver.branch}' if driver.branch else 'the newest')}"
+    then = offered or (f"branch {driver.branch}" if driver.branch else "the newest")
+    return f"{now} becomes {then}, from {driver.source}"
 
 
 def _why_silent(survey: Survey) -> str:

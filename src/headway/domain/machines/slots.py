@@ -18,6 +18,8 @@ SCALE_IN_REASON = f"{HEADWAY_REASON}leaves"
 ROLLOUT_REASON = f"{HEADWAY_REASON}rolls"
 # Reason of a node whose GPUs are divided anew, followed by the error, if any.
 PARTS_REASON = f"{ROLLOUT_REASON} its GPUs"
+# Reason of a node whose GPU driver is replaced, followed by the error, if any.
+DRIVER_REASON = f"{ROLLOUT_REASON} its GPU driver"
 
 
 def reason_before_scale_in(reason: str) -> str:

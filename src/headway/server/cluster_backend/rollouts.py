@@ -28,10 +28,12 @@ class Rollouts:
         return await roll_nodes(tools, report, lambda: self._pool.machine_lock(cluster), waits, back=back, until=until)
 
     async def roll_heads(self, cluster: Cluster, report: ReportProgress, *, back: bool) -> None:
-        from headway.rollout.image_rollout import roll_heads
+        from headway.rollout.image_rollout import has_images, roll_heads
 
-        async with self._pool.machine_lock(cluster):
-            await roll_heads(await self._pool.health_context(cluster), report, back=back)
+        tools = await self._pool.health_context(cluster)
+        if await has_images(tools):
+            async with self._pool.machine_lock(cluster):
+                await roll_heads(tools, report, back=back)
 
     async def ensure_image(self, cluster: Cluster, report: ReportProgress) -> None:
         from headway.images import build

@@ -56,7 +56,7 @@ class PackageRepositoryPart(Part):
         return self
 
 
-class GpuPart(Part):
+class GpuDriverPart(Part):
     """Provider ssh: NVIDIA's driver on your machines."""
 
     driver: Literal["keep", "install"] = Field(
@@ -76,7 +76,7 @@ class GpuPart(Part):
     dcgm: bool = Field(False, description="Install NVIDIA's DCGM too; the repository must have it.")
 
     @model_validator(mode="after")
-    def _only_with_install(self) -> GpuPart:
+    def _only_with_install(self) -> GpuDriverPart:
         if self.driver == "keep" and (self.branch or self.repository or self.dcgm):
             raise value_error(
                 "has settings of an installation, and driver: keep installs nothing", "give driver: install"
@@ -84,7 +84,7 @@ class GpuPart(Part):
         return self
 
 
-def resolve_gpu_driver(part: GpuPart) -> GpuDriver:
+def resolve_gpu_driver(part: GpuDriverPart) -> GpuDriver:
     """Returns the section `gpu`."""
     source = part.repository
     return GpuDriver(
