@@ -13,6 +13,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, HeadwayError
+from headway.health.incidents.stalled_training import record_straggler
 from headway.health.jobs.rank_stacks import collect_stacks
 from headway.health.jobs.stall_rules import GpuUsage, Stall, StallKind, detect_hang, detect_idle, job_rules
 from headway.health.jobs.stragglers import find_stragglers
@@ -99,13 +100,18 @@ class StallWatchdog:
         return f"{words}; {done}"
 
     async def _name_stragglers(self, job: JobState) -> str:
-        """Returns which ranks the others wait for, "" if none stands out or their stacks can't be read."""
+        """Returns which ranks the others wait for, and records that as an incident of their node. Returns "" if none
+        stands out or their stacks can't be read."""
         try:
             machines = await self.context.machines(self.cluster.name)
-            found = find_stragglers((await collect_stacks(self.context, machines, job)).stacks)
+            stacks = await collect_stacks(self.context, machines, job)
         except HeadwayError:
             return ""
-        return found.text() if found else ""
+        found = find_stragglers(stacks.stacks)
+        if found is None:
+            return ""
+        await record_straggler(self.context.store, self.cluster.name, job.id, found, stacks, self.clock())
+        return found.text()
 
     async def _read_gpu_usage(self, head: Machine, window_s: int) -> dict[int, GpuUsage]:
         """Returns the usage of each job with GPUs over the last `window_s` seconds, {} if Prometheus does not

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +12,7 @@ import pytest
 from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.cluster import Health, StallRule
+from headway.domain.incident import FaultAction, IncidentState
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, Unreachable
@@ -19,8 +20,11 @@ from headway.health.jobs import stall_watchdog
 from headway.health.jobs.rank_stacks import JobStacks
 from headway.health.jobs.stall_watchdog import StallWatchdog
 from headway.health.jobs.stragglers import RankStack
+from headway.health.policy.flaky_score import node_score
+from headway.store.store import Store
 from headway.transport.process import CommandResult
-from tests.support.builders import cluster, job, machine
+from tests.support.builders import Clock, cluster, job, machine
+from tests.support.builders import store as open_test_store
 
 HEAD = machine("lab-head")
 NOW = 100_000.0
@@ -97,8 +101,17 @@ def _nodes_and_prometheus_are_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClusterContext, "machines", machines)
 
 
-def tender(head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER) -> StallWatchdog:
-    context = ClusterContext(cast(Any, None), cast(Any, None), cast(Any, head), Path("/nowhere"))
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    made = await open_test_store(tmp_path, Clock())
+    yield made
+    await made.close()
+
+
+def tender(
+    head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER, store: Store | None = None
+) -> StallWatchdog:
+    context = ClusterContext(cast(Any, None), cast(Any, store), cast(Any, head), Path("/nowhere"))
     return StallWatchdog(cluster(health=Health(hang=hang, idle=idle)), context, clock=lambda: NOW)
 
 
@@ -117,10 +130,45 @@ async def test_notifies_owner_once_per_run_of_hung_job() -> None:
     assert [argv[:3] for argv in head.done] == [["scontrol", "notify", "7"]] * 2
 
 
-async def test_message_names_the_rank_for_which_the_others_wait() -> None:
-    STACKS.extend(RankStack(n, "lab-1-1", ("load (t.py:3)" if n == 2 else "all_reduce (d.py:9)",)) for n in range(8))
-    ((_, text),) = await look(tender(Head()), running())
-    assert "; rank 2 is in load (t.py:3) on lab-1-1, and 7 ranks wait in all_reduce (d.py:9); its owner" in text
+def stack(rank: int, slow: Sequence[int], node: str = "") -> RankStack:
+    """Returns where a rank is: in a data loader, or in the collective operation that waits for it."""
+    place = "load (t.py:3)" if rank in slow else "all_reduce (d.py:9)"
+    return RankStack(rank, node or f"lab-1-{rank // 4 + 1}", (place,))
+
+
+async def test_message_and_incident_name_the_rank_for_which_the_others_wait(store: Store) -> None:
+    STACKS.extend(stack(rank, [2]) for rank in range(8))
+    ((_, text),) = await look(tender(Head(), store=store), running())
+    where = "rank 2 is in load (t.py:3) on lab-1-1, and 7 ranks wait in all_reduce (d.py:9)"
+    assert f"; {where}; its owner" in text
+    (found,) = await store.incidents.search("lab")
+    incident = await store.incidents.get(found.number)
+    assert (incident.node, incident.what, incident.state) == (
+        "lab-1-1",
+        "job 7 waits for rank 2",
+        IncidentState.RETURNED,
+    )
+    assert incident.steps[-1].text == f"job 7 hangs: {where}; the node stays in service, and this counts 1 against it"
+    ranks = incident.steps[0].evidence["ranks"]
+    assert isinstance(ranks, list)
+    assert ranks[2:4] == ["rank 2 on lab-1-1: load (t.py:3)", "rank 3 on lab-1-1: all_reduce (d.py:9)"]
+    assert node_score([incident], Health(), incident.opened_at) == 1
+
+
+async def test_stragglers_on_several_nodes_are_named_and_no_node_is_blamed(store: Store) -> None:
+    STACKS.extend(stack(rank, [2, 6]) for rank in range(8))
+    ((_, text),) = await look(tender(Head(), store=store), running())
+    assert "ranks 2,6 are in load" in text
+    assert await store.incidents.search("lab") == ()
+
+
+async def test_open_incident_of_the_node_gets_the_evidence(store: Store) -> None:
+    opened = await store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.REBOOT, NOW, {})
+    STACKS.extend(stack(rank, [2]) for rank in range(8))
+    await look(tender(Head(), store=store), running())
+    (found,) = await store.incidents.search("lab")
+    assert (found.number, found.state, found.score) == (opened.number, IncidentState.SEEN, 0)
+    assert (await store.incidents.get(found.number)).steps[-1].text.startswith("job 7 hangs: rank 2 is in load")
 
 
 @pytest.mark.parametrize("path", ["/scratch/alice/7.out", "/var/lib/headway/reports/7.jsonl"])
