@@ -54,7 +54,9 @@ class GpuMachines:
     def spec(self, branch: str = "580", url: str = "", name: str = "gpu") -> Path:
         key = self.repository.key
         gpu = f"gpu: {{driver: install, branch: '{branch}', repository: {{url: '{url or self.repository.url}', key: {key}}}}}\n"
-        return self.bare.spec(name, (HEAD, ONE, TWO), f"teams: {{vision: {{users: [ann]}}}}\n{gpu}")
+        # No GPU answers on these machines, so each node becomes an incident; act: false keeps it from being rebooted.
+        more = f"teams: {{vision: {{users: [ann]}}}}\nhealth: {{act: false}}\n{gpu}"
+        return self.bare.spec(name, (HEAD, ONE, TWO), more)
 
     def apply(self, file: Path) -> str:
         done = self.lab.cli("apply", str(file), "--yes", check=False, timeout_s=1800)

@@ -492,9 +492,7 @@ class ClusterFile(Part):
     hosts: list[Annotated[HostPart, BeforeValidator(host_from_text)]] = Field(
         default_factory=list, description="Provider ssh: your machines, the head first."
     )
-    gpu: GpuDriverPart = Field(
-        default_factory=GpuDriverPart, description="Provider ssh: NVIDIA's driver on your machines."
-    )
+    gpu: GpuDriverPart = Field(default_factory=GpuDriverPart, description="NVIDIA's driver of your machines.")
     firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: access to your machines.")
     backup: BackupPart | None = Field(
         None, description="Scheduled backups (default: none; `headway backup` creates one)."
