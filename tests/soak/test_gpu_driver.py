@@ -51,12 +51,12 @@ class GpuMachines:
         """Puts GPUs on the machine's PCI bus."""
         self.bare.inside(number, "sh", "-ec", HARDWARE)
 
-    def spec(self, branch: str = "580", url: str = "", name: str = "gpu") -> Path:
-        key = self.repository.key
-        gpu = f"gpu: {{driver: install, branch: '{branch}', repository: {{url: '{url or self.repository.url}', key: {key}}}}}\n"
+    def spec(self, branch: str = "580", url: str = "", *, debian: bool = False) -> Path:
+        repository = f", repository: {{url: '{url or self.repository.url}', key: {self.repository.key}}}"
+        gpu = f"gpu: {{driver: install, branch: '{branch}'{'' if debian else repository}}}\n"
         # No GPU answers on these machines, so each node becomes an incident; act: false keeps it from being rebooted.
         more = f"teams: {{vision: {{users: [ann]}}}}\nhealth: {{act: false}}\n{gpu}"
-        return self.bare.spec(name, (HEAD, ONE, TWO), more)
+        return self.bare.spec("gpu", (HEAD, ONE, TWO), more)
 
     def apply(self, file: Path) -> str:
         done = self.lab.cli("apply", str(file), "--yes", check=False, timeout_s=1800)
@@ -117,6 +117,14 @@ def test_first_machine_fails_with_one_sentence_and_keeps_nothing(
     assert why in said
     assert "gpu-1-2 stay as they were" in said
     assert machines.ours(ONE) == machines.ours(TWO) == ""
+
+
+def test_debian_gets_its_non_free_packages(machines: GpuMachines) -> None:
+    """The packages are found; without headers of the running kernel they are not installed."""
+    said = machines.apply(machines.spec("550", debian=True))
+    assert "there are no headers of the running kernel" in said
+    assert "the distribution has driver 550" in machines.apply(machines.spec("580", debian=True))
+    assert machines.ours(ONE) == ""
 
 
 def test_apply_installs_the_driver_and_slurm_gets_the_gpus(machines: GpuMachines) -> None:

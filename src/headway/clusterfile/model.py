@@ -13,7 +13,13 @@ from headway.catalog.providers import LOCAL, PROVIDERS
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES, images_in_words
 from headway.clusterfile.gpu_driver_model import GpuDriverPart
 from headway.clusterfile.health_model import HealthPart
-from headway.clusterfile.software_model import DefaultEnvironment, EnvironmentName, PackagesPart, Requirements
+from headway.clusterfile.software_model import (
+    ContainerImage,
+    DefaultEnvironment,
+    EnvironmentName,
+    PackagesPart,
+    Requirements,
+)
 from headway.domain.cluster import BUDGET_WARN_SHARE, DEFAULT_COSTS
 from headway.validation import syntax_rules
 from headway.validation.field_types import (
@@ -136,6 +142,9 @@ class PartitionPart(Part):
     environment: DefaultEnvironment | None = Field(
         None, description="Software environment of `headway run` in it without --environment."
     )
+    container_image: ContainerImage | None = Field(
+        None, description="Container image of `headway run` in it, instead of an environment."
+    )
     slurm: SlurmKeys = Field(default_factory=dict, description="More keys of the partition's line in slurm.conf.")
 
 
@@ -205,6 +214,9 @@ class TeamPart(Part):
     environment: DefaultEnvironment | None = Field(
         None,
         description="Software environment of its `headway run` without --environment; the partition's comes first.",
+    )
+    container_image: ContainerImage | None = Field(
+        None, description="Container image of its `headway run`, instead of an environment."
     )
 
 
@@ -486,6 +498,11 @@ class ClusterFile(Part):
         None,
         description="Software environment of `headway run` without --environment (default: the node's own Python).",
         examples=["pytorch"],
+    )
+    container_image: ContainerImage | None = Field(
+        None,
+        description="Container image of `headway run` without --container-image, instead of an environment.",
+        examples=["nvcr.io/nvidia/pytorch:25.04-py3"],
     )
     packages: PackagesPart = Field(default_factory=PackagesPart, description="Sources of Python packages.")
     health: HealthPart = Field(default_factory=HealthPart, description="Reactions to faults of GPUs and nodes.")

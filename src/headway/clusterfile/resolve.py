@@ -91,6 +91,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         controllers=file.controllers,
         environments=resolve_environments(file.environments, real_gpus=_has_real_gpus(file, parts, catalogue)),
         environment=file.environment or "",
+        container_image=file.container_image or "",
         packages=resolve_packages(file.packages),
         gpu_driver=resolve_gpu_driver(file.gpu),
     )
@@ -172,6 +173,7 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
             teams=tuple(part.teams),
             slurm=dict(part.slurm),
             environment=part.environment or "",
+            container_image=part.container_image or "",
         )
         for name, part in parts.items()
     )

@@ -98,6 +98,7 @@ Requirements = Annotated[
     AfterValidator(_sound),
     WithJsonSchema({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}),
 ]
+ContainerImage = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\s-]\S*$")]
 DefaultEnvironment = Annotated[
     str,
     checked_by(_label_fault, _LABEL_HINT),

@@ -117,7 +117,8 @@ class Partition:
     grace_s: int
     teams: tuple[str, ...]  # () = every team
     slurm: Mapping[str, str] = field(default_factory=dict)  # allowlisted keys
-    environment: str = ""  # software environment of jobs that name none: NAME or NAME@VERSION
+    environment: str = ""  # software environment of commands that name none: NAME or NAME@VERSION
+    container_image: str = ""  # container image of commands that name neither one nor an environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,7 @@ class Team:
     leads: tuple[str, ...] = ()  # users of the team who may act on all its jobs
     budget: Budget | None = None
     environment: str = ""  # as in Partition
+    container_image: str = ""  # as in Partition
     gpu_parts: Mapping[str, int] = field(default_factory=dict)  # held at once: MIG profile, "shard" or "mps" -> number
 
 
@@ -373,6 +375,7 @@ class Cluster:
     # Name -> lines of the requirements file of each environment that apply builds
     environments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environment: str = ""  # as in Partition
+    container_image: str = ""  # as in Partition
     packages: PackageSources = field(default_factory=PackageSources)
     gpu_driver: GpuDriver = field(default_factory=GpuDriver)  # provider ssh
 

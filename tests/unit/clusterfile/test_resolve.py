@@ -58,7 +58,7 @@ environments:
     --index-url https://pypi.lab/simple
     transformers\t# from the lab
 environment: vision
-partitions: {train: {environment: text@2}, debug: {}}
+partitions: {train: {environment: text@2}, debug: {container_image: 'nvcr.io/nvidia/pytorch:25.04-py3'}}
 teams: {t: {users: [bob], environment: none}}
 """
 SMALL = "name: lab\nplan: h100-8\nnodes: 4\n"
@@ -422,6 +422,7 @@ def test_environments_resolve_to_lines_and_defaults() -> None:
     assert found.environment == "vision"
     assert [one.environment for one in found.partitions] == ["text@2", ""]
     assert found.teams[0].environment == "none"
+    assert found.partitions[1].container_image == "nvcr.io/nvidia/pytorch:25.04-py3"
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,18 @@ def _cost(draft: Draft) -> None:
         )
 
 
+def _one_default_runtime(draft: Draft) -> None:
+    """Checks that no place gives both an environment and a container image, which has its own Python."""
+    file = draft.file
+    given = {"": (file.environment, file.container_image)}
+    given |= {f"partitions.{name}.": (part.environment, part.container_image) for name, part in file.partitions.items()}
+    given |= {f"teams.{name}.": (team.environment, team.container_image) for name, team in file.teams.items()}
+    for path, (environment, image) in given.items():
+        if environment and image:
+            what = "is given together with environment"
+            draft.fault(f"{path}container_image", what, "keep one of them: a container has its own Python")
+
+
 def _owner(draft: Draft) -> None:
     problem = syntax_rules.user_name_fault(draft.owner)
     if problem:
@@ -363,6 +375,7 @@ _RULES: tuple[Callable[[Draft], None], ...] = (
     _groups,
     check_gpu_parts,
     _provider,
+    _one_default_runtime,
     _alerts,
     _containers,
     _fabric,

@@ -25,7 +25,7 @@ from headway.services.app_state import AppState
 from headway.services.authorization import authorize_as_owner, cluster_to_work_on, command_slot, write_audit_line
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
 from headway.services.rights import Principal
-from headway.services.storage.declared_environments import environment_of_command
+from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.storage.environments import require_present
 from headway.store import PipelineRow
 
@@ -52,11 +52,12 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
 
 
 async def _pinned(state: AppState, cluster: Cluster, pipeline: Pipeline, user: str) -> Pipeline:
-    """Returns the pipeline with the versions of its steps' environments, so that a retry uses the same ones."""
-    steps = {
-        name: step.model_copy(update={"environment": await environment_of_command(state, cluster, step, user)})
-        for name, step in pipeline.steps.items()
-    }
+    """Returns the pipeline with the versions of its steps' environments, and with default containers, so that a retry uses
+    the same ones."""
+    steps = {}
+    for name, step in pipeline.steps.items():
+        environment, container = await runtime_of_command(state, cluster, step, user)
+        steps[name] = step.model_copy(update={"environment": environment, "container": container})
     return pipeline.model_copy(update={"steps": steps})
 
 

@@ -28,7 +28,7 @@ from headway.services.app_state import AppState
 from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.rights import Principal
 from headway.services.storage.datasets import pin_versions
-from headway.services.storage.declared_environments import environment_of_command
+from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.storage.environments import pin_environment
 from headway.store import StoreUnavailable
 
@@ -95,12 +95,13 @@ async def check(state: AppState, who: Principal, name: str, check_request: Check
 
 async def _pinned(state: AppState, cluster: Cluster, request: SubmitIn | RunIn, user: str) -> dict[str, Any]:
     """Returns the versions of the datasets and the environment that the request names without one. A command that names
-    no environment gets the default one."""
+    neither an environment nor a container gets the default."""
+    pinned: dict[str, Any] = {"stage_in": await pin_versions(state, cluster, request.stage_in)}
     if isinstance(request, RunIn):
-        environment = await environment_of_command(state, cluster, request, user)
+        pinned["environment"], pinned["container"] = await runtime_of_command(state, cluster, request, user)
     else:
-        environment = await pin_environment(state, cluster, request.environment)
-    return {"stage_in": await pin_versions(state, cluster, request.stage_in), "environment": environment}
+        pinned["environment"] = await pin_environment(state, cluster, request.environment)
+    return pinned
 
 
 def new_folder_suffix(who: Principal) -> str:

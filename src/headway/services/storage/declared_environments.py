@@ -1,12 +1,13 @@
-"""Builds of the software environments that a cluster file lists, and the default environment of a job."""
+"""Builds of the software environments that a cluster file lists, and the default environment or container of a
+command."""
 
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster
-from headway.domain.environment import FILE_SOURCE, NO_ENVIRONMENT, PYTORCH, request_digest
+from headway.domain.environment import FILE_SOURCE, PYTORCH, request_digest
 from headway.domain.operation import EnvironmentParams
 from headway.domain.progress import ReportProgress
-from headway.schemas.submission.run_options import JobFields
+from headway.schemas.submission.run_options import ContainerIn, JobFields
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
 from headway.services.rights import linux_user_of
@@ -40,25 +41,32 @@ async def _user(state: AppState, cluster: Cluster, person: str) -> str:
     return mine if mine in users else next((name for name, admin in users.items() if admin), next(iter(users), ""))
 
 
-async def environment_of_command(state: AppState, cluster: Cluster, job: JobFields, user: str) -> str:
-    """Returns the environment of a command as NAME@VERSION, "" for none. A command for real GPUs that neither asks for one
-    nor has a default gets `pytorch`, if that is there: the system's PyTorch has no CUDA. Raises NotFound."""
-    wanted = environment_of(cluster, job, user)
+async def runtime_of_command(
+    state: AppState, cluster: Cluster, job: JobFields, user: str
+) -> tuple[str, ContainerIn | None]:
+    """Returns (environment as NAME@VERSION, "" for none; container) of a command. A command for real GPUs that neither asks
+    for one of them nor has a default gets `pytorch`, if that is there: the system's PyTorch has no CUDA. Raises
+    NotFound."""
+    if job.container is not None:
+        return await pin_environment(state, cluster, job.environment), job.container
+    wanted, image = (job.environment, "") if job.environment else default_runtime(cluster, job, user)
+    if image:
+        return "", ContainerIn(image=image)
     if wanted or not job.gpus or cluster.simulated_gpus or PYTORCH not in cluster.environments:
-        return await pin_environment(state, cluster, wanted)
+        return await pin_environment(state, cluster, wanted), None
     latest = await state.store.environments.latest(cluster.name, PYTORCH)
-    return latest.label if latest else ""
+    return latest.label if latest else "", None
 
 
-def environment_of(cluster: Cluster, job: JobFields, user: str) -> str:
-    """Returns the environment of a job of `headway run`: its own, else its partition's, its team's or the cluster's; ""
-    where none of them names one. A job in a container has none."""
-    if job.environment or job.container is not None:
-        return job.environment or NO_ENVIRONMENT
+def default_runtime(cluster: Cluster, job: JobFields, user: str) -> tuple[str, str]:
+    """Returns (environment, container image) of a job of `headway run` that names neither: its partition's, else its
+    team's, else the cluster's; at most one of the two."""
     partitions = {one.name: one for one in cluster.partitions}
     default = next((one.name for one in cluster.partitions if one.default), "")
     own = next((one.teams[0] for one in cluster.users if one.name == user and one.teams), "")
     teams = {one.name: one for one in cluster.teams}
-    partition, team = partitions.get(job.partition or default), teams.get(job.team or own)
-    places = (partition.environment if partition else "", team.environment if team else "", cluster.environment)
-    return next(filter(None, places), "")
+    places = (partitions.get(job.partition or default), teams.get(job.team or own), cluster)
+    return next(
+        ((one.environment, one.container_image) for one in places if one and (one.environment or one.container_image)),
+        ("", ""),
+    )

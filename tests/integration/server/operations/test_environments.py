@@ -454,6 +454,43 @@ async def test_command_without_environment_gets_the_default_one(
     assert [f"HEADWAY_ENVIRONMENT={used}@1" in line for line in lines] == ([True] if used else [])
 
 
+@pytest.mark.parametrize(
+    ("job", "image"),
+    [
+        ({}, "of-partition:1"),
+        ({"partition": "plain"}, "of-team:1"),
+        ({"partition": "plain", "team": "other"}, "of-cluster:1"),
+        ({"environment": "none"}, ""),
+        ({"container": {"image": "mine:1"}}, "mine:1"),
+    ],
+)
+async def test_command_without_container_gets_the_default_one(
+    server: Server, builds: Builds, job: dict[str, Any], image: str
+) -> None:
+    plain = builders.cluster()
+    server.backend.clusters["lab"] = {
+        "partitions": (
+            replace(plain.partitions[0], container_image="of-partition:1"),
+            replace(plain.partitions[0], name="plain", default=False),
+        ),
+        "teams": (
+            replace(plain.teams[0], name="default", container_image="of-team:1"),
+            replace(plain.teams[0], name="other"),
+        ),
+        "users": (User("ann", (), ("default", "other")),),
+        "container_image": "of-cluster:1",
+        "environment": "unused",
+    }
+    server.state.clusters.forget("lab")
+    client = await server.client()
+    run = await client.post("/api/v1/clusters/lab/run", json={"argv": ["true"], **job})
+    assert run.status_code == 201, run.text
+    ((_, request, *_),) = server.backend.named("submit")
+    sent = request.model_dump_json()
+    assert (f"--container-image={image}" in sent) if image else ("--container-image" not in sent)
+    assert "HEADWAY_ENVIRONMENT" not in sent
+
+
 @pytest.mark.parametrize(("gpus", "own", "used"), [(8, "", True), (0, "", False), (8, "none", False)])
 async def test_command_for_real_gpus_gets_pytorch_once_it_is_built(
     server: Server, builds: Builds, gpus: int, own: str, used: bool

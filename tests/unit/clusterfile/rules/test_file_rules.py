@@ -351,6 +351,12 @@ ROWS: list[tuple[str, str, str]] = [
         "has the character",
     ),
     ("firewall: {ssh_from: [10.0.0.0/8]}", "firewall", "needs provider ssh"),
+    ("environment: x\ncontainer_image: y", "container_image", "is given together with environment"),
+    (
+        "teams: {t: {environment: x, container_image: y}}",
+        "teams.t.container_image",
+        "is given together with environment",
+    ),
     ("gpu: {driver: install}", "gpu.driver", "needs provider ssh"),
     ("gpu: {branch: '580'}", "gpu", "driver: keep installs nothing"),
     ("gpu: {driver: install, branch: 580.1}", "gpu.branch", "must be text"),
