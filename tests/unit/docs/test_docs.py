@@ -136,7 +136,10 @@ def completed(part: dict[str, Any]) -> dict[str, Any]:
     if "groups" not in whole:
         whole = {"plan": "h100-8", "nodes": 4, **whole}
     whole["users"] = {user: {} for user in whole.get("users", {})}
-    if part.get("containers", {}).get("backend") == "enroot" or "firewall" in part:
+    if "gpu" in part:
+        key = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDME\n-----END PGP PUBLIC KEY BLOCK-----\n"
+        whole["gpu"] = {**part["gpu"], "repository": {**part["gpu"]["repository"], "key": key}}
+    if part.get("containers", {}).get("backend") == "enroot" or {"firewall", "gpu"} & part.keys():
         whole |= {"provider": "ssh", "nodes": 1, "hosts": ["10.0.0.1", "10.0.0.2"]}
     return whole
 
