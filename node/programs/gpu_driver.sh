@@ -45,9 +45,15 @@ write_source() {
     } >"$sources"
 }
 
+read_sources() {
+    errors=$(apt -o APT::Update::Error-Mode=any update 2>&1) ||
+        fail "$source could not be read: $(echo "$errors" | grep '^[EW]:' | head -n 2 | tr '\n' ' ')"
+}
+
 # Debian keeps the driver in components that an installation has only on request: adds them, from the same server.
 add_non_free() {
     [ "$(. /etc/os-release && echo "$ID")" = debian ] || return 0
+    read_sources # apt knows only the sources whose lists it has
     [ -z "$(candidate nvidia-smi)" ] || return 0
     # shellcheck disable=SC2016
     line=$(apt-get indextargets --format '$(COMPONENT) $(REPO_URI) $(RELEASE) $(SIGNED_BY)' 'Created-By: Packages' |
@@ -55,7 +61,9 @@ add_non_free() {
     [ -n "$line" ] || fail "this machine has no package sources of Debian: add them, or give gpu.repository"
     # shellcheck disable=SC2086
     set -- $line
-    write_source "$1" "$2" "contrib non-free non-free-firmware" "${3:-}"
+    signed=${3:-} # the name of the field itself where the source names no key
+    case $signed in /*) ;; *) signed= ;; esac
+    write_source "$1" "$2" "contrib non-free non-free-firmware" "$signed"
 }
 
 # Sets `packages` to the driver's packages of this source: NVIDIA's, Debian's or Ubuntu's names.
@@ -126,7 +134,10 @@ add_headers() {
 # Loads the module of the installed version and starts what belongs to it.
 take_up() {
     wanted=$(on_disk)
-    [ -n "$wanted" ] || fail "no module was built for kernel $(uname -r): see $(ls -t /var/lib/dkms/nvidia*/*/build/make.log 2>/dev/null | head -n 1)"
+    if [ -z "$wanted" ]; then
+        log=$(ls -t /var/lib/dkms/nvidia*/*/build/make.log 2>/dev/null | head -n 1)
+        fail "no module was built for kernel $(uname -r): see ${log:-dkms status, which says: $(dkms status 2>&1 | head -n 1)}"
+    fi
     if [ -n "$(loaded)" ] && [ "$(loaded)" != "$wanted" ]; then
         systemctl stop nvidia-persistenced nvidia-fabricmanager nvidia-dcgm 2>/dev/null || true
         for name in nvidia_uvm nvidia_peermem nvidia_drm nvidia_modeset nvidia; do
@@ -172,8 +183,7 @@ install)
     fi
     rm -f "$pins"
     [ -z "$branch" ] || printf 'Package: *nvidia* libcuda1 libcudadebugger1 libnv*\nPin: version %s.*\nPin-Priority: 1001\n' "$branch" >"$pins"
-    errors=$(apt -o APT::Update::Error-Mode=any update 2>&1) ||
-        fail "$source could not be read: $(echo "$errors" | grep '^[EW]:' | head -n 2 | tr '\n' ' ')"
+    read_sources
     choose_packages
     add_headers
     trap - EXIT
