@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,11 @@ groups:
     assert faults(text) == []
     small, cuda, big = resolve_cluster_file(parse_yaml(text), CATALOGUE, owner="ann")[0].groups
     assert (small.parts, cuda.parts, big.parts) == (GpuParts(shards=4), GpuParts(mps=True), WHOLE)
+
+
+def test_the_example_is_valid() -> None:
+    text = (Path(__file__).parents[4] / "examples" / "gpu-parts.yaml").read_text()
+    assert faults(text) == []
 
 
 def test_unknown_profile_names_the_gpus_profiles() -> None:

@@ -7,7 +7,9 @@ from decimal import Decimal
 
 import pytest
 
+from headway.catalog.mig_profiles import lay_out
 from headway.domain.cluster import Budget, Group, Partition
+from headway.domain.gpu_parts import GpuParts
 from headway.schemas.submission.submissions import SubmitOut
 from tests.support import builders
 from tests.support.billing_cluster import (
@@ -176,3 +178,25 @@ async def test_estimate_uses_the_most_expensive_partition(
     answer = await (await server.client("alice", "member")).post(f"{V1}/estimate", json=ask)
     assert answer.status_code == 200, answer.text
     assert (answer.json()["usd"], answer.json()["time_limit_s"]) == (usd, time_limit_s)
+
+
+@pytest.mark.parametrize(
+    ("parts", "flags", "gpus", "usd"),
+    [
+        (GpuParts(mig=lay_out(builders.H100, {"3g.40gb": 2})), "-t 420 --gres=gpu:3g.40gb:1", 0.4286, 3.0),
+        (GpuParts(mig=lay_out(builders.H100, {"3g.40gb": 2})), "-t 420 --gpus=16", 6.8571, 48.0),
+        (GpuParts(mig=lay_out(builders.H100, {"3g.40gb": 1, "1g.10gb": 3})), "-t 420 --gpus=1", 0.4286, 3.0),
+        (GpuParts(shards=4), "-t 60 --gres=shard:2", 0.5, 0.5),
+        (GpuParts(mps=True), "-t 60 -N2 --gres=mps:25", 0.5, 0.5),
+    ],
+)
+async def test_estimate_counts_parts_of_gpus_as_their_share(
+    server: Server, parts: GpuParts, flags: str, gpus: float, usd: float
+) -> None:
+    server.backend.clusters["lab"] |= {"parts": parts}
+    await server.apply("lab", nodes=4, note=flags)
+    server.backend.answers["submit"] = SubmitOut(job_id=0, cluster="lab", user="alice", workdir="", message="")
+    alice = await server.client("alice", "member")
+    answer = await alice.post(f"{V1}/estimate", json={"submit": {"script": f"#!/bin/sh\n#SBATCH {flags}\n"}})
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["gpus"], answer.json()["usd"]) == (gpus, usd)

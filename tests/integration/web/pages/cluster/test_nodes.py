@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headway.catalog.mig_profiles import lay_out
 from headway.cluster.monitoring.metric_queries import Row
+from headway.domain.gpu_parts import GpuParts
 from headway.errors import Unreachable
 from headway.render.monitoring.prometheus_conf import SCRAPE_S
 from headway.services.read_model.snapshot import Snapshot
@@ -51,3 +54,27 @@ async def test_failed_prometheus_query_is_cached_for_other_viewers(server: Serve
     answers = [(await client.get("/clusters/lab/fabric?use=1")).json() for _ in range(2)]
     assert [answer["trouble"] for answer in answers] == ["Prometheus does not answer"] * 2
     assert len(server.backend.named("query_metrics")) == 1
+
+
+async def test_node_page_shows_mig_instances_and_their_jobs(tmp_path: Path) -> None:
+    made = await server_fakes.start(tmp_path, builders.Clock())
+    made.backend.clusters["lab"] = {"parts": GpuParts(mig=lay_out(builders.H100, {"3g.40gb": 2}))}
+    await made.apply()
+    node = replace(builders.node("lab-1-1", "MIXED"), gpus=16, gpu_types=("3g.40gb",))
+    job = replace(builders.job(7), nodes=("lab-1-1",), state="RUNNING", gpu_indexes={"lab-1-1": (3,)})
+    made.state.live.store_snapshot(
+        Snapshot("lab", (node,), jobs=(job,), machines=(builders.machine("lab-1-1"),), as_of=1000.0)
+    )
+    viewer = await made.client("vic", "viewer")
+    page = (await viewer.get("/clusters/lab/nodes/lab-1-1")).text
+    assert "MIG instances in use" in page
+    assert "each GPU: 2 x 3g.40gb" in page
+    assert 'title="GPU 1, 3g.40gb: job 7"' in page
+    assert 'title="GPU 0, 3g.40gb: free"' in page
+    told = (await viewer.get("/api/v1/clusters/lab/nodes")).json()
+    row = next(row for row in told if row["name"] == "lab-1-1")
+    assert (row["gpu_parts"], row["gpus"][3]) == (
+        "2 x 3g.40gb",
+        {"index": 3, "job_id": 7, "gpu": 1, "part": "3g.40gb"},
+    )
+    await made.close()
