@@ -128,6 +128,11 @@ def gpu_indexes(value: Any) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def shares_gpus_of_tres(value: Any) -> bool:
+    """Returns whether a TRES text has shards or MPS: `cpu=1,gres/shard=3`."""
+    return any(part.startswith(("gres/shard=", "gres/mps=")) for part in text(value).split(","))
+
+
 def gpus_of_tres(value: Any) -> int:
     """Returns the GPUs of a TRES text: `cpu=2,mem=200M,gres/gpu=4,gres/gpu:h100=4` -> 4 (the total, not the counts
     by type)."""

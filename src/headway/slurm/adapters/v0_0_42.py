@@ -30,6 +30,7 @@ from headway.slurm.adapters.base import (
     one_line_text,
     read_record,
     seconds_from_minutes,
+    shares_gpus_of_tres,
     text,
     texts,
 )
@@ -194,6 +195,7 @@ def job_state(row: Mapping[str, Any]) -> JobState:
         reason=_reason(row),
         memory_mib=memory_of_tres(row.get("tres_alloc_str")) or memory_of_tres(row.get("tres_req_str")),
         gpus=gpus_of_tres(row.get("tres_alloc_str")) or gpus_of_tres(row.get("tres_req_str")),
+        shares_gpus=shares_gpus_of_tres(row.get("tres_alloc_str")),
         array_task=str(number(task)) if task.get("set") else text(row.get("array_task_string")),
         gpu_indexes=_indexes(found["nodes"], row.get("gres_detail") or ()),
         more={name: value for name, value in read_record(MORE, row).items() if value},
