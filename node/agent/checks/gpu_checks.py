@@ -74,8 +74,8 @@ def gpu_memory_errors(seen: MachineState) -> Result | None:
 
 @check(every_s=15, times=2)
 def gpu_nvlink(seen: MachineState) -> Result | None:
-    """Returns bad when a GPU has fewer active NVLinks than the plan expects."""
-    links = seen.config.expects.get("nvlinks", 0)
+    """Returns bad when a GPU has fewer active NVLinks than the plan expects. GPUs in MIG mode do not use them."""
+    links = 0 if seen.config.mig else seen.config.expects.get("nvlinks", 0)
     for gpu in seen.gpus:
         up = gpu.figures.get(interface.NVLINKS)
         if links and up is not None and up < links:

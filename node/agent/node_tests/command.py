@@ -207,8 +207,10 @@ class GpuTests:
         return self._outcome("allreduce", rate, "GB/s", "allreduce_gb_s")
 
     def open_devices(self) -> list[CudaDevice]:
-        """Returns the node's GPUs. Raises NodeTestSkipped where the driver's library is missing, and NodeTestFailed when CUDA
-        finds fewer GPUs than the node has."""
+        """Returns the node's GPUs. Raises NodeTestSkipped where the driver's library is missing, or GPUs are divided, and
+        NodeTestFailed when CUDA finds fewer GPUs than the node has."""
+        if self._config.mig:  # CUDA lets a process use one instance only
+            raise NodeTestSkipped("the GPUs of this node are divided into MIG instances")
         if not self._devices:
             try:
                 self._devices = CudaDriver(self._library).devices()

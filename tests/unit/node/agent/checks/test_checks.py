@@ -346,6 +346,7 @@ def test_check_of_gpu_parts_names_a_missing_instance() -> None:
     first, second = (replace(gpu, mig=list(halves)) for gpu in gpus())
     assert gpu_checks.gpu_parts(seen(config=config, gpus=[first, second])) is None
     assert gpu_checks.gpu_parts(seen(config=config, gpus=[first, replace(second, mig=None)])) is None, "not read"
+    assert gpu_checks.gpu_nvlink(seen(config=config, gpus=gpus(**{interface.NVLINKS: 0}))) is None
     found = gpu_checks.gpu_parts(seen(config=config, gpus=[first, replace(second, mig=[halves[0]])]))
     assert (found.state, found.action, found.gpu) == ("bad", "drain", 1)
     assert found.reason == "GPU 1 has no MIG instance 3g.40gb at memory slice 4"

@@ -11,6 +11,7 @@ import pytest
 
 from agent import config
 from agent.gpu import interface
+from agent.gpu.mig import Instance
 from agent.node_tests import allreduce, command, results
 from agent.node_tests.cuda_driver import CudaError
 
@@ -105,3 +106,10 @@ def test_main_prints_one_json_line_per_test_and_sets_exit_status(tmp_path: Path,
 def test_interface_with_address_returns_the_interface_name() -> None:
     assert allreduce.interface_with_address("127.0.0.1") == "lo"
     assert allreduce.interface_with_address("203.0.113.77") == ""
+
+
+def test_gpus_in_mig_mode_are_not_tested_as_whole_ones() -> None:
+    """CUDA lets a process use one MIG instance only, so it would find too few GPUs."""
+    plan = config.Config(head="h", gpus=8, mig=(Instance(0, 4, 3, 1, "3g.71gb"),))
+    with pytest.raises(results.NodeTestSkipped, match="divided into MIG instances"):
+        command.GpuTests(plan, 1.0, library="/no/such/library").open_devices()
