@@ -13,7 +13,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.billing.run_resources import allocations_by_group
+from headway.catalog.mig_profiles import lay_out
 from headway.domain.billing import DAY_S, MAX_STORED_INTEGER, CheckpointStats, JobRun
+from headway.domain.gpu_parts import GpuParts
 from headway.domain.incident import FaultAction
 from headway.errors import Unanswered
 from headway.services.billing.ledger import daily_rollups
@@ -304,6 +306,35 @@ async def test_usage_ledger_sums_match_on_postgres(url: str) -> None:
         assert await store.usage.groups("ledger") == ["main"]
         await _losses_and_capacity(store, span, marks)
         await _days(store, t0)
+    finally:
+        await store.close()
+
+
+async def test_parts_of_gpus_are_summed_on_postgres(url: str) -> None:
+    """7 runs hold a 3g instance each for an hour: 3 GPU-hours, in single runs and in the sums of their day."""
+    t0 = 1_790_000_000 // 86_400 * 86_400
+    lab = builders.cluster(1, 0, parts=GpuParts(mig=lay_out(builders.H100, {"3g.40gb": 2})))
+    found = [
+        JobRun(
+            job, t0, t0 + 3600, t0, t0, "vision", "alice", "train", "vision", "COMPLETED", ("lab-1-1",), 3 / 7, 4, 1, 60, 5,
+            1, gpu_type="3g.40gb",
+        )
+        for job in range(7)
+    ]  # fmt: skip
+    store = await open_store(Path(), url)
+    try:
+        await store.runs.save("parts", [(one, allocations_by_group(one, lab.group_of), 0) for one in found])
+        await store.runs.add_measurements("parts", [(0, t0 + 60, 60, 40, 5000)], t0 + 60)
+        span = ReportSpan(t0, t0 + 86_400, t0 + 86_400)
+        for _ in range(2):
+            [total] = await store.usage.totals("parts", span, ["gpu_type"])
+            assert (total.by, total.gpu_s) == (("3g.40gb",), 3 * 3600)
+            [cell] = await store.usage.unit_seconds("parts", span)
+            assert (cell.use.unit_s, cell.use.per_node) == (7 * 3 * 3600, 56)
+            await store.run_sums.save_day("parts", t0)
+        [run] = await store.usage.runs_of_job("parts", 3)
+        assert run.gpus == pytest.approx(3 / 7)
+        assert sorted(await store.capacity.queue_waits("parts", span)) == [(1, 0, 7)]
     finally:
         await store.close()
 
