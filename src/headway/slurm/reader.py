@@ -200,7 +200,7 @@ class SlurmReader:
     async def _learn_gpus(self, jobs: list[JobState]) -> None:
         """Reads which GPUs new running jobs have. These do not change while a job runs, so they are read once a
         start and forgotten with the job."""
-        held = (job for job in jobs if (job.gpus or job.shares_gpus) and job.nodes and job.state == "RUNNING")
+        held = (job for job in jobs if (job.gpus or job.gpu_shares) and job.nodes and job.state == "RUNNING")
         running = {job.id: job.start_time for job in held}
         self._gpus_of_job = {i: entry for i, entry in self._gpus_of_job.items() if running.get(i) == entry[0]}
         siblings = Counter(job.array_job_id for job in jobs)  # the last task of an array has the array's own id

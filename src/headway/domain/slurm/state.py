@@ -84,7 +84,7 @@ class JobState:
     array_task: str = ""
     comment: str = ""
     gpu_indexes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # node -> GPU numbers
-    shares_gpus: bool = False  # it holds shards or MPS, which are not in `gpus`
+    gpu_shares: int = 0  # shards, or per cent of MPS, that it holds; they are not in `gpus`
     description: str = ""  # Slurm's sentence that explains the one-word reason; often empty
     cpus: int = 0  # of the whole job
     memory_mib: int = 0  # of the whole job

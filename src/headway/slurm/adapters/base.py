@@ -128,9 +128,10 @@ def gpu_indexes(value: Any) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def shares_gpus_of_tres(value: Any) -> bool:
-    """Returns whether a TRES text has shards or MPS: `cpu=1,gres/shard=3`."""
-    return any(part.startswith(("gres/shard=", "gres/mps=")) for part in text(value).split(","))
+def gpu_shares_of_tres(value: Any) -> int:
+    """Returns the shards, or the per cent of MPS, of a TRES text: `cpu=1,gres/shard=3` -> 3."""
+    parts = (part.partition("=") for part in text(value).split(","))
+    return sum(int(count) for name, _, count in parts if name in ("gres/shard", "gres/mps"))
 
 
 def gpus_of_tres(value: Any) -> int:
