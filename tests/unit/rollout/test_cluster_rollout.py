@@ -1,4 +1,4 @@
-"""A rollout changes the node image first and then how GPUs are divided; own machines without images only the latter."""
+"""A rollout changes drivers first, then the node image, and last how GPUs are divided; own machines have no image."""
 
 from __future__ import annotations
 
@@ -38,6 +38,13 @@ class Steps:
     async def plan_parts_rollout(self, *_: Any, **__: Any) -> ChangeSet:
         return ChangeSet("lab", self.gpus, "" if self.gpus else "GPUs are divided as the file says")
 
+    async def plan_driver_rollout(self, *_: Any, **__: Any) -> ChangeSet:
+        return ChangeSet("lab", ())
+
+    async def roll_drivers(self, *_: Any, **__: Any) -> bool:
+        self.done.append("drivers")
+        return True
+
     async def roll_nodes(self, *_: Any, **__: Any) -> bool:
         self.done.append("image")
         return not self.interrupted
@@ -49,6 +56,7 @@ class Steps:
 
 def playing(monkeypatch: pytest.MonkeyPatch, image: tuple[Change, ...] | None, gpus: tuple[Change, ...]) -> Steps:
     steps = Steps(image, gpus)
+    monkeypatch.setattr(cluster_rollout, "driver_rollout", steps)
     monkeypatch.setattr(cluster_rollout, "image_rollout", steps)
     monkeypatch.setattr(cluster_rollout, "gpu_parts_rollout", steps)
     return steps
@@ -77,14 +85,14 @@ async def test_plan_lists_both_kinds_of_change(monkeypatch: pytest.MonkeyPatch) 
     assert (found.changes, found.notes) == ((IMAGE, GPUS), ("a note",))
     assert (await plan(back=True)).changes == (IMAGE,)
     playing(monkeypatch, (), ())
-    assert (await plan()).why_empty == "every node has it"
+    assert (await plan()).why_empty == "every node has it; GPUs are divided as the file says"
 
 
 async def test_own_machines_without_images_are_rolled_for_their_gpus_only(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = playing(monkeypatch, None, (GPUS,))
     assert (await plan()).changes == (GPUS,)
     assert await roll()
-    assert steps.done == ["gpus"]
+    assert steps.done == ["drivers", "gpus"]
     playing(monkeypatch, None, ())
     with pytest.raises(Refused, match="no node image"):
         await plan()
@@ -93,10 +101,10 @@ async def test_own_machines_without_images_are_rolled_for_their_gpus_only(monkey
 async def test_the_image_comes_first_and_an_interrupted_one_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = playing(monkeypatch, (IMAGE,), (GPUS,))
     assert await roll()
-    assert steps.done == ["image", "gpus"]
+    assert steps.done == ["drivers", "image", "gpus"]
     steps.interrupted, steps.done = True, []
     assert not await roll()
-    assert steps.done == ["image"]
+    assert steps.done == ["drivers", "image"]
     steps.interrupted, steps.done = False, []
     assert await roll(back=True)
     assert steps.done == ["image"]
