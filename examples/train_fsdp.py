@@ -97,7 +97,7 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
     how = "FSDP2" if sharded else "DDP (this torch has no FSDP2 for CPUs)"
     if rank == 0:
         print(f"{how}: {ranks} ranks on {device.type}, {weights:,} weights", flush=True)
-    print(f"rank {rank} holds {local_weights(model):,} weights", flush=True)
+    print(f"rank {rank} of {ranks} holds {local_weights(model):,} of {weights:,} weights", flush=True)
 
     checkpoints = Checkpointer(options.checkpoint_dir, keep=2)
     state = {"model": model, "optimizer": optimizer}

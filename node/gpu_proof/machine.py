@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def describe_machine(proof: Proof) -> Mapping[str, str]:
 def torch_version() -> str:
     """Returns the version of this Python's torch and its CUDA, "none" without torch."""
     code = "import torch; print(torch.__version__, 'CUDA', torch.version.cuda, torch.cuda.is_available())"
-    ran = subprocess.run(["python3", "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     return ran.stdout.strip() or "none"
 
 

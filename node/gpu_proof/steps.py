@@ -18,7 +18,7 @@ from agent.node_tests.nccl import Nccl, nccl_all_reduce
 from agent.node_tests.results import NodeTestResult, NodeTestSkipped
 from gpu_proof.machine import Proof
 from gpu_proof.report import Result
-from gpu_proof.training import run_training
+from gpu_proof.training import run_rlhf, run_training
 
 _READS = 50
 _COST_S = 20.0  # seconds that the agent's cost is measured
@@ -151,4 +151,5 @@ STEPS: Mapping[str, Callable[[Proof], Iterator[Result]]] = {
     "nccl": run_nccl,
     "agent": measure_agent,
     "training": run_training,
+    "rlhf": run_rlhf,
 }

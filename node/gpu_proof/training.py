@@ -1,12 +1,15 @@
-"""The step "training": a GPT on the machine's GPUs, killed and continued from its checkpoint, with its power and MFU."""
+"""The steps "training" and "rlhf": the examples on the machine's GPUs. Each training is killed and continued from its
+checkpoint, with its power and MFU."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -19,39 +22,76 @@ from gpu_proof.machine import Proof, torch_version
 from gpu_proof.report import Result
 
 ROOT = Path(__file__).resolve().parents[2]
+# Each example with the packages that it needs beside torch.
+_TRAININGS = {
+    "train_fsdp.py": (),
+    "train_deepspeed.py": ("deepspeed", "transformers"),
+    "train_accelerate.py": ("accelerate", "transformers"),
+    "train_lightning.py": ("lightning", "transformers"),
+}
+_RLHF = ("sft", "reward", "policy")
 _MODEL = "--width 2048 --layers 16 --heads 16 --context 1024 --batch 8"
 _EVERY = "--log-every 5 --checkpoint-every 10"
 _STEPS = 40
-_KILL_AFTER = 20  # the training is killed once it has logged this step
+_KILL_AFTER = 20  # a training is killed once it has logged this step
 _LONGEST_S = 420.0
 
 
 def run_training(proof: Proof) -> Iterator[Result]:
-    """Trains with torchrun, kills it with SIGKILL, starts it again, and compares."""
-    torch = torch_version()
-    if torch == "none":
-        yield Result("training", "not run", "this Python has no torch")
-        return
-    if not proof.config.simulated and not torch.endswith("True"):
-        yield Result("training", "not run", f"torch finds no CUDA: {torch}")
+    """Trains each example with torchrun, kills it with SIGKILL, starts it again, and compares."""
+    for script, packages in _TRAININGS.items():
+        what = script.removesuffix(".py")
+        if reason := _reason_to_skip(proof, packages):
+            yield Result(what, "not run", reason)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            size = "" if proof.config.simulated else _MODEL
+            words = [script, "--steps", str(_STEPS), "--checkpoint-dir", folder, *f"{size} {_EVERY}".split()]
+            argv = torchrun(_ranks(proof), words)
+            first = Training(argv, proof.source, kill_after=_KILL_AFTER)
+            yield first.result(f"{what} until it is killed")
+            again = Training(argv, proof.source)
+            yield again.result(f"{what} again")
+            found = re.search(r"continues after step (\d+)", again.log)
+            text = found[0] if found else "it began at its first step"
+            yield Result(f"{what} continues", "ok" if found else "FAILED", text)
+
+
+def run_rlhf(proof: Proof) -> Iterator[Result]:
+    """Runs the training steps of examples/rlhf.yaml one after another, each on all GPUs."""
+    if reason := _reason_to_skip(proof, ("trl", "datasets", "transformers")):
+        yield Result("rlhf", "not run", reason)
         return
     with tempfile.TemporaryDirectory() as folder:
-        argv = _training_argv(proof, Path(folder))
-        first = Training(argv, proof.source, kill_after=_KILL_AFTER)
-        yield first.result("training until it is killed")
-        again = Training(argv, proof.source)
-        yield again.result("training again")
-        found = re.search(r"continues after step (\d+)", again.log)
-        text = found[0] if found else "it began at its first step"
-        yield Result("it continues from its checkpoint", "ok" if found else "FAILED", text)
+        for step in _RLHF:
+            argv = torchrun(_ranks(proof), ["rlhf.py", step, "--models", folder, "--width", "512"])
+            result = Training(argv, proof.source).result(f"rlhf {step}")
+            yield result
+            if result.state == "FAILED":  # the next step needs its model
+                return
 
 
-def _training_argv(proof: Proof, folder: Path) -> list[str]:
-    """Returns the command that trains on all GPUs and keeps its checkpoints in the folder."""
-    ranks = 1 if proof.config.simulated else proof.config.gpus
-    size = "" if proof.config.simulated else _MODEL
-    words = ["--steps", str(_STEPS), "--checkpoint-dir", str(folder), *f"{size} {_EVERY}".split()]
-    return ["python3", "-m", "torch.distributed.run", f"--nproc_per_node={ranks}", "train_fsdp.py", *words]
+def torchrun(ranks: int, words: Sequence[str], python: str = sys.executable) -> list[str]:
+    """Returns the command that runs an example on this machine; `words` are its file name and its arguments."""
+    return [python, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", *words]
+
+
+def _ranks(proof: Proof) -> int:
+    return 1 if proof.config.simulated else proof.config.gpus
+
+
+def _reason_to_skip(proof: Proof, packages: Sequence[str]) -> str:
+    """Returns why an example that needs these packages can't run here, "" if it can."""
+    torch = torch_version()
+    if torch == "none":
+        return "skipped: this Python has no torch"
+    if not proof.config.simulated and not torch.endswith("True"):
+        return f"skipped: torch finds no CUDA: {torch}"
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        install = "pip install -r examples/requirements-llm.txt"
+        return f"skipped: this Python has no {', '.join(missing)} ({install})"
+    return ""
 
 
 class Training:
@@ -70,16 +110,15 @@ class Training:
 
     def result(self, what: str) -> Result:
         """Returns what the run showed. A training that was to be killed must not have ended before by itself."""
-        lines = re.findall(r"step (\d+) loss (\S+) (\S+) tokens/s(?: MFU (\S+))?", self.log)
+        lines = re.findall(r"^step (\d+) (loss .*)", self.log, re.MULTILINE)
         if self._too_long:
             return Result(what, "FAILED", f"it did not end within {self._longest_s:g} s")
         if not lines or (not self._killed if self._kill_after else self.ended):
             last = self.log.strip().rpartition("\n")[2][:300]
             return Result(what, "FAILED", f"it ended by itself with exit status {self.ended}: {last}")
-        step, loss, rate, mfu = lines[-1]
+        step, figures = lines[-1]
         watts = f", {sum(self._watts) / len(self._watts):.0f} W per GPU" if self._watts else ""
-        text = f"step {step}, loss {loss}, {rate} tokens/s{f', MFU {mfu}' if mfu else ''}{watts}, {self.took:.0f} s"
-        return Result(what, "ok", text)
+        return Result(what, "ok", f"step {step}, {figures}{watts}, {self.took:.0f} s")
 
     def _run(self, argv: Sequence[str]) -> None:
         env = {**os.environ, "PYTHONPATH": str(ROOT / "node/train"), "PYTHONUNBUFFERED": "1"}

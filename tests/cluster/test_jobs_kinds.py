@@ -86,11 +86,10 @@ def test_pipeline_runs_in_order_and_continues_from_a_failed_step(lab: Lab, tmp_p
     lab.wait(lambda: lab.state_of(jobs["report"]) == "CANCELLED", "the first report to be cancelled")
 
 
-def test_example_pipeline_runs(lab: Lab) -> None:
-    made = lab.cli("pipeline", "run", str(EXAMPLES / "rlhf.yaml"), "--cluster", "lab", "-o", "json")
-    steps = {step["name"]: step["job_id"] for step in json.loads(made.out)["steps"]}
-    assert lab.wait_job(steps["report"], patience_s=300) == "COMPLETED"
-    assert "part-0000.jsonl" in lab.cli("logs", "lab", str(steps["report"])).out
+def test_example_pipeline_is_refused_without_its_environment(lab: Lab) -> None:
+    refused = lab.cli("pipeline", "run", str(EXAMPLES / "rlhf.yaml"), "--cluster", "lab", check=False)
+    assert refused.code != 0
+    assert "lab has no environment llm" in refused.err
 
 
 def test_lineage_records_origin_and_rerun_repeats_the_job(lab: Lab, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.integration.node_tests.test_gpu_tests import Machine, library, machin
 
 __all__ = ["library", "machine"]
 ROOT = Path(__file__).parents[3]
-STEPS = "metrics,errors,checks,tests,nccl,training"  # "agent" measures for seconds
+STEPS = "metrics,errors,checks,tests,nccl,training,rlhf"  # "agent" measures for seconds
 
 
 def gpu_proof(*words: str) -> subprocess.CompletedProcess[str]:
@@ -33,6 +33,7 @@ def test_report_names_every_result_and_says_simulated(machine: Machine, library:
     for line in ("| tests | burn | ok |", "| checks | gpu_count | ok |", "| nccl | allreduce | not run |"):
         assert line in text
     assert "FAILED" not in text
+    assert "| rlhf | rlhf | not run | skipped: this Python has no " in text
 
 
 def test_bad_gpu_fails_the_proof(machine: Machine, library: Path, tmp_path: Path) -> None:
