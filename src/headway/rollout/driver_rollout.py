@@ -16,7 +16,7 @@ from headway.domain.machines.survey import Survey
 from headway.domain.progress import OperationWaits, ReportProgress
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext
-from headway.render.system.agent_config import AGENT
+from headway.render.system.agent_config import AGENT, GPU_PARTS
 from headway.rollout.node_rollout import CreationLock, NodeRollout, is_reason, read_rollout_state
 from headway.rollout.rollout_changes import RolloutState
 from headway.slurm import node_commands
@@ -137,6 +137,8 @@ class DriverRollout(NodeRollout):
             return
         node = (await self.context.machines())[name]
         units = _HOST if node.host is not None else _NATIVE
+        if node.host is None and self.context.cluster.group_of[name].parts.mig:
+            units = (*units, GPU_PARTS)  # a driver that is loaded anew has no MIG instances; slurmd waits for them
         context = self.context.cluster_context
         await self._systemctl("stop", units, machine)
         try:

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.mig_profiles import lay_out
 from headway.catalog.providers import SSH
 from headway.cluster.owned import gpu_drivers, machine_claims
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster
+from headway.domain.gpu_parts import GpuParts
 from headway.domain.machines.gpu_driver import DetectedDriver, GpuDriver
 from headway.domain.machines.slots import DRIVER_REASON
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, Survey
 from headway.errors import Refused
+from headway.render.system.agent_config import AGENT, GPU_PARTS
 from headway.rollout.driver_rollout import halt_driver_rollout, plan_driver_rollout, roll_drivers
 from headway.store.store import Store
 from tests.support.rollout_cluster import LAB, NODES, Fleet, alone, context, fleet, store
@@ -130,3 +133,24 @@ async def test_node_that_is_changed_and_not_tested_is_finished_although_the_file
     assert await roll(fleet, store, cluster=LAB)
     assert fleet.reasons == {}
     assert "test lab-1-2 thorough" in fleet.did
+
+
+async def test_mig_instances_are_made_again_after_the_driver(
+    fleet: Fleet, drivers: Drivers, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that is loaded anew has none, and slurmd does not start without their device files."""
+    (group,) = WANTED.groups
+    divided = replace(WANTED, groups=(replace(group, parts=GpuParts(mig=lay_out(group.plan, {"3g.40gb": 2}))),))
+    orders: list[list[str]] = []
+
+    async def query(argv: list[str]) -> str | None:
+        if argv[0] == "systemctl":
+            orders.append(argv)
+        return await Fleet.query(fleet, argv)
+
+    monkeypatch.setattr(fleet, "query", query)
+    assert await roll(fleet, store, cluster=divided)
+    assert drivers.versions["lab-1-1"] == "580.95.05"
+    assert [order for order in orders if GPU_PARTS in order][:2] == [
+        ["systemctl", action, "slurmd.service", AGENT, GPU_PARTS] for action in ("stop", "start")
+    ]
