@@ -14,9 +14,10 @@ from headway.changes.cluster_changes import DesiredState, changeset
 from headway.changes.machine_changes import DesiredMachine
 from headway.cluster.desired_state import build_desired_state
 from headway.clusterfile.load import resolve_cluster_file
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.observed_state import Observed, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.site import Site
 
 SECRETS = {"munge_key": "eA==", "jwt_key": "eA=="}
 CHANGED = "/etc/hosts"

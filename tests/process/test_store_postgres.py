@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError
 from headway.billing.run_resources import allocations_by_group
 from headway.catalog.mig_profiles import lay_out
 from headway.domain.billing import DAY_S, MAX_STORED_INTEGER, CheckpointStats, JobRun
-from headway.domain.gpu_parts import GpuParts
 from headway.domain.incident import FaultAction
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.errors import Unanswered
 from headway.services.billing.ledger import daily_rollups
 from headway.store import Store, StoreUnavailable, open_store

@@ -59,6 +59,7 @@ class Repository:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+        subprocess.run(["gpgconf", "--homedir", str(self.folder / "gpg"), "--kill", "all"], check=False, timeout=60)
 
     def publish(self, *versions: str) -> None:
         """Publishes the driver in these versions, and nothing else."""

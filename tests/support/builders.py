@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.catalog.providers import LOCAL
-from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Plan, Site, Slot, Storage, Switch, Team, User
-from headway.domain.gpu_parts import WHOLE
+from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Plan, Slot, Storage, Switch, Team, User
+from headway.domain.machines.gpu_parts import WHOLE
 from headway.domain.machines.machine import Machine, MachineState
+from headway.domain.machines.site import Site
 from headway.domain.slurm.state import JobState, NodeState
 from headway.schemas.clusters import ClusterOut
 from headway.store import Store, open_store

@@ -14,17 +14,16 @@ from headway.domain.cluster import (
     Dataset,
     Firewall,
     Group,
-    OwnedSite,
     Partition,
     Plan,
-    Site,
     Slot,
     Storage,
     Switch,
     Team,
     User,
 )
-from headway.domain.gpu_parts import WHOLE, GpuParts
+from headway.domain.machines.gpu_parts import WHOLE, GpuParts
+from headway.domain.machines.site import OwnedSite, Site
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2_000_000, Decimal("24"), "NVIDIA H100 80GB HBM3")

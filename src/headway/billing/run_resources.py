@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from headway.domain.billing import GroupAllocation, JobRun
 from headway.domain.cluster import Group
-from headway.domain.gpu_parts import MPS_PER_GPU, WHOLE, GpuParts
+from headway.domain.machines.gpu_parts import MPS_PER_GPU, WHOLE, GpuParts
 
 
 def allocations_by_group(run: JobRun, group_of: Mapping[str, Group]) -> list[GroupAllocation]:

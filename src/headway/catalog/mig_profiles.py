@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.domain.cluster import Plan
-from headway.domain.gpu_parts import MigInstance
+from headway.domain.machines.gpu_parts import MigInstance
 
 MEMORY_SLICES = 8
 COMPUTE_SLICES = 7

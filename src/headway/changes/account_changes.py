@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Cluster, Team
-from headway.domain.gpu_parts import tres_of_part
+from headway.domain.machines.gpu_parts import tres_of_part
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 
 OPERATOR = "headway"

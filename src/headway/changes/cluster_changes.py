@@ -11,7 +11,7 @@ from headway.changes.account_changes import account_changes
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN_GROUP, Cluster
-from headway.domain.gpu_parts import GpuParts
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.machines.machine import MachineState
 from headway.domain.machines.observed_state import Observed
 from headway.domain.slurm.accounts import Accounts

@@ -33,9 +33,10 @@ from headway.cluster.parallel_machines import failed_machines_error, run_all
 from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for_nodes, wait_for_slurmrestd
 from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside, WaitingWork
 from headway.domain.changeset import REBUILD, Change, ChangeSet
-from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Site
+from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster
 from headway.domain.machines.machine import Machine, MachineRequest
 from headway.domain.machines.observed_state import NOT_OBSERVED, Observed, ObservedMachine
+from headway.domain.machines.site import Site
 from headway.domain.machines.slots import Deadline
 from headway.domain.progress import ReportProgress
 from headway.domain.slurm.accounts import Accounts

@@ -15,7 +15,8 @@ from headway.cluster.agent_bundle import bundled_files
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys import secrets as cluster_secrets
 from headway.cluster.observe import replaced_machines
-from headway.domain.cluster import SHARED_FOLDER, Cluster, OwnedSite, Site
+from headway.domain.cluster import SHARED_FOLDER, Cluster
+from headway.domain.machines.site import OwnedSite, Site
 from headway.images import packages, recipe
 from headway.providers.base import Placement
 from headway.render.files import render_files

@@ -1,4 +1,4 @@
-"""Keeps the GPUs of existing nodes divided as they are until a roll divides them anew, on drained nodes."""
+"""Keeps the GPUs of existing nodes divided as they are until a roll changes that, on drained nodes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from headway.changes.cluster_changes import SLURM_CONF, DesiredState
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import render_desired_state
 from headway.cluster.observe import observe_cluster
-from headway.domain.cluster import Cluster, Site
-from headway.domain.gpu_parts import GpuParts
+from headway.domain.cluster import Cluster
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.observed_state import Observed
+from headway.domain.machines.site import Site
 from headway.render.slurm.gpu_parts_now import parts_now
 
 READ_S = 30.0

@@ -8,7 +8,7 @@ from decimal import Decimal
 from headway.catalog.mig_profiles import lay_out
 from headway.clusterfile.model import ClusterFile, GroupPart
 from headway.domain.cluster import MAIN_GROUP, Group, Plan
-from headway.domain.gpu_parts import GpuParts
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.provider_traits import ProviderTraits
 from headway.validation.field_types import UNLIMITED
 

@@ -13,6 +13,7 @@ from headway.catalog.providers import LOCAL, PROVIDERS
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES, images_in_words
 from headway.clusterfile.gpu_driver_model import GpuDriverPart
 from headway.clusterfile.health_model import HealthPart
+from headway.clusterfile.hosts_model import FirewallPart, HostPart, ServerPath
 from headway.clusterfile.software_model import (
     ContainerImage,
     DefaultEnvironment,
@@ -263,66 +264,6 @@ class ContainersPart(Part):
         None,
         description="builtin: part of Headway's node images (default there). enroot: Enroot and Pyxis, which must be "
         "installed on your machines; Headway configures them.",
-    )
-
-
-SignInName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
-ServerPath = Annotated[str, checked_by(syntax_rules.path_fault, "give an absolute path")]
-
-
-class JumpPart(Part):
-    """A jump host, as in ssh's ProxyJump."""
-
-    address: Annotated[str, checked_by(syntax_rules.host_fault)] = Field(description="Address or host name.")
-    user: SignInName = Field("root", description="User to sign in as.")
-    port: int = Field(22, ge=1, le=65535, description="SSH port.")
-    key: ServerPath | None = Field(
-        None, description="Private key file on the server's machine (default: the host's key file)."
-    )
-    host_key: PublicKey | None = Field(
-        None, description="Public host key (default: the key that it presents at the first connection)."
-    )
-
-
-class HostPart(Part):
-    """One of your machines."""
-
-    address: Annotated[str, checked_by(syntax_rules.host_fault)] = Field(description="Address or host name.")
-    role: Literal["head", "node"] | None = Field(
-        None,
-        description="head: controller, database and logins; node: never a head (default: the first machine is the head).",
-    )
-    user: SignInName = Field("root", description="User to sign in as; users other than root need sudo.")
-    port: int = Field(22, ge=1, le=65535, description="SSH port.")
-    key: ServerPath | None = Field(
-        None, description="Private key file on the server's machine (default: the cluster's key)."
-    )
-    sudo_password: ServerPath | None = Field(
-        None,
-        description="File on the server's machine with the sudo password (default: sudo asks for none).",
-    )
-    jump: Annotated[JumpPart, BeforeValidator(host_from_text)] | None = Field(
-        None, description="Jump host.", examples=["bastion.example.org"]
-    )
-    host_key: PublicKey | None = Field(
-        None,
-        description="Public host key (default: the key that it presents at the first connection, which is then pinned).",
-    )
-    run_in: Literal["native", "container"] | None = Field(
-        None,
-        description="native: packages are installed on the host; container: Headway's node image runs there as a system "
-        "container (default: native if the host runs the image's Debian, otherwise container).",
-    )
-    container_port: int = Field(2222, ge=1, le=65535, description="SSH port of the machine in its container.")
-
-
-class FirewallPart(Part):
-    """Provider ssh: access to your machines. Only the cluster reaches the ports of Slurm, the database and the agent."""
-
-    ssh_from: list[Annotated[str, checked_by(syntax_rules.network_fault)]] = Field(
-        default_factory=list,
-        description="Networks that may use SSH, in addition to the cluster's machines and the server (default: all).",
-        examples=[["10.0.0.0/8"]],
     )
 
 

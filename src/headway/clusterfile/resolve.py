@@ -11,13 +11,13 @@ from headway.clusterfile import groups, preemption, topology
 from headway.clusterfile.draft import partitions_of
 from headway.clusterfile.gpu_driver_model import resolve_gpu_driver
 from headway.clusterfile.health_model import FABRIC_TEST_EVERY_S, HealthPart
+from headway.clusterfile.hosts_model import HostPart
 from headway.clusterfile.model import (
     BackupPart,
     BudgetPart,
     ClusterFile,
     CostPart,
     GroupPart,
-    HostPart,
     KeyPart,
     MountedVolumePart,
     PartitionPart,

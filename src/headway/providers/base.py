@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from headway.domain.cluster import Cluster, Dataset, Host, OwnedSite
+from headway.domain.cluster import Cluster, Dataset, Host
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest
+from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.survey import DetectedHardware
 from headway.domain.provider_traits import ProviderTraits
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from headway.catalog.releases import slurm_release
-from headway.domain.cluster import Cluster, Group, Site
+from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
 from headway.render import machine_paths
 from headway.render.escaping import check_plain_strings
 from headway.render.ha import single_active_head, slurm_state_folder

@@ -138,7 +138,7 @@ class DriverRollout(NodeRollout):
         node = (await self.context.machines())[name]
         units = _HOST if node.host is not None else _NATIVE
         if node.host is None and self.context.cluster.group_of[name].parts.mig:
-            units = (*units, GPU_PARTS)  # a driver that is loaded anew has no MIG instances; slurmd waits for them
+            units = (*units, GPU_PARTS)  # a driver that was reloaded has no MIG instances; slurmd waits for them
         context = self.context.cluster_context
         await self._systemctl("stop", units, machine)
         try:

@@ -1,6 +1,6 @@
-"""Divides the GPUs of nodes anew (MIG, shards, MPS): on a drained node without jobs slurmd is stopped, the GPUs and Slurm's
-configuration are changed, and slurmd is started again. Slurm would end the jobs of a node whose GPUs change. How GPUs
-are divided now is in the head's slurm.conf."""
+"""Changes how the GPUs of nodes are divided (MIG, shards, MPS). On a drained node without jobs slurmd is stopped, the
+GPUs and Slurm's configuration are changed, and slurmd is started again, because Slurm ends the jobs of a node whose GPUs
+change. How GPUs are divided now is in the head's slurm.conf."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headway.cluster.desired_state import read_site
 from headway.cluster.gpu_parts import read_parts_now
 from headway.cluster.scaling.job_eviction import format_jobs
 from headway.domain.changeset import Change, ChangeSet, Disturbs
-from headway.domain.gpu_parts import GpuParts
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.machines.slots import PARTS_REASON
 from headway.domain.progress import OperationWaits, ReportProgress
 from headway.health.context import HealthContext
@@ -22,7 +22,7 @@ from headway.rollout.node_rollout import CreationLock, NodeRollout, is_reason, r
 from headway.rollout.rollout_changes import RolloutState
 from headway.slurm import node_commands
 
-DIVIDE = "node.gpus"  # kind of a Change: the GPUs of a drained node are divided anew
+DIVIDE = "node.gpus"  # kind of a Change: the division of the GPUs of a drained node changes
 STEP_S = 300.0
 
 
@@ -138,10 +138,10 @@ async def halt_parts_rollout(context: HealthContext, report: ReportProgress) -> 
 def _quiet(report: ReportProgress) -> ReportProgress:
     """Returns a function that reports only warnings and errors, because an apply reports each of its steps."""
 
-    async def told(
+    async def report_problem(
         step: str, text: str, *, level: str = "info", done: bool = False, seconds: float | None = None
     ) -> None:
         if level != "info":
             await report(step, text, level=level, done=done, seconds=seconds)
 
-    return told
+    return report_problem

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headway.domain.billing import JobRun, NodeSpan, SpanKind
-from headway.domain.gpu_parts import gpus_worth
+from headway.domain.machines.gpu_parts import gpus_worth
 from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError
 from headway.slurm.adapters.base import memory_of_tres, text

@@ -14,8 +14,8 @@ from headway.catalog.providers import SSH
 from headway.cluster.owned import gpu_drivers, machine_claims
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster
-from headway.domain.gpu_parts import GpuParts
 from headway.domain.machines.gpu_driver import DetectedDriver, GpuDriver
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.machines.slots import DRIVER_REASON
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, Survey
 from headway.errors import Refused
@@ -138,7 +138,7 @@ async def test_node_that_is_changed_and_not_tested_is_finished_although_the_file
 async def test_mig_instances_are_made_again_after_the_driver(
     fleet: Fleet, drivers: Drivers, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that is loaded anew has none, and slurmd does not start without their device files."""
+    """A driver that was reloaded has none, and slurmd does not start without their device files."""
     (group,) = WANTED.groups
     divided = replace(WANTED, groups=(replace(group, parts=GpuParts(mig=lay_out(group.plan, {"3g.40gb": 2}))),))
     orders: list[list[str]] = []

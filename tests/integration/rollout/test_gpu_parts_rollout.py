@@ -1,4 +1,4 @@
-"""GPUs are divided anew on drained nodes without jobs, one after the other; a node that fails stops the roll."""
+"""The division of GPUs is changed on drained nodes without jobs, one after the other; a node that fails stops the roll."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 
 from headway.catalog.mig_profiles import lay_out
 from headway.cluster.context import ClusterContext
-from headway.domain.cluster import Cluster, Site
-from headway.domain.gpu_parts import WHOLE, GpuParts
+from headway.domain.cluster import Cluster
+from headway.domain.machines.gpu_parts import WHOLE, GpuParts
+from headway.domain.machines.site import Site
 from headway.domain.machines.slots import PARTS_REASON
 from headway.errors import Refused
 from headway.health.context import HealthContext

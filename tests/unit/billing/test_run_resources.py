@@ -10,7 +10,7 @@ import pytest
 from headway.billing.run_resources import allocations_by_group
 from headway.catalog.mig_profiles import lay_out
 from headway.domain.cluster import Group
-from headway.domain.gpu_parts import WHOLE, GpuParts
+from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.slurm.sacct_usage import parse_runs
 from tests.support import builders
 from tests.support.billing_cluster import run

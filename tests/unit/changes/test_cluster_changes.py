@@ -19,7 +19,7 @@ from headway.cluster.desired_state import build_desired_state
 from headway.cluster.observe import _aborted, _of_earlier_image, heads_with_other_slurm
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.cluster import Cluster
-from headway.domain.gpu_parts import WHOLE, GpuParts
+from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.machine import MachineState
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.observed_state import Observed, ObservedFile, ObservedMachine, ObservedUnit

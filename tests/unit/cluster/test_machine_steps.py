@@ -13,9 +13,10 @@ from headway.catalog.releases import slurm_release
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.cluster.desired_state import build_desired_state
 from headway.cluster.machine_steps import DAEMONS, stage_timeout_s, steps_by_stage
-from headway.domain.cluster import Dataset, OwnedSite, Storage
+from headway.domain.cluster import Dataset, Storage
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.observed_state import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.systemd_unit import Unit
 from headway.domain.provider_traits import ProviderTraits
 from headway.images import packages, recipe

@@ -10,8 +10,9 @@ from headway.catalog.providers import SSH
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.cluster.machine_steps import steps_by_stage
 from headway.domain.changeset import Disturbs
-from headway.domain.cluster import OwnedSite, Storage, Volume
+from headway.domain.cluster import Storage, Volume
 from headway.domain.machines.observed_state import NOT_OBSERVED
+from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.systemd_unit import Unit
 from headway.render.system import volume_mounts
 from headway.render.system.unit_list import units_by_role

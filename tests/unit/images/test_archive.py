@@ -1,4 +1,4 @@
-"""Archives of node images are packed once, and whoever waits for that holds no thread."""
+"""Archives of node images are packed once, and waiting for that holds no thread."""
 
 from __future__ import annotations
 

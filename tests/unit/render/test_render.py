@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.domain.cluster import Cluster, Dataset, Site, Storage
+from headway.domain.cluster import Cluster, Dataset, Storage
 from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
 from headway.errors import InvalidSpec
 from headway.render.files import render_files
 from headway.render.slurm import conf_syntax

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headway.catalog.mig_profiles import lay_out
 from headway.domain.cluster import Cluster, Group
-from headway.domain.gpu_parts import GpuParts
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.schemas.clusters import ClusterOut
 from headway.services.read_model.snapshot import Snapshot
 from headway.services.to_schemas import cluster_out, node_outs, summary_of

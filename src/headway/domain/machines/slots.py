@@ -16,7 +16,7 @@ NO_MACHINE_REASON = f"{HEADWAY_REASON}no machine"  # reason of a slot without a 
 SCALE_IN_REASON = f"{HEADWAY_REASON}leaves"
 # Reason of a node whose machine is created again from another image, followed by the error, if any.
 ROLLOUT_REASON = f"{HEADWAY_REASON}rolls"
-# Reason of a node whose GPUs are divided anew, followed by the error, if any.
+# Reason of a node whose division of GPUs changes, followed by the error, if any.
 PARTS_REASON = f"{ROLLOUT_REASON} its GPUs"
 # Reason of a node whose GPU driver is replaced, followed by the error, if any.
 DRIVER_REASON = f"{ROLLOUT_REASON} its GPU driver"

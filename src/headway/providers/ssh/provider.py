@@ -17,8 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.catalog.providers import SSH
-from headway.domain.cluster import Cluster, Dataset, Host, OwnedSite
+from headway.domain.cluster import Cluster, Dataset, Host
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
+from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.survey import DetectedHardware
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.images import local_images

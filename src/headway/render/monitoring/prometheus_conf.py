@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files as resources
 
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
 from headway.render.escaping import MARK, script
 from headway.render.monitoring.alertmanager_conf import alertmanager_yml, as_yaml

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headway.catalog.mig_profiles import lay_out
-from headway.domain.cluster import Cluster, Site
-from headway.domain.gpu_parts import GpuParts
+from headway.domain.cluster import Cluster
+from headway.domain.machines.gpu_parts import GpuParts
+from headway.domain.machines.site import Site
 from headway.domain.slurm.hostlist import expand
 from headway.render.slurm import conf_syntax
 from headway.render.slurm.node_hardware import Hardware, hardware_of
@@ -16,8 +17,8 @@ _MOST_NODES = 65536
 
 def parts_now(cluster: Cluster, site: Site, text: str, names: Collection[str]) -> dict[str, GpuParts]:
     """Returns node -> how its GPUs are divided according to the slurm.conf `text`, for those of `names` where the
-    cluster file says otherwise. Nodes whose GPUs are others than the file's are left out: they are not divided anew but
-    exchanged. Returns {} for a text that can't be read."""
+    cluster file says otherwise. Nodes with another number or type of GPUs are left out. Returns {} for a text that can't
+    be read."""
     found: dict[str, GpuParts] = {}
     if not text:
         return found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headway.domain.cluster import Cluster, Site
-from headway.domain.gpu_parts import MPS_PER_GPU
+from headway.domain.cluster import Cluster
+from headway.domain.machines.gpu_parts import MPS_PER_GPU
+from headway.domain.machines.site import Site
 from headway.domain.slurm.hostlist import compress, compress_numbers
 from headway.render.escaping import MARK, slurm_text
 from headway.render.slurm.conf_syntax import Line

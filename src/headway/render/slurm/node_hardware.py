@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from headway.domain.cluster import Cluster, Plan, Site
-from headway.domain.gpu_parts import MPS_PER_GPU, WHOLE, GpuParts
+from headway.domain.cluster import Cluster, Plan
+from headway.domain.machines.gpu_parts import MPS_PER_GPU, WHOLE, GpuParts
+from headway.domain.machines.site import Site
 from headway.domain.machines.survey import DetectedHardware
 
 # Share of a real machine's memory that is reserved for the kernel and daemons.

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Site
+from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition
 from headway.domain.durations import split_duration
-from headway.domain.gpu_parts import MPS_PER_GPU, share_of_type
+from headway.domain.machines.gpu_parts import MPS_PER_GPU, share_of_type
+from headway.domain.machines.site import Site
 from headway.domain.slurm.hostlist import compress
 from headway.render.slurm.conf_syntax import Line
 from headway.render.slurm.node_hardware import Hardware, Share, distinct_hardware, hardware_of, smallest_gpu_share

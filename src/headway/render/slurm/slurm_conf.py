@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from headway.catalog.releases import SlurmRelease, slurm_release
 from headway.catalog.slurm_keys import MESSAGE_TIMEOUT_S, least_unkillable_s
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster
+from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, pair, path, slurm_text
 from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG
 from headway.render.slurm.conf_syntax import Line

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster
+from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, pair, slurm_text
 from headway.render.machine_paths import JWT_KEY
 from headway.render.slurm.conf_syntax import Line

@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 
 from headway.catalog.xid import draining_codes
-from headway.domain.cluster import Cluster, Group, Plan, Site
-from headway.domain.gpu_parts import GpuParts
+from headway.domain.cluster import Cluster, Group, Plan
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, path, word
 from headway.render.machine_paths import AGENT_COMMAND
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of

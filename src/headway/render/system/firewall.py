@@ -6,8 +6,9 @@ machines have a private network instead."""
 
 from __future__ import annotations
 
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
 from headway.render.escaping import MARK, script, word
 from headway.render.monitoring.prometheus_conf import ALERTS_PORT, PROMETHEUS_PORT

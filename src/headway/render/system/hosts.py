@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster
+from headway.domain.machines.site import Site
 from headway.render.escaping import one_line, script
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
 from headway.render.escaping import path, script, word
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from headway.domain.cluster import HEAD_PROXY, Cluster, Site
+from headway.domain.cluster import HEAD_PROXY, Cluster
 from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
 from headway.render.escaping import MARK, one_line, script, word
 from headway.render.machine_paths import AGENT_COMMAND, AGENT_PROGRAM

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.domain.cluster import Site
+from headway.domain.machines.site import Site
 from headway.render.escaping import path, script
 from headway.render.machine_paths import JOB_TMP, PMIX
 from headway.render.system.daemon_units import REST_LISTEN, REST_SOCKET

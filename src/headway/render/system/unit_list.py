@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.domain.changeset import Disturbs
-from headway.domain.cluster import Cluster, Site, Volume
+from headway.domain.cluster import Cluster, Volume
+from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
 from headway.render import machine_paths
 from headway.render.ha import single_active_head, slurm_state_folder

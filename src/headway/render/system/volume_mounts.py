@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headway.domain.cluster import Cluster, Site, Volume
+from headway.domain.cluster import Cluster, Volume
 from headway.domain.environment import FOLDER
 from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, path, word
 from headway.render.system import nfs
 from headway.render.system.daemon_units import UNITS

@@ -1,4 +1,4 @@
-"""Moves nodes and heads to another node image, and divides the GPUs of nodes anew."""
+"""Moves nodes and heads to another node image, and changes how the GPUs of nodes are divided."""
 
 from __future__ import annotations
 

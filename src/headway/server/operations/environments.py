@@ -130,7 +130,7 @@ class EnvironmentOperation:
 
     async def _require_right(self, who: Principal, cluster: Cluster) -> None:
         """Raises NotAllowed if the person may not build the environment any more. What the cluster file lists is built
-        by the server itself, on behalf of whoever applied the file."""
+        by the server itself, on behalf of the person who applied the file."""
         if self._params.source == FILE_SOURCE:
             return
         who.user_to_act_as(self._params.user or "")

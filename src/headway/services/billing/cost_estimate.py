@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from headway.billing.money import cents, usd
 from headway.domain.cluster import Cluster, Group, Partition
-from headway.domain.gpu_parts import MPS_PER_GPU, share_of_type
+from headway.domain.machines.gpu_parts import MPS_PER_GPU, share_of_type
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.prepare_job import preview_run
 from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources

@@ -10,7 +10,7 @@ import pytest
 from headway.catalog.mig_profiles import lay_out, profiles_of
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
-from headway.domain.gpu_parts import WHOLE, GpuParts
+from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.errors import Fault
 from headway.validation.yaml_parser import parse_yaml
 

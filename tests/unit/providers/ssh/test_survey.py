@@ -10,9 +10,10 @@ import pytest
 
 from headway.changes.checks.owned_machines import SurveyResult
 from headway.cluster.owned.machine_claims import InventorySurvey
-from headway.domain.cluster import Host, OwnedSite
+from headway.domain.cluster import Host
 from headway.domain.machines.gpu_driver import DetectedDriver
 from headway.domain.machines.machine import Jump
+from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedMount, DetectedNic, MachineClaim
 from headway.errors import Refused
 from headway.providers.base import Placement

@@ -8,7 +8,8 @@ import pytest
 
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import resolve_cluster_file
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster
+from headway.domain.machines.site import Site
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
 from headway.domain.slurm.hostlist import expand
 from headway.render.slurm import conf_syntax

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent import config
 from headway.catalog.providers import SSH
-from headway.domain.cluster import OwnedSite
+from headway.domain.machines.site import OwnedSite
 from headway.render.system import agent_config
 from tests.support import builders
 

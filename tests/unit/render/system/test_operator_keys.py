@@ -13,7 +13,8 @@ import pytest
 from headway.catalog.providers import SSH
 from headway.cluster.desired_state import read_site
 from headway.cluster.keys import secrets
-from headway.domain.cluster import Cluster, Host, Site
+from headway.domain.cluster import Cluster, Host
+from headway.domain.machines.site import Site
 from headway.providers.ssh.provider import SshProvider
 from headway.render.system.login import sshd
 from headway.render.system.login.users import KEYS, people

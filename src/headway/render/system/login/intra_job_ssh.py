@@ -6,8 +6,9 @@ not, and a user who signs in still needs a job on the node (pam_slurm_adopt)."""
 
 from __future__ import annotations
 
-from headway.domain.cluster import Cluster, Site
+from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
 from headway.render.escaping import one_line, script
 
 SSHD = "/etc/ssh/sshd_config.d/20-headway-inside.conf"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.cluster import Site
+from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, word
 from headway.render.system.login import head_user_limits
 from headway.render.system.login.users import KEYS

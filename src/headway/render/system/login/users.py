@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headway.domain.cluster import Cluster, Site, User
+from headway.domain.cluster import Cluster, User
 from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
 from headway.errors import Fault, InvalidSpec
 from headway.render.escaping import MARK, one_line, path, script, word
 

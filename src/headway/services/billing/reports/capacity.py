@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from headway.billing import capacity as rules
 from headway.billing.capacity import Cover, Fragments, Stretches
 from headway.domain.billing import MachineLifetime
-from headway.domain.gpu_parts import mig_profiles
+from headway.domain.machines.gpu_parts import mig_profiles
 from headway.schemas.billing import CapacityOut, HourOut, TypeOut, WaitOut
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.daily_rollups import load_coverage, load_held_seconds_by_day_sums

@@ -17,7 +17,7 @@ from headway.billing.capacity import Cover, Fragments, Stretches, fragments
 from headway.billing.intervals import Span as Stretch
 from headway.domain.billing import MachineLifetime
 from headway.domain.cluster import Plan
-from headway.domain.gpu_parts import mig_profiles
+from headway.domain.machines.gpu_parts import mig_profiles
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.daily_rollups import load_touched_seconds
 from headway.services.billing.reports.report_scope import BilledCluster

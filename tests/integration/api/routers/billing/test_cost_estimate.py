@@ -9,7 +9,7 @@ import pytest
 
 from headway.catalog.mig_profiles import lay_out
 from headway.domain.cluster import Budget, Group, Partition
-from headway.domain.gpu_parts import GpuParts
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.schemas.submission.submissions import SubmitOut
 from tests.support import builders
 from tests.support.billing_cluster import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.catalog.mig_profiles import lay_out
-from headway.domain.gpu_parts import GpuParts
+from headway.domain.machines.gpu_parts import GpuParts
 from tests.support import builders
 from tests.support.billing_cluster import CHEAP, Accounting, H, at, got, lab, machines, run
 

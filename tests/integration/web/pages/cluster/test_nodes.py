@@ -12,7 +12,7 @@ import pytest
 
 from headway.catalog.mig_profiles import lay_out
 from headway.cluster.monitoring.metric_queries import Row
-from headway.domain.gpu_parts import GpuParts
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.errors import Unreachable
 from headway.render.monitoring.prometheus_conf import SCRAPE_S
 from headway.services.read_model.snapshot import Snapshot

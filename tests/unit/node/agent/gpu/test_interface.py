@@ -35,7 +35,7 @@ PLAN = config.Config(
 
 class FakeNvml:
     """libnvidia-ml of a machine with two GPUs; answers by way of pointers as the library does. `lost`: GPUs that fell
-    off. `events`: (code, GPU, XID) that the next waits for an event return. A call that nobody announced is an error."""
+    off. `events`: (code, GPU, XID) that the next waits for an event return. A call that the test did not register is an error."""
 
     def __init__(self) -> None:
         self.lost: set[int] = set()
@@ -110,7 +110,7 @@ class FakeNvml:
         elif name in self.numbers:
             out.value = self.numbers[name]
         else:
-            raise AssertionError(f"nobody announced {name}")
+            raise AssertionError(f"the test did not register {name}")
         return 0
 
 

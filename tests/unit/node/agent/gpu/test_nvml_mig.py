@@ -19,8 +19,8 @@ NOT_SUPPORTED, IN_USE = 3, 19
 
 
 class FakeMig:
-    """libnvidia-ml of a machine with one GPU; answers by way of pointers as the library does. A call that nobody
-    announced is an error."""
+    """libnvidia-ml of a machine with one GPU; answers by way of pointers as the library does. A call that the test did
+    not register is an error."""
 
     def __init__(self, capabilities: Path) -> None:
         self.mode = [0, 0]  # now, after a reset
@@ -35,7 +35,7 @@ class FakeMig:
             raise AttributeError(name)
         answer = getattr(type(self), f"do_{name.removeprefix('nvml')}", None)
         if answer is None:
-            raise AssertionError(f"nobody announced {name}")
+            raise AssertionError(f"the test did not register {name}")
         return lambda *words: answer(self, *words) or 0
 
     def do_Init_v2(self) -> None: ...  # noqa: N802
