@@ -15,6 +15,7 @@ from headway.catalog.providers import SSH
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import SLURM_CONF, DesiredState, changeset
 from headway.changes.machine_changes import DesiredMachine
+from headway.cluster import observe
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import _host_keys
 from headway.cluster.observe import observe_cluster
@@ -103,6 +104,12 @@ async def planned(folder: Path, *members: str) -> ChangeSet:
     return changeset(goal, await observe_cluster(goal, context))
 
 
+@pytest.fixture
+def _retries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "RETRY_S", 0.0)
+
+
+@pytest.mark.usefixtures("_retries_at_once")
 async def test_plan_replaces_machine_and_names_its_running_jobs(tmp_path: Path) -> None:
     changes = await planned(tmp_path, *LAB.slot_names)
     (change,) = (one for one in changes.changes if one.where == "lab-1-2")
@@ -111,6 +118,7 @@ async def test_plan_replaces_machine_and_names_its_running_jobs(tmp_path: Path) 
     assert kept.busy == "lab-1-2"
 
 
+@pytest.mark.usefixtures("_retries_at_once")
 async def test_plan_deletes_replaced_machine_outside_wanted_slots(tmp_path: Path) -> None:
     (change,) = (one for one in (await planned(tmp_path, "lab-1-1")).changes if one.where == "lab-1-2")
     assert change.kind == "machine.delete"
