@@ -21,10 +21,12 @@ _NAMES = "/etc/nsswitch.conf"
 _POLICY = "/usr/sbin/policy-rc.d"
 _POLICY_TEXT = "#!/bin/sh\n# Headway: nothing starts while its packages are installed.\nexit 101\n"
 # What node/programs/gpu_driver.sh writes besides packages.
+DRIVER_HOLDS = "/etc/headway/gpu-driver-packages"
 DRIVER_SOURCE = (
     "/etc/apt/sources.list.d/headway-gpu.sources",
     "/etc/apt/keyrings/headway-gpu.asc",
     "/etc/apt/preferences.d/headway-gpu",
+    DRIVER_HOLDS,
 )
 _LOCK = "/var/lib/dpkg/lock-frontend"
 _LOCK_S = 900  # unattended upgrades may hold apt's lock for long
@@ -119,6 +121,8 @@ def leave() -> None:
         if entry.is_symlink() and os.readlink(entry.path).startswith(OWN + "/"):
             os.unlink(entry.path)
     _remove_policy()
+    if held := read_text(DRIVER_HOLDS).split():
+        subprocess.run(["apt-mark", "unhold", *held], capture_output=True, timeout=60, check=False)
     for path in DRIVER_SOURCE:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

@@ -237,8 +237,9 @@ leave)
     rm -rf --one-file-system "$base" /run/headway/podman /run/headway/libpod
     rmdir /var/lib/headway /run/headway 2>/dev/null || true
     for path in "$@"; do rm -rf --one-file-system "$path"; done
+    if [ -e /etc/headway/gpu-driver-packages ]; then xargs apt-mark unhold </etc/headway/gpu-driver-packages >/dev/null 2>&1 || true; fi
     rm -f /etc/headway/held-by /etc/apt/sources.list.d/headway-gpu.sources /etc/apt/keyrings/headway-gpu.asc \
-        /etc/apt/preferences.d/headway-gpu
+        /etc/apt/preferences.d/headway-gpu /etc/headway/gpu-driver-packages
     rmdir /etc/headway 2>/dev/null || true
     ;;
 *) fail "container_host.sh can't do $1" ;;

@@ -3,7 +3,8 @@
 #   install BRANCH MODULES DCGM URL SUITE COMPONENTS
 #           BRANCH: "580", or "" for the newest; MODULES: open or proprietary; DCGM: yes or no; URL: "" for the distribution's own
 #           packages, otherwise standard input has the public key of the repository
-#   finish  after a reboot: loads the module and starts the daemons
+#   finish DCGM
+#           after a reboot: loads the module and starts the daemons
 # The last line of the output is "ready VERSION GPUS" or "reboot WHY". A failure prints one sentence to standard error.
 LC_ALL=C
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -14,6 +15,7 @@ umask 022
 sources=/etc/apt/sources.list.d/headway-gpu.sources
 key=/etc/apt/keyrings/headway-gpu.asc
 pins=/etc/apt/preferences.d/headway-gpu
+holds=/etc/headway/gpu-driver-packages # packages that are held at their version
 fail() {
     echo "$1" >&2
     exit 1
@@ -21,8 +23,16 @@ fail() {
 have() { command -v "$1" >/dev/null 2>&1; }
 apt() { apt-get -q -o DPkg::Lock::Timeout=900 -o Dpkg::Use-Pty=0 "$@"; }
 candidate() { apt-cache policy "$1" | sed -n 's/^  Candidate: \([^(].*\)/\1/p'; }
+# The version that NVIDIA gave to the candidate of a package: 580.95.05 of 1:580.95.05-1.
+version_of() { candidate "$1" | sed 's/^[0-9]*://; s/-.*//'; }
 loaded() { cat /sys/module/nvidia/version 2>/dev/null || true; }
-on_disk() { modinfo -F version nvidia 2>/dev/null || true; }
+# The version of the module that `modprobe nvidia` loads; Debian's file has another name, and "nvidia" is an install line.
+on_disk() {
+    for name in nvidia nvidia-current-open nvidia-current; do
+        version=$(modinfo -F version "$name" 2>/dev/null) || continue
+        if [ -n "$version" ]; then echo "$version" && return; fi
+    done
+}
 kernel_errors() { dmesg 2>/dev/null | grep -i 'nvidia\|NVRM\|module verification\|key was rejected' | tail -n 3; }
 
 # Prints how many NVIDIA devices of a PCI class ("0x03": GPUs, "0x0680": NVSwitches) are on the bus.
@@ -45,8 +55,10 @@ write_source() {
     } >"$sources"
 }
 
+# Reads the package sources. Only an error of the given repository counts: others may have been broken before.
 read_sources() {
-    errors=$(apt -o APT::Update::Error-Mode=any update 2>&1) ||
+    errors=$(apt -o APT::Update::Error-Mode=any update 2>&1) && return
+    [ -z "$url" ] || ! echo "$errors" | grep '^[EW]:' | grep -qF "${url%/}" ||
         fail "$source could not be read: $(echo "$errors" | grep '^[EW]:' | head -n 2 | tr '\n' ' ')"
 }
 
@@ -56,7 +68,7 @@ add_non_free() {
     read_sources # apt knows only the sources whose lists it has
     [ -z "$(candidate nvidia-smi)" ] || return 0
     # shellcheck disable=SC2016
-    line=$(apt-get indextargets --format '$(COMPONENT) $(REPO_URI) $(RELEASE) $(SIGNED_BY)' 'Created-By: Packages' |
+    line=$(apt-get indextargets --format '$(COMPONENT) $(REPO_URI) $(RELEASE) $(SIGNED_BY)' 'Created-By: Packages' 'Origin: Debian' |
         sed -n 's/^main //p' | head -n 1)
     [ -n "$line" ] || fail "this machine has no package sources of Debian: add them, or give gpu.repository"
     # shellcheck disable=SC2086
@@ -66,69 +78,85 @@ add_non_free() {
     write_source "$1" "$2" "contrib non-free non-free-firmware" "$signed"
 }
 
-# Sets `packages` to the driver's packages of this source: NVIDIA's, Debian's or Ubuntu's names.
+# Sets `packages` to the driver's packages of this source, by the names of NVIDIA, Debian or Ubuntu, and `found` to their
+# version.
 choose_packages() {
     open=open
     [ "$modules" = open ] || open=
-    module=
-    for name in "nvidia-kernel-${open:+$open-}dkms" "nvidia-${open:+$open-}kernel-dkms" \
-        "nvidia-dkms-${branch:-$(ubuntu_branch)}-server${open:+-$open}" "nvidia-dkms-${branch:-$(ubuntu_branch)}${open:+-$open}"; do
-        version=$(candidate "$name")
+    number=${branch:-$(ubuntu_branch)}
+    names="nvidia-kernel-${open:+$open-}dkms nvidia-${open:+$open-}kernel-dkms"
+    ubuntu="nvidia-dkms-$number-server${open:+-$open}"
+    newer="nvidia-dkms${open:+-$open} nvidia-dkms-$number${open:+-$open}"
+    # A repository that the user names comes before what Ubuntu has itself.
+    if [ -n "$url" ]; then names="$names $newer $ubuntu"; else names="$names $ubuntu $newer"; fi
+    found= module=
+    for name in $names; do
+        version=$(version_of "$name")
         [ -n "$version" ] || continue
-        found=${version#*:}
-        found=${found%%-*}
+        found=$version
         case $found in "${branch:+$branch.}"*) module=$name && break ;; esac
     done
-    [ -n "${found:-}" ] || fail "$source has no driver of NVIDIA: add its repository to the machine, or give gpu.repository"
+    [ -n "$found" ] || fail "$source has no driver of NVIDIA: add its repository to the machine, or give gpu.repository"
     [ -n "$module" ] || fail "$source has driver $found, not branch $branch"
+    packages=$module
     case $module in
-    nvidia-dkms-*)
+    nvidia-dkms-[0-9]*)
         of=${module#nvidia-dkms-}
         of=${of%-open}
-        packages="$module nvidia-utils-$of libnvidia-compute-$of nvidia-compute-utils-$of"
+        packages="$packages nvidia-utils-$of libnvidia-compute-$of nvidia-compute-utils-$of"
         ;;
-    *)
-        if [ -n "$(candidate nvidia-driver-cuda)" ]; then
-            packages="$module nvidia-driver-cuda"
-        else
-            packages="$module nvidia-smi libcuda1 nvidia-modprobe nvidia-cuda-mps"
-        fi
-        packages="$packages nvidia-persistenced"
-        ;;
+    *) add_of_driver nvidia-driver-cuda nvidia-smi libcuda1 libnvidia-compute nvidia-utils nvidia-compute-utils nvidia-cuda-mps nvidia-persistenced ;;
     esac
-    for name in libnccl2 nvidia-container-toolkit; do
+    if [ "$(on_bus 0x0680)" != 0 ]; then
+        before=$packages
+        add_of_driver nvidia-fabricmanager "nvidia-fabricmanager-${found%%.*}"
+        [ "$packages" != "$before" ] ||
+            fail "$source does not have the fabric manager of driver $found, which GPUs behind NVSwitches need"
+    fi
+    held=$packages
+    for name in nvidia-modprobe libnccl2 nvidia-container-toolkit; do
         [ -z "$(candidate $name)" ] || packages="$packages $name"
     done
-    if [ "$(on_bus 0x0680)" != 0 ]; then
-        add_one "the fabric manager, which GPUs behind NVSwitches need" nvidia-fabricmanager "nvidia-fabricmanager-${found%%.*}"
-    fi
-    [ "$dcgm" != yes ] || add_one DCGM datacenter-gpu-manager-4-cuda13 datacenter-gpu-manager-4-cuda12 datacenter-gpu-manager
+    [ "$dcgm" != yes ] || add_dcgm
 }
 
 ubuntu_branch() {
     apt-cache search --names-only '^nvidia-dkms-[0-9]+-server' | sed 's/^nvidia-dkms-\([0-9]*\).*/\1/' | sort -n | tail -n 1
 }
 
-# Adds the first of these packages that exists: WHAT PACKAGE...
-add_one() {
-    what=$1
-    shift
+# Adds those of these packages that have exactly the driver's version.
+add_of_driver() {
     for name; do
+        [ "$(version_of "$name")" != "$found" ] || packages="$packages $name"
+    done
+}
+
+add_dcgm() {
+    for name in datacenter-gpu-manager-4-cuda13 datacenter-gpu-manager-4-cuda12 datacenter-gpu-manager; do
         if [ -n "$(candidate "$name")" ]; then
             packages="$packages $name"
             return
         fi
     done
-    fail "$source does not have $what"
+    fail "$source does not have DCGM"
 }
 
-# Adds the headers that the module is built with, or fails before anything is installed.
+# Adds the headers that the module is built with, also those of other installed kernels, which a reboot may start, and of
+# later ones. Fails before anything is installed if there are none of the running kernel.
 add_headers() {
-    [ ! -e "/lib/modules/$(uname -r)/build/Makefile" ] || return 0
-    headers=linux-headers-$(uname -r)
-    [ -n "$(candidate "$headers")" ] ||
-        fail "the kernel's module can't be built: there are no headers of the running kernel $(uname -r) in the package sources; boot a kernel of the distribution, or add the sources of this kernel"
-    packages="$packages $headers"
+    kernel=$(uname -r)
+    if [ ! -e "/lib/modules/$kernel/build/Makefile" ]; then
+        [ -n "$(candidate "linux-headers-$kernel")" ] ||
+            fail "the kernel's module can't be built: there are no headers of the running kernel $kernel in the package sources; boot a kernel of the distribution, or add the sources of this kernel"
+        packages="$packages linux-headers-$kernel"
+    fi
+    for image in /boot/vmlinuz-*; do
+        other=linux-headers-${image#/boot/vmlinuz-}
+        [ ! -e "$image" ] || [ -z "$(candidate "$other")" ] || packages="$packages $other"
+    done
+    # The package that follows the newest kernel: linux-headers-amd64, linux-headers-generic.
+    latest=linux-headers-$(echo "$kernel" | sed 's/^[0-9.]*[-+][^-]*-//')
+    [ -z "$(candidate "$latest")" ] || packages="$packages $latest"
 }
 
 # Loads the module of the installed version and starts what belongs to it.
@@ -139,7 +167,10 @@ take_up() {
         fail "no module was built for kernel $(uname -r): see ${log:-dkms status, which says: $(dkms status 2>&1 | head -n 1)}"
     fi
     if [ -n "$(loaded)" ] && [ "$(loaded)" != "$wanted" ]; then
-        systemctl stop nvidia-persistenced nvidia-fabricmanager nvidia-dcgm 2>/dev/null || true
+        for unit in nvidia-persistenced nvidia-fabricmanager nvidia-dcgm; do
+            [ "$unit" != nvidia-dcgm ] || ! systemctl --quiet is-active nvidia-dcgm || dcgm=yes # it ran before
+            systemctl stop "$unit" 2>/dev/null || true
+        done
         for name in nvidia_uvm nvidia_peermem nvidia_drm nvidia_modeset nvidia; do
             [ ! -d "/sys/module/$name" ] || modprobe -r "$name" 2>/dev/null || reboot "the kernel holds driver $(loaded)"
         done
@@ -148,7 +179,11 @@ take_up() {
     [ -n "$(loaded)" ] || modprobe nvidia 2>/dev/null ||
         fail "the kernel does not load driver $wanted: $(kernel_errors | sed 's/^\[[^]]*\] *//' | tr '\n' ';')"
     have nvidia-modprobe && nvidia-modprobe -u -c 0 2>/dev/null || true # makes /dev/nvidia-uvm
-    for unit in nvidia-persistenced nvidia-fabricmanager nvidia-dcgm; do
+    modprobe nvidia-uvm 2>/dev/null || true
+    units=nvidia-persistenced
+    [ "$(on_bus 0x0680)" = 0 ] || units="$units nvidia-fabricmanager"
+    [ "$dcgm" != yes ] || units="$units nvidia-dcgm"
+    for unit in $units; do
         [ ! -e "/usr/lib/systemd/system/$unit.service" ] && [ ! -e "/lib/systemd/system/$unit.service" ] && continue
         systemctl --quiet enable "$unit" 2>/dev/null || true # that of Debian is static
         systemctl restart "$unit" || fail "$unit does not start: $(systemctl status --no-pager --lines 3 "$unit" 2>&1 | tail -n 3 | tr '\n' ';')"
@@ -177,7 +212,12 @@ install)
     mkdir -p "${key%/*}"
     if [ -n "$url" ]; then
         cat >"$key"
-        write_source "$url" "$suite" "$components" "$key"
+        # apt refuses a repository that two sources sign with two keys.
+        if grep -rlsF "${url%/}" /etc/apt/sources.list /etc/apt/sources.list.d | grep -qvF "$sources"; then
+            rm -f "$sources" "$key"
+        else
+            write_source "$url" "$suite" "$components" "$key"
+        fi
     else
         add_non_free
     fi
@@ -188,11 +228,17 @@ install)
     add_headers
     trap - EXIT
     # shellcheck disable=SC2086
-    errors=$(apt install --yes --no-install-recommends --allow-downgrades $packages 2>&1) ||
+    errors=$(apt install --yes --no-install-recommends --allow-downgrades --allow-change-held-packages $packages 2>&1) ||
         fail "the driver could not be installed: $(echo "$errors" | grep '^E:\|^dpkg: error\|[Ee]rror' | head -n 4 | tr '\n' ' ')"
+    # Automatic upgrades would replace libraries under running jobs. `headway down` releases the packages.
+    # shellcheck disable=SC2086
+    apt-mark hold $held >/dev/null
+    mkdir -p "${holds%/*}"
+    echo "$held" >"$holds"
     take_up
     ;;
 finish)
+    dcgm=$2
     take_up
     ;;
 *) fail "gpu_driver.sh can't do $1" ;;

@@ -60,7 +60,11 @@ for device in /sys/bus/pci/devices/*; do
 done
 if [ -n "$gpus" ]; then
     echo "loaded=$(first /sys/module/nvidia/version)"
-    have modinfo && echo "on_disk=$(modinfo -F version nvidia 2>/dev/null)"
+    # Debian's module file has another name, and "nvidia" is an install line of modprobe.d.
+    for module in nvidia nvidia-current-open nvidia-current; do
+        version=$(have modinfo && modinfo -F version "$module" 2>/dev/null)
+        if [ -n "$version" ]; then echo "on_disk=$version" && break; fi
+    done
     library=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcuda\.so\.1 .*x86-64.*=> //p' | head -n 1)
     [ -n "$library" ] && library=$(readlink -f "$library") && echo "libraries=${library##*libcuda.so.}"
     [ -d /sys/module/nouveau ] && echo nouveau=yes

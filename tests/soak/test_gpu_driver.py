@@ -136,6 +136,7 @@ def test_apply_installs_the_driver_and_slurm_gets_the_gpus(machines: GpuMachines
     assert "gpu is ready" in said
     assert lab.head("sinfo", "-h", "-N", "-o", "%G").out.split() == ["gpu:l4:2"] * 2
     assert bare.inside(ONE, "systemctl", "is-active", "nvidia-persistenced").strip() == "active"
+    assert "nvidia-driver-cuda" in bare.inside(ONE, "apt-mark", "showhold").split()
     again = lab.cli("apply", str(machines.spec()), "--yes").out
     assert "nothing to change" in again
 
@@ -169,4 +170,5 @@ def test_driver_in_use_is_replaced_by_a_reboot(machines: GpuMachines) -> None:
 def test_down_removes_the_repository_and_keeps_the_driver(machines: GpuMachines) -> None:
     machines.lab.cli("down", "gpu", "--yes", "--delete-data", timeout_s=300)
     assert machines.ours(ONE) == ""
+    assert machines.bare.inside(ONE, "apt-mark", "showhold") == ""
     assert "580.95.05" in machines.bare.inside(ONE, "dpkg-query", "-W", "nvidia-driver-cuda")

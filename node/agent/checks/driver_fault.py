@@ -15,7 +15,7 @@ def driver_fault(sys: str = "/sys", root: str = "") -> str:
     kernel = os.uname().release
     loaded = _text(f"{sys}/module/nvidia/version")
     if loaded:
-        libraries = sorted({path.rpartition(".so.")[2] for path in _libraries(root)} - {"1"})
+        libraries = sorted({os.path.realpath(path).rpartition(".so.")[2] for path in _libraries(root)} - {"1"})
         if libraries and loaded not in libraries:
             return f"the kernel has driver {loaded}, and the libraries are of {libraries[-1]}: reboot"
         return ""

@@ -45,6 +45,10 @@ class Driver(Protocol):
         """Switches the MIG mode. Raises MigError if the GPU has to be reset first."""
         ...
 
+    def retry_mode(self, gpu: int) -> None:
+        """Switches the MIG mode as it was last asked for, if that is still pending."""
+        ...
+
     def instances(self, gpu: int) -> list[Instance]:
         """Returns the GPU instances that have a compute instance, and those that have none."""
         ...
@@ -75,6 +79,8 @@ def make_instances(driver: Driver, wanted: tuple[Instance, ...], *, in_use: bool
     for gpu in driver.gpus():
         if in_use and (fault := fault_of(driver, gpu, wanted)):
             raise MigError(f"{fault}; jobs are on the node: drain it first")
+        if not in_use:
+            driver.retry_mode(gpu)
         yield from _of_gpu(driver, gpu, wanted)
 
 

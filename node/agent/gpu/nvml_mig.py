@@ -107,6 +107,12 @@ class NvmlMig:
         self._call("nvmlDeviceSetMigMode", self._handles[gpu], c_uint(on), byref(activation))
         self._check_mode(gpu)
 
+    def retry_mode(self, gpu: int) -> None:
+        """Switches the MIG mode if that is still pending: a program that had the GPU open may have ended since."""
+        now, pending = self._mode(gpu)
+        if now != pending:
+            self._call("nvmlDeviceSetMigMode", self._handles[gpu], c_uint(pending), byref(c_uint()))
+
     def instances(self, gpu: int) -> list[Instance]:
         """Returns the GPU instances. Compute slices are 0 for one without a compute instance."""
         self._check_mode(gpu)

@@ -39,6 +39,9 @@ class SimulatedMig:
             state.pop(gpu, None)
         self._write(state)
 
+    def retry_mode(self, gpu: int) -> None:
+        """Does nothing: a simulated GPU switches its MIG mode at once."""
+
     def instances(self, gpu: int) -> list[Instance]:
         """Returns the instances whose device files are there."""
         return [one for one in self._state().get(gpu, []) if all(map(os.path.exists, self._files(gpu, one)))]

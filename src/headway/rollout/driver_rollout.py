@@ -100,7 +100,7 @@ async def _read_due(context: HealthContext) -> _Due | None:
         found = await machine_claims.survey_machines(context.cluster, context.cluster_context)
     if found is None:
         return _Due(state, {}, {})
-    names = drivers_to_roll(context.cluster, found.surveys)
+    names = drivers_to_roll(context.cluster, found.surveys, found.claimed)
     return _Due(state, {name: found.surveys[name] for name in names}, {name: found.machines[name] for name in names})
 
 
@@ -137,9 +137,9 @@ class DriverRollout(NodeRollout):
             return
         node = (await self.context.machines())[name]
         units = _HOST if node.host is not None else _NATIVE
-        if node.host is None and self.context.cluster.group_of[name].parts.mig:
-            units = (*units, GPU_PARTS)  # a driver that was reloaded has no MIG instances; slurmd waits for them
         context = self.context.cluster_context
+        if node.host is None and await self._has_unit(GPU_PARTS, machine):
+            units = (*units, GPU_PARTS)  # a driver that was reloaded has no MIG instances; slurmd waits for them
         await self._systemctl("stop", units, machine)
         try:
             await gpu_drivers.install_driver(context, self.context.cluster.gpu_driver, name, machine, self.report)
@@ -150,6 +150,11 @@ class DriverRollout(NodeRollout):
         await self._systemctl("start", units, machine)
         await context.connections.drop(name)
         del self.machines[name]
+
+    async def _has_unit(self, unit: str, machine: Machine) -> bool:
+        argv = ["systemctl", "cat", unit]
+        run = self.context.cluster_context.connections
+        return (await run.remote(machine, argv, timeout_s=_SYSTEMCTL_S, check=False)).code == 0
 
     async def _systemctl(self, action: str, units: Sequence[str], machine: Machine) -> None:
         await self.context.cluster_context.connections.remote(

@@ -4,6 +4,7 @@ change. How GPUs are divided now is in the head's slurm.conf."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,14 +17,17 @@ from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.machines.slots import PARTS_REASON
 from headway.domain.progress import OperationWaits, ReportProgress
+from headway.errors import HeadwayError
 from headway.health.context import HealthContext
 from headway.render.machine_paths import agent_argv
+from headway.render.system.agent_config import AGENT
 from headway.rollout.node_rollout import CreationLock, NodeRollout, is_reason, read_rollout_state
 from headway.rollout.rollout_changes import RolloutState
 from headway.slurm import node_commands
 
 DIVIDE = "node.gpus"  # kind of a Change: the division of the GPUs of a drained node changes
 STEP_S = 300.0
+_DCGM = "nvidia-dcgm.service"
 
 
 async def read_undivided(context: HealthContext) -> dict[str, GpuParts]:
@@ -106,16 +110,24 @@ class PartsRollout(NodeRollout):
 
     async def change_node(self, name: str) -> None:
         """Divides the GPUs of a node. slurmd is stopped first, because it would end when Slurm's configuration names
-        device files that do not exist yet; applying starts it again. Without MIG instances no unit of the node switches
+        device files that do not exist yet; applying starts it again. The agent and DCGM are stopped because the driver
+        switches the MIG mode only of a GPU that no program has open. Without MIG instances no unit of the node switches
         MIG off, so that is done here."""
         context = self.context
         wanted = context.cluster.group_of[name].parts
         await self.report(name, f"each GPU becomes {wanted.description}")
         connections, machine = context.cluster_context.connections, await context.running_machine(name)
-        await connections.remote(machine, ["systemctl", "stop", "slurmd.service"], timeout_s=STEP_S)
-        if not wanted.mig:
-            await connections.remote(machine, agent_argv("parts", "none"), timeout_s=STEP_S)
-        await apply_cluster(context.cluster, context.cluster_context, _quiet(self.report), divided=(name,))
+        active = ["systemctl", "--quiet", "is-active", _DCGM]
+        dcgm = (await connections.remote(machine, active, timeout_s=STEP_S, check=False)).code == 0
+        stopped = ["slurmd.service", AGENT, *([_DCGM] if dcgm else [])]
+        await connections.remote(machine, ["systemctl", "stop", *stopped], timeout_s=STEP_S)
+        try:
+            if not wanted.mig:
+                await connections.remote(machine, agent_argv("parts", "none"), timeout_s=STEP_S)
+            await apply_cluster(context.cluster, context.cluster_context, _quiet(self.report), divided=(name,))
+        finally:
+            with contextlib.suppress(HeadwayError):  # a node that does not answer is reported by its tests
+                await connections.remote(machine, ["systemctl", "start", *stopped[1:]], timeout_s=STEP_S)
 
 
 async def halt_parts_rollout(context: HealthContext, report: ReportProgress) -> None:

@@ -27,6 +27,11 @@ from tests.support.rollout_cluster import LAB, NODES, Fleet, store
 
 __all__ = ["store"]
 HALVES = GpuParts(mig=lay_out(LAB.largest_plan, {"3g.40gb": 2}))
+# The driver switches the MIG mode only of a GPU that no program has open.
+STOP, START = (
+    "stop slurmd.service headway-agent.service nvidia-dcgm.service",
+    "start headway-agent.service nvidia-dcgm.service",
+)
 DIVIDED = replace(LAB, groups=(replace(LAB.groups[0], parts=HALVES),))
 
 
@@ -42,8 +47,11 @@ class Nodes(Fleet):
         return object()
 
     async def query(self, argv: list[str]) -> str | None:
-        if argv == ["systemctl", "stop", "slurmd.service"] or argv[-2:] == ["parts", "none"]:
-            self.note(" ".join(argv[-2:]))
+        if argv[:2] in (["systemctl", "stop"], ["systemctl", "start"]):
+            self.note(" ".join(argv[1:]))
+            return ""
+        if argv[-2:] == ["parts", "none"]:
+            self.note("parts none")
             return ""
         return await super().query(argv)
 
@@ -99,7 +107,7 @@ async def roll(nodes: Nodes, store: Store, cluster: Cluster = DIVIDED, until: fl
 async def test_idle_nodes_are_divided_one_after_the_other(nodes: Nodes, store: Store) -> None:
     assert await roll(nodes, store)
     assert nodes.did == [
-        word for name in NODES for word in (f"drain {name}", "stop slurmd.service", f"apply {name}", f"resume {name}")
+        word for name in NODES for word in (f"drain {name}", STOP, f"apply {name}", START, f"resume {name}")
     ]
     assert nodes.reasons == {}
     assert [line for line in nodes.order if "steps" in line] == []
@@ -119,16 +127,14 @@ async def test_a_node_with_jobs_comes_last_and_its_jobs_end_first(nodes: Nodes, 
     assert changes[-1].why == "each GPU is to be 2 x 3g.40gb, now whole GPUs, once job 7 has ended"
     assert changes[0].disturbs == "node drain"
     assert await roll(nodes, store)
-    assert nodes.did[-4:] == [
-        f"drain {NODES[0]}", "stop slurmd.service", f"apply {NODES[0]}", f"resume {NODES[0]}",
-    ]  # fmt: skip
+    assert nodes.did[-5:] == [f"drain {NODES[0]}", STOP, f"apply {NODES[0]}", START, f"resume {NODES[0]}"]
     assert f"say {NODES[0]}: drained; waits for job 7" in nodes.order
 
 
 async def test_without_mig_the_mode_is_switched_off_before(nodes: Nodes, store: Store) -> None:
     nodes.parts = dict.fromkeys(NODES, HALVES)
     assert await roll(nodes, store, replace(LAB, groups=(replace(LAB.groups[0], parts=GpuParts(shards=8)),)))
-    assert nodes.did[1:4] == ["stop slurmd.service", "parts none", f"apply {NODES[0]}"]
+    assert nodes.did[1:4] == [STOP, "parts none", f"apply {NODES[0]}"]
 
 
 async def test_a_node_that_fails_stays_drained_and_stops_the_roll(nodes: Nodes, store: Store) -> None:

@@ -8,7 +8,7 @@ from headway.catalog.advisories import unfixed_advisories
 from headway.domain.cluster import Cluster
 from headway.domain.machines.gpu_driver import GpuDriver
 from headway.domain.machines.machine import HostProblem
-from headway.domain.machines.survey import Survey
+from headway.domain.machines.survey import DetectedHardware, Survey
 from headway.domain.slurm.hostlist import compress
 
 _IN_SERVICE = frozenset(("slurmd", "headway-machine"))  # units of a node that may run jobs
@@ -23,59 +23,75 @@ def driver_is_due(driver: GpuDriver, survey: Survey) -> bool:
     return silent or not driver.is_met_by(there.loaded) or there.libraries != there.loaded
 
 
-def drivers_to_install(cluster: Cluster, surveys: Mapping[str, Survey]) -> tuple[str, ...]:
-    """Returns the machines that an apply installs the driver on: those that are not in service yet."""
-    return tuple(
-        name
-        for name, survey in surveys.items()
-        if driver_is_due(cluster.gpu_driver, survey) and not survey.units & _IN_SERVICE
-    )
+def drivers_to_install(
+    cluster: Cluster, surveys: Mapping[str, Survey], claimed: Mapping[str, DetectedHardware]
+) -> tuple[str, ...]:
+    """Returns the nodes that an apply installs the driver on: those that join. `claimed`: the stored hardware of machines
+    that the cluster has already; one without usable GPUs was claimed by an apply that did not get to its driver."""
+    return tuple(name for name in _due(cluster, surveys) if _joins(surveys[name], claimed.get(name)))
 
 
-def drivers_to_roll(cluster: Cluster, surveys: Mapping[str, Survey]) -> tuple[str, ...]:
-    """Returns the nodes in service whose driver a rollout replaces."""
-    return tuple(
-        name
-        for name, survey in surveys.items()
-        if driver_is_due(cluster.gpu_driver, survey) and survey.units & _IN_SERVICE
-    )
+def drivers_to_roll(
+    cluster: Cluster, surveys: Mapping[str, Survey], claimed: Mapping[str, DetectedHardware]
+) -> tuple[str, ...]:
+    """Returns the nodes of the cluster whose driver a rollout replaces."""
+    return tuple(name for name in _due(cluster, surveys) if not _joins(surveys[name], claimed.get(name)))
 
 
-def driver_problems(cluster: Cluster, survey: Survey) -> Iterator[HostProblem]:
-    """Yields what keeps the driver of one machine from working, or from being installed."""
+def _due(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[str]:
+    """Yields the nodes that lack the driver. Heads keep theirs: jobs have no GPU of theirs."""
+    for name in cluster.slot_names:
+        if name in surveys and driver_is_due(cluster.gpu_driver, surveys[name]):
+            yield name
+
+
+def _joins(survey: Survey, claimed: DetectedHardware | None) -> bool:
+    return (claimed is None or not claimed.usable_gpus) and not survey.units & _IN_SERVICE
+
+
+def driver_problems(cluster: Cluster, survey: Survey, claimed: DetectedHardware | None = None) -> Iterator[HostProblem]:
+    """Yields what keeps the driver of one machine from working, or from being installed. What only a rollout would meet
+    stops no apply. `claimed`: the machine's stored hardware, if the cluster has it already."""
     silent = len(survey.found.gpus) - len(survey.found.usable_gpus)
-    if not driver_is_due(cluster.gpu_driver, survey):
-        if silent:
+    if survey.machine in cluster.heads or not driver_is_due(cluster.gpu_driver, survey):
+        if silent and survey.machine not in cluster.heads:
             what = f"has {silent} NVIDIA GPU{'s' * (silent != 1)} without a driver{_why_silent(survey)}"
             fix = "install NVIDIA's driver, or give gpu: {driver: install}: without it Slurm has no GPU of the machine"
             yield _problem(survey, what, fix, fatal=False)
         return
+    fatal = _joins(survey, claimed)
     if not survey.packages:
         yield _problem(
             survey,
             f"runs {survey.system_name}, where Headway can't install NVIDIA's driver",
             "install it there, and leave gpu: {driver: install} out",
+            fatal=fatal,
         )
     if survey.driver.secure_boot:
         yield _problem(
             survey,
             "starts with Secure Boot, which refuses kernel modules that are built on the machine",
             "disable Secure Boot, or install a signed driver yourself and leave gpu: {driver: install} out",
+            fatal=fatal,
         )
-    if survey.driver.nvswitches and cluster.gpu_driver.repository is None:
+    if survey.driver.nvswitches and cluster.gpu_driver.repository is None and survey.system.startswith("debian"):
         yield _problem(
             survey,
-            f"has {survey.driver.nvswitches} NVSwitches, whose fabric manager no distribution has",
+            f"has {survey.driver.nvswitches} NVSwitches, whose fabric manager Debian does not have",
             "give gpu.repository: NVIDIA's repository has it",
+            fatal=fatal,
         )
 
 
-def driver_notes(cluster: Cluster, surveys: Mapping[str, Survey]) -> Iterator[str]:
+def driver_notes(
+    cluster: Cluster, surveys: Mapping[str, Survey], claimed: Mapping[str, DetectedHardware]
+) -> Iterator[str]:
     """Yields sentences for a plan: each driver that is replaced, by what and how; drivers with known
     vulnerabilities."""
     driver = cluster.gpu_driver
     groups: dict[tuple[str, bool], list[str]] = {}
-    for when, names in enumerate((drivers_to_install(cluster, surveys), drivers_to_roll(cluster, surveys))):
+    due = (drivers_to_install(cluster, surveys, claimed), drivers_to_roll(cluster, surveys, claimed))
+    for when, names in enumerate(due):
         for name in names:
             groups.setdefault((driver_change(driver, surveys[name]), bool(when)), []).append(name)
     for (change, in_service), machines in groups.items():
@@ -125,5 +141,5 @@ def _vulnerable(surveys: Mapping[str, Survey]) -> Iterator[str]:
             )
 
 
-def _problem(survey: Survey, what: str, fix: str, *, fatal: bool = True) -> HostProblem:
+def _problem(survey: Survey, what: str, fix: str, *, fatal: bool) -> HostProblem:
     return HostProblem(f"{survey.machine} ({survey.address}) {what}", fix, fatal=fatal)

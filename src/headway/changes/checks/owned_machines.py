@@ -97,7 +97,7 @@ def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings, *, contai
     if not ours:
         yield from _there_already(cluster, survey)
     yield from uid_problems(cluster, survey, known.uids, known.assigned_uids)
-    yield from _devices(cluster, survey)
+    yield from _devices(cluster, survey, known.found.get(survey.machine))
     off = abs(survey.clock_off_s)
     if off > CLOCK_WARN_S:
         ahead = "ahead of" if survey.clock_off_s > 0 else "behind"
@@ -207,8 +207,8 @@ def _there_already(cluster: Cluster, survey: Survey) -> Iterator[HostProblem]:
         )
 
 
-def _devices(cluster: Cluster, survey: Survey) -> Iterator[HostProblem]:
-    yield from driver_problems(cluster, survey)
+def _devices(cluster: Cluster, survey: Survey, claimed: DetectedHardware | None) -> Iterator[HostProblem]:
+    yield from driver_problems(cluster, survey, claimed)
     without = not {"nvidia-container-toolkit", "libnvidia-container1"} & set(survey.packages)
     if cluster.containers == "enroot" and survey.found.usable_gpus and without:  # built-in containers do not need it
         yield _warn(

@@ -4,6 +4,7 @@ node/programs/gpu_driver.sh; for a machine in a container, on its host."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 
@@ -14,6 +15,7 @@ from headway.domain.progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.paths import node_dir
+from headway.transport.connect import HostKeyChanged, SudoRefused
 
 INSTALL_S = 3600.0
 BOOT_S = 1800.0  # large machines take long to test their memory
@@ -61,14 +63,15 @@ async def install_driver(
     began = time.monotonic()
     await report(name, f"NVIDIA's driver is being installed from {driver.source}")
     repository = driver.repository
-    argv = ["install", driver.branch, "open" if driver.open_modules else "proprietary", "yes" if driver.dcgm else "no"]
+    dcgm = "yes" if driver.dcgm else "no"
+    argv = ["install", driver.branch, "open" if driver.open_modules else "proprietary", dcgm]
     argv += [repository.url, repository.suite, " ".join(repository.components)] if repository else ["", "", ""]
     key = "".join(f"{line}\n" for line in repository.key) if repository else ""
     state, rest = await _run(context, name, machine, argv, key)
     if state == "reboot":
         await report(name, f"{rest}: the machine is rebooted")
         await _reboot(context, name, machine)
-        state, rest = await _run(context, name, machine, ["finish"], "")
+        state, rest = await _run(context, name, machine, ["finish", dcgm], "")
         if state == "reboot":
             raise Refused(
                 f"{name}: {rest}, also after a reboot",
@@ -103,7 +106,10 @@ async def _run(context: ClusterContext, name: str, machine: Machine, argv: list[
 async def _reboot(context: ClusterContext, name: str, machine: Machine) -> None:
     """Reboots a machine and waits until it has started again. Raises Unreachable."""
     before = (await context.connections.remote(machine, _BOOT, timeout_s=30)).stdout
-    await context.connections.remote(machine, ["systemctl", "reboot"], timeout_s=30, check=False)
+    with contextlib.suppress(Unreachable):  # the connection may end before the command's exit code arrives
+        ran = await context.connections.remote(machine, ["systemctl", "reboot"], timeout_s=30, check=False)
+        if 0 < ran.code < 128:  # 128 or more: the command was killed by the shutdown
+            raise Refused(f"{name} does not reboot: {(ran.stderr or ran.stdout).strip()[-200:]}")
     ends = time.monotonic() + BOOT_S
     fault = "it did not restart when asked to"
     while time.monotonic() < ends:
@@ -113,6 +119,8 @@ async def _reboot(context: ClusterContext, name: str, machine: Machine) -> None:
             if (await context.connections.remote(machine, _BOOT, timeout_s=10)).stdout != before:
                 return
             fault = "it did not restart when asked to"
+        except (HostKeyChanged, SudoRefused):  # another try would fail too, and wrong passwords lock accounts
+            raise
         except HeadwayError as error:
             fault = error.first_line
     raise Unreachable(

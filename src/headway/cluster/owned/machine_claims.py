@@ -21,7 +21,7 @@ from headway.cluster.owned import host_containers
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import HostProblem, Machine
-from headway.domain.machines.survey import MachineClaim, Survey
+from headway.domain.machines.survey import DetectedHardware, MachineClaim, Survey
 from headway.domain.progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
@@ -68,6 +68,8 @@ class InventorySurvey:
     # uids by which all machines know users that have none here yet
     uids: Mapping[str, int] = field(default_factory=dict)
     run_in: RunIn = field(default_factory=RunIn)
+    # stored hardware of the machines that this cluster has claimed already
+    claimed: Mapping[str, DetectedHardware] = field(default_factory=dict)
 
     @property
     def containers(self) -> dict[str, HostContainer]:
@@ -89,7 +91,7 @@ class InventorySurvey:
     @property
     def without_driver(self) -> dict[str, Machine]:
         """Returns the machines to install the GPU driver on, by name: the hosts of those in containers."""
-        names = drivers_to_install(self.cluster, self.surveys)
+        names = drivers_to_install(self.cluster, self.surveys, self.claimed)
         return {name: self.machines[name] for name in names}
 
     def is_still(self, name: str, before: Machine) -> bool:
@@ -120,7 +122,7 @@ class InventorySurvey:
     def with_notes(self, changes: ChangeSet) -> ChangeSet:
         """Returns the ChangeSet with notes on what a user should know before an apply."""
         notes = list(container_notes(self.cluster.image, self.surveys, self.judgement.contained))
-        notes += driver_notes(self.cluster, self.surveys)
+        notes += driver_notes(self.cluster, self.surveys, self.claimed)
         notes += [f"apply would stop: {problem.what}; {problem.fix}" for problem in self.stops]
         notes += [f"{problem.what}; {problem.fix}" for problem in self.judgement.problems if not problem.fatal]
         return replace(changes, notes=(*changes.notes, *notes), differences=self.judgement.differences)
@@ -181,6 +183,7 @@ async def survey_machines(cluster: Cluster, context: ClusterContext) -> Inventor
         evaluate_surveys(cluster, ordered, known),
         agreed,
         run_in,
+        known.found,
     )
 
 

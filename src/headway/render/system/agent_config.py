@@ -33,7 +33,7 @@ _PARTS_UNIT = f"""\
 [Unit]
 Description=MIG instances of the GPUs
 After=nvidia-persistenced.service systemd-tmpfiles-setup.service
-Before=slurmd.service
+Before=slurmd.service {AGENT} nvidia-dcgm.service
 {TRIES}
 [Service]
 Type=oneshot

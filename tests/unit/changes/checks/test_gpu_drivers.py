@@ -26,15 +26,16 @@ SOUND = Survey(
     packages={"dpkg": "1.22"}, driver=DetectedDriver(loaded="580.95.05", on_disk="580.95.05", libraries="580.95.05"),
 )  # fmt: skip
 BARE = replace(SOUND, found=replace(SOUND.found, gpus=SILENT), driver=DetectedDriver())
-KEEP = builders.cluster(nodes=2, spares=0, provider=SSH)
+KEEP = builders.cluster(nodes=3, spares=0, provider=SSH)
 NVIDIA = PackageRepository("https://packages.example.org/cuda", "/", (), ("key",))
 INSTALL = replace(KEEP, gpu_driver=GpuDriver(install=True, branch="580", repository=NVIDIA))
 
 
-def one(survey: Survey, cluster: Any = INSTALL) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def one(survey: Survey, cluster: Any = INSTALL, claimed: Any = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns what is done about the machine at an apply, and at a rollout."""
     surveys = {survey.machine: survey}
-    return drivers_to_install(cluster, surveys), drivers_to_roll(cluster, surveys)
+    known = claimed or {}
+    return drivers_to_install(cluster, surveys, known), drivers_to_roll(cluster, surveys, known)
 
 
 def with_driver(survey: Survey, **fields: Any) -> Survey:
@@ -56,6 +57,22 @@ def test_driver_is_installed_where_gpus_lack_the_wanted_one(survey: Survey, due:
     assert one(survey, KEEP) == ((), ())
     for unit in ("slurmd", "headway-machine"):
         assert one(replace(survey, units=frozenset([unit]))) == (((), ("lab-1-1",)) if due else ((), ()))
+
+
+def test_apply_leaves_heads_and_nodes_that_had_a_driver_to_others() -> None:
+    assert one(replace(BARE, machine="lab-head")) == ((), ())
+    assert one(BARE, claimed={"lab-1-1": BARE.found}) == (("lab-1-1",), ()), "an apply was killed before its driver"
+    sick = replace(BARE, found=replace(BARE.found, gpus=(GPUS[0], SILENT[1])))
+    assert one(sick, claimed={"lab-1-1": SOUND.found}) == ((), ("lab-1-1",)), "its slurmd may be down for a moment"
+
+
+def test_what_only_a_rollout_would_meet_stops_no_apply() -> None:
+    for survey, claimed in (
+        (replace(with_driver(BARE, secure_boot=True), units=frozenset(["slurmd"])), None),
+        (with_driver(BARE, secure_boot=True), SOUND.found),
+    ):
+        (problem,) = driver_problems(INSTALL, survey, claimed)
+        assert not problem.fatal
 
 
 def test_kept_driver_that_is_missing_is_a_warning_with_its_reason() -> None:
@@ -85,7 +102,7 @@ def test_kept_driver_that_is_missing_is_a_warning_with_its_reason() -> None:
         (
             with_driver(BARE, nvswitches=4),
             replace(INSTALL, gpu_driver=GpuDriver(install=True)),
-            "has 4 NVSwitches, whose fabric manager no distribution has",
+            "has 4 NVSwitches, whose fabric manager Debian does not have",
         ),
     ],
 )
@@ -93,6 +110,11 @@ def test_what_prevents_an_installation_stops_the_apply(survey: Survey, cluster: 
     (problem,) = driver_problems(cluster, survey)
     assert why in problem.what
     assert problem.fatal
+
+
+def test_ubuntu_has_a_fabric_manager_of_its_own() -> None:
+    survey = replace(with_driver(BARE, nvswitches=4), system="ubuntu24")
+    assert not list(driver_problems(replace(INSTALL, gpu_driver=GpuDriver(install=True)), survey))
 
 
 def test_machine_that_can_get_the_driver_has_no_problem() -> None:
@@ -107,7 +129,7 @@ def test_plan_says_versions_now_and_then_and_how_they_change() -> None:
         "lab-1-2": replace(BARE, machine="lab-1-2"),
         "lab-1-3": replace(old, machine="lab-1-3", units=frozenset(["slurmd"])),
     }
-    new, roll = [note for note in driver_notes(INSTALL, surveys) if "vulnerable" not in note]
+    new, roll = [note for note in driver_notes(INSTALL, surveys, {}) if "vulnerable" not in note]
     assert new.startswith(
         "lab-1-[1-2]: no NVIDIA driver becomes branch 580, from https://packages.example.org/cuda; one machine"
     )
@@ -116,7 +138,7 @@ def test_plan_says_versions_now_and_then_and_how_they_change() -> None:
     )
     assert "headway roll lab replaces it node by node" in roll
     own = replace(INSTALL, gpu_driver=GpuDriver(install=True))
-    (note,) = driver_notes(own, {"lab-1-1": with_driver(BARE, offered="550.163.01")})
+    (note,) = driver_notes(own, {"lab-1-1": with_driver(BARE, offered="550.163.01")}, {})
     assert "no NVIDIA driver becomes 550.163.01, from the machine's distribution" in note
 
 
@@ -133,5 +155,5 @@ def test_plan_says_versions_now_and_then_and_how_they_change() -> None:
     ],
 )
 def test_vulnerable_driver_is_named(version: str, found: str) -> None:
-    notes = " ".join(driver_notes(KEEP, {"lab-1-1": with_driver(SOUND, loaded=version, libraries=version)}))
+    notes = " ".join(driver_notes(KEEP, {"lab-1-1": with_driver(SOUND, loaded=version, libraries=version)}, {}))
     assert found in notes if found else notes == ""

@@ -168,6 +168,18 @@ def test_a_gpu_that_needs_a_reset_is_named_with_the_command(driver: NvmlMig, lib
     assert len(list(make_instances(driver, HALVES))) == 2
 
 
+def test_a_mode_that_was_held_back_by_a_program_is_switched_once_that_has_ended(
+    driver: NvmlMig, library: FakeMig
+) -> None:
+    list(make_instances(driver, HALVES))
+    library.resets = False
+    with pytest.raises(MigError, match="switched off only by a reset"):
+        list(make_instances(driver, ()))
+    library.resets = True
+    assert list(make_instances(driver, ())) == []
+    assert library.mode == [0, 0]
+
+
 def test_a_program_that_uses_the_gpu_is_the_reason(driver: NvmlMig, library: FakeMig) -> None:
     list(make_instances(driver, HALVES))
     library.busy = True
