@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
+from tests.support.site.browser import evaluate
 from tests.support.site.server import Site
 
 from headway.domain.cluster import Cluster
@@ -146,7 +147,7 @@ def test_form_sent_twice_without_scripts_runs_once(demo: Site, page: Page, slow:
         const both = await Promise.all([1, 2].map(() => fetch(form.action, { method: "POST", body })));
         return both.map((one) => one.url);
     }"""
-    assert page.evaluate(send) == [f"{demo.url}/clusters/demo/notebooks"] * 2
+    assert evaluate(page, send) == [f"{demo.url}/clusters/demo/notebooks"] * 2
     assert slow.jobs == 1
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 from tests.support.site import snapshots
+from tests.support.site.browser import evaluate
 from tests.support.site.server import Site
 
 from headway.errors import Conflict, Unreachable
@@ -69,7 +70,7 @@ def test_late_map_response_does_not_replace_a_newer_one(demo: Site, page: Page) 
     expect(trouble).to_have_text("Prometheus on demo-head does not answer")
     with page.expect_event("requestfinished", lambda request: request.url.endswith("/fabric")):
         held[0].continue_()
-    page.evaluate("() => new Promise((drawn) => setTimeout(() => requestAnimationFrame(drawn)))")
+    evaluate(page, "() => new Promise((drawn) => setTimeout(() => requestAnimationFrame(drawn)))")
     expect(trouble).to_have_text("Prometheus on demo-head does not answer")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.support.site.browser import evaluate
 from tests.support.site.notebooks import RUNNING
 from tests.support.site.server import Site
 
@@ -54,11 +55,11 @@ def test_notebook_page_cannot_read_or_write_the_api(demo: Site, page: Page, orig
     page.goto(f"{origin}/n/x/lab")
     api = f"{demo.url}/api/v1/clusters"
     for how in ({"credentials": "include"}, {"credentials": "include", "mode": "no-cors"}):
-        assert page.evaluate(FETCH, [api, how])[1] == ""
+        assert evaluate(page, FETCH, [api, how])[1] == ""
     write = {"credentials": "include", "mode": "no-cors", "method": "POST"}
     for path in ("/signout", "/new/apply", "/api/v1/clusters/demo/down"):
-        page.evaluate(FETCH, [f"{demo.url}{path}", write])
-    assert page.evaluate(FETCH, [f"{api}/demo/jobs/104", {"credentials": "include", "method": "DELETE"}])[1] == ""
+        evaluate(page, FETCH, [f"{demo.url}{path}", write])
+    assert evaluate(page, FETCH, [f"{api}/demo/jobs/104", {"credentials": "include", "method": "DELETE"}])[1] == ""
     assert demo.backend.named("cancel") == []
     assert demo.run(demo.state.store.operations.recent("demo")) == before
     page.goto(f"{demo.url}/clusters/demo")
@@ -128,7 +129,7 @@ def test_foreign_notebook_page_cannot_act_in_my_notebook(doors: _Doors, page: Pa
     terminals = f"{hers}/n/{HERS}/api/terminals"
     write = {"method": "POST", "credentials": "include"}
     page.goto(doors.link(HERS, "alice"))
-    assert page.evaluate(FETCH, [terminals, write]) == ["basic", "hello"]
+    assert evaluate(page, FETCH, [terminals, write]) == ["basic", "hello"]
     assert len(doors.heard) == 2
     his = page.context.new_page()  # she opens the link that mallory gave her
     his.goto(doors.link(HIS, "mallory"))
@@ -141,7 +142,7 @@ def test_foreign_notebook_page_cannot_act_in_my_notebook(doors: _Doors, page: Pa
     here = f"{notebooks.notebook_origin(doors.demo.state, HIS)}/n/{HERS}/api/terminals"
     for url in (terminals, here):
         for how in (write, {**write, "mode": "no-cors"}, {"credentials": "include", "mode": "no-cors"}):
-            assert his.evaluate(FETCH, [url, how])[1] != "hello"
-        assert his.evaluate(SOCKET, url.replace("http", "ws")) == "refused"
+            assert evaluate(his, FETCH, [url, how])[1] != "hello"
+        assert evaluate(his, SOCKET, url.replace("http", "ws")) == "refused"
     assert doors.heard[before:] == []
-    assert page.evaluate(FETCH, [terminals, write]) == ["basic", "hello"]
+    assert evaluate(page, FETCH, [terminals, write]) == ["basic", "hello"]

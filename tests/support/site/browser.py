@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import Any
 
 from playwright.sync_api import Page
 
 CHROMIUM = os.environ.get("HEADWAY_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+
+
+EVALUATION_S = 120
+
+
+def evaluate(page: Page, function: str, argument: Any = None) -> Any:
+    """Returns the result of an asynchronous JavaScript function. Fails after EVALUATION_S: Playwright's own `evaluate` would
+    wait for ever for a request that is not answered."""
+    ends = f'setTimeout(() => fail(new Error("no result within {EVALUATION_S} s")), {EVALUATION_S * 1000})'
+    guarded = f"argument => Promise.race([({function})(argument), new Promise((_, fail) => {ends})])"
+    return page.evaluate(guarded, argument)
 
 
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
@@ -16,7 +28,7 @@ RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 def faults(page: Page, *rules: str) -> list[str]:
     """Returns the violations that axe, which the page's context must provide, finds on the page by these rules or
     groups of rules."""
-    answer = page.evaluate("rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", list(rules))
+    answer = evaluate(page, "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", list(rules))
     return [
         f"{v['id']}: {node['html'][:90]}: {node['failureSummary'][-160:]}"
         for v in answer["violations"]
