@@ -22,7 +22,7 @@ from gpu_proof.machine import Proof, torch_version
 from gpu_proof.report import Result
 
 ROOT = Path(__file__).resolve().parents[2]
-# Each example with the packages that it needs beside torch.
+# Each example with the packages that it needs in addition to torch.
 _TRAININGS = {
     "train_fsdp.py": (),
     "train_deepspeed.py": ("deepspeed", "transformers"),

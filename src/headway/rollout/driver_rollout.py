@@ -17,9 +17,8 @@ from headway.domain.progress import OperationWaits, ReportProgress
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext
 from headway.render.system.agent_config import AGENT, GPU_PARTS
-from headway.rollout.node_rollout import CreationLock, NodeRollout, is_reason, read_rollout_state
+from headway.rollout.node_rollout import CreationLock, NodeRollout, read_rollout_state, return_unchanged_nodes
 from headway.rollout.rollout_changes import RolloutState
-from headway.slurm import node_commands
 
 DRIVER = "gpu.driver"  # kind of a Change: the driver is replaced
 # The daemons that keep a GPU open, so that the kernel can't unload its driver: on a native node, and on a host.
@@ -68,17 +67,8 @@ async def halt_driver_rollout(context: HealthContext, report: ReportProgress) ->
     due = await _read_due(context)
     if due is None or not due.state.rolling:
         return
-    connections, head = context.cluster_context.connections, await context.head()
-    reasons = await node_commands.read_node_reasons(connections, head)
-    for name in sorted(due.state.rolling):
-        if name in due.surveys and reasons[name][1] == DRIVER_REASON:
-            kept = await node_commands.resume_node_if(
-                connections, head, name, lambda reason: is_reason(reason, DRIVER_REASON)
-            )
-            words = f"stays out of service: {kept}" if kept else "is in service again with its former GPU driver"
-            await report(name, words, done=True)
-        else:
-            await report(name, "stays drained: headway roll continues with it", level="warning", done=True)
+    back = "is in service again with its former GPU driver"
+    await return_unchanged_nodes(context, report, due.state.rolling, due.surveys, kind=DRIVER_REASON, back=back)
 
 
 @dataclass(frozen=True)

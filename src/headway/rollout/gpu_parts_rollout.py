@@ -21,9 +21,8 @@ from headway.errors import HeadwayError
 from headway.health.context import HealthContext
 from headway.render.machine_paths import agent_argv
 from headway.render.system.agent_config import AGENT
-from headway.rollout.node_rollout import CreationLock, NodeRollout, is_reason, read_rollout_state
+from headway.rollout.node_rollout import CreationLock, NodeRollout, read_rollout_state, return_unchanged_nodes
 from headway.rollout.rollout_changes import RolloutState
-from headway.slurm import node_commands
 
 DIVIDE = "node.gpus"  # kind of a Change: the division of the GPUs of a drained node changes
 STEP_S = 300.0
@@ -134,17 +133,8 @@ async def halt_parts_rollout(context: HealthContext, report: ReportProgress) -> 
     """Returns nodes to service that are drained and whose GPUs were not changed yet. The others stay drained."""
     seen = await read_rollout_state(context, PARTS_REASON)
     present = await read_undivided(context) if seen.rolling else {}
-    connections, head = context.cluster_context.connections, await context.head()
-    reasons = await node_commands.read_node_reasons(connections, head)
-    for name in sorted(seen.rolling):
-        if name in present and reasons[name][1] == PARTS_REASON:
-            kept = await node_commands.resume_node_if(
-                connections, head, name, lambda reason: is_reason(reason, PARTS_REASON)
-            )
-            words = f"stays out of service: {kept}" if kept else "is in service again, its GPUs as they were"
-            await report(name, words, done=True)
-        else:
-            await report(name, "stays drained: headway roll continues with it", level="warning", done=True)
+    back = "is in service again, its GPUs as they were"
+    await return_unchanged_nodes(context, report, seen.rolling, present, kind=PARTS_REASON, back=back)
 
 
 def _quiet(report: ReportProgress) -> ReportProgress:

@@ -285,3 +285,24 @@ def is_reason(reason: str, of_kind: str = ROLLOUT_REASON) -> bool:
 def reason_is_rollout(reason: str) -> bool:
     """Returns whether a node's reason in Slurm says that a rollout of the image has drained it."""
     return is_reason(reason)
+
+
+async def return_unchanged_nodes(
+    context: HealthContext,
+    report: ReportProgress,
+    nodes: Collection[str],
+    unchanged: Collection[str],
+    *,
+    kind: str,
+    back: str,
+) -> None:
+    """Returns to service those of the nodes that a rollout has drained and not changed yet; the others stay drained.
+    `kind`: the rollout's reason in Slurm; `back`: what is said of a node that is in service again."""
+    connections, head = context.cluster_context.connections, await context.head()
+    reasons = await node_commands.read_node_reasons(connections, head)
+    for name in sorted(nodes):
+        if name in unchanged and reasons[name][1] == kind:
+            kept = await node_commands.resume_node_if(connections, head, name, lambda reason: is_reason(reason, kind))
+            await report(name, f"stays out of service: {kept}" if kept else back, done=True)
+        else:
+            await report(name, "stays drained: headway roll continues with it", level="warning", done=True)
