@@ -46,11 +46,11 @@ gpu-proof:  ## check what Headway does with this machine's real GPUs, and write 
 
 screenshots:  ## every page, light, dark and on a phone: screenshots/index.html
 	@$(PYTHON) tools/setup.py --for test --quiet
-	@$(BIN)/python tests/web/screenshots.py screenshots
+	@$(BIN)/python tests/support/site/screenshots.py screenshots
 
 pictures:  ## take the README's pictures again
 	@$(PYTHON) tools/setup.py --for test --quiet
-	@$(BIN)/python tests/web/screenshots.py --readme docs/pictures
+	@$(BIN)/python tests/support/site/screenshots.py --readme docs/pictures
 
 docs:  ## the documentation: reference pages from the code, and the site that the server serves at /docs
 	@$(BIN)/python tools/docs.py reference

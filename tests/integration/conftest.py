@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.fixtures import lab, server
+from tests.support.servers.fixtures import lab, server
 
 __all__ = ["lab", "server"]

@@ -3,6 +3,6 @@ without Slurm. They are too slow for `make check`."""
 
 from __future__ import annotations
 
-from tests.support.fixtures import server
+from tests.support.servers.fixtures import server
 
 __all__ = ["server"]

@@ -14,9 +14,9 @@ from headway.services.cursors import encode_cursor
 from headway.services.read_model.snapshot import LiveState
 from headway.services.settings import Settings
 from headway.store import open_store
-from tests.support.fake_backend import FakeBackend
-from tests.support.postgres import BIN, postgres
-from tests.support.server_fakes import URL, Server, reading
+from tests.support.clusters.fake_backend import FakeBackend
+from tests.support.servers.postgres import BIN, postgres
+from tests.support.servers.server_fakes import URL, Server, reading
 
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
 LAB = "/api/v1/clusters/lab"

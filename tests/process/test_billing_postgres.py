@@ -18,8 +18,8 @@ from headway.store import Store, open_store
 from headway.store.billing.losses import Amount, CutShort, Piece
 from headway.store.billing.run_sums import Only, ReportSpan
 from headway.store.billing.usage import Behind, Times, run_place
-from tests.support import builders
-from tests.support.postgres import BIN, postgres
+from tests.support.clusters import builders
+from tests.support.servers.postgres import BIN, postgres
 
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
 

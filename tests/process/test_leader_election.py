@@ -17,9 +17,9 @@ from headway.services.read_model.snapshot import LiveState
 from headway.services.settings import Settings
 from headway.store import Store, open_store
 from headway.store.db import server_locks
-from tests.support.fake_backend import FakeBackend
-from tests.support.postgres import BIN, postgres
-from tests.support.server_fakes import Server
+from tests.support.clusters.fake_backend import FakeBackend
+from tests.support.servers.postgres import BIN, postgres
+from tests.support.servers.server_fakes import Server
 from tests.support.waiting import eventually
 
 needs_postgres = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")

@@ -22,8 +22,8 @@ from headway.sdk.local_server import log_file, start_server, stop_server
 from headway.sdk.process_liveness import is_alive
 from headway.server.main import DEFAULT_PORT, bind
 from tests.support.paths import ROOT
-from tests.support.server_fakes import document
-from tests.support.server_process import Start, start, state_dir
+from tests.support.servers.server_fakes import document
+from tests.support.servers.server_process import Start, start, state_dir
 
 __all__ = ["start", "state_dir"]  # fixtures
 

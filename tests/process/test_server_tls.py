@@ -11,9 +11,9 @@ import pytest
 from headway.api.auth.sessions import flow_cookie
 from headway.errors import Unreachable
 from headway.sdk.client import Client, connect
-from tests.support.server_fakes import Server
-from tests.support.server_process import Start, guessed_token_addresses, start, state_dir
-from tests.support.tls import certificate
+from tests.support.servers.server_fakes import Server
+from tests.support.servers.server_process import Start, guessed_token_addresses, start, state_dir
+from tests.support.servers.tls import certificate
 
 __all__ = ["start", "state_dir"]  # fixtures
 

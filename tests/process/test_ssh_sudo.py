@@ -13,7 +13,7 @@ import pytest
 from headway.domain.machines.machine import Jump, Machine
 from headway.errors import Unreachable
 from headway.transport.ssh import Connections
-from tests.support.ssh_server import Server, serving
+from tests.support.machines.ssh_server import Server, serving
 from tests.support.waiting import eventually
 
 pytestmark = [

@@ -18,7 +18,7 @@ import pytest
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, Refused, Unreachable
 from headway.transport.ssh import Connections
-from tests.support.ssh_server import Server, serving
+from tests.support.machines.ssh_server import Server, serving
 
 # Warnings of the test server when it is closed while a command runs.
 pytestmark = [

@@ -17,7 +17,7 @@ from headway.store import Store, StoreUnavailable, open_store
 from headway.store.clusters.cluster_records import Row
 from headway.store.db import engine as opening
 from headway.store.db.engine import open_engine
-from tests.support.postgres import BIN, postgres
+from tests.support.servers.postgres import BIN, postgres
 
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
 

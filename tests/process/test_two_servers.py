@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.postgres import BIN, postgres
-from tests.support.two_server_chaos import Ordeal
+from tests.support.servers.postgres import BIN, postgres
+from tests.support.servers.two_server_chaos import Ordeal
 
 pytestmark = [
     pytest.mark.skipif(BIN is None, reason="no PostgreSQL here"),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.bare_machines import Bare, run
 from tests.cluster.lab import Lab
+from tests.cluster.providers.bare_machines import Bare, run
 from tests.soak.driver_repository import GPUS, Repository
 
 pytestmark = pytest.mark.soak

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.bare_machines import Bare
-from tests.cluster.installation import Installation
+from tests.cluster.changes.installation import Installation
 from tests.cluster.lab import Lab
+from tests.cluster.providers.bare_machines import Bare
 
 pytestmark = pytest.mark.soak
 HEAD, NODE = 10, 11

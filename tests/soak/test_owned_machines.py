@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.bare_machines import Bare
 from tests.cluster.lab import Lab
+from tests.cluster.providers.bare_machines import Bare
 
 pytestmark = pytest.mark.soak
 HEAD, ONE, TWO, STRANGER = 10, 11, 12, 20

@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from headway.sdk.client import connect
-from tests.support.server_process import Start, guessed_token_addresses, start, state_dir
-from tests.support.tls import certificate
+from tests.support.servers.server_process import Start, guessed_token_addresses, start, state_dir
+from tests.support.servers.tls import certificate
 
 __all__ = ["start", "state_dir"]  # fixtures
 NGINX = os.environ.get("HEADWAY_NGINX") or shutil.which("nginx")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.bare_machines import Bare
 from tests.cluster.lab import Lab
+from tests.cluster.providers.bare_machines import Bare
 
 pytestmark = pytest.mark.soak
 HEAD, NODE, SECOND = 10, 11, 12

@@ -17,7 +17,7 @@ from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut,
 from headway.schemas.jobs import JobOut
 from headway.sdk.client import Client
 from headway.sdk.connection import Resource
-from tests.support import builders
+from tests.support.clusters import builders
 
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEC"
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import uvicorn
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server, changes, reading
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server, changes, reading
 
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.slurm.accounts import Share

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.support.server_fakes import changes
+from tests.support.servers.server_fakes import changes
 from tests.support.site.server import Site
 
 from headway.domain.changeset import Disturbs

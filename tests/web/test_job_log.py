@@ -10,7 +10,7 @@ from dataclasses import replace
 import httpx
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
-from tests.support import builders
+from tests.support.clusters import builders
 from tests.support.site import demo_state
 from tests.support.site.job_log import Log
 from tests.support.site.server import Site

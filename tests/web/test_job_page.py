@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.support import builders
+from tests.support.clusters import builders
 from tests.support.site import demo_state
 from tests.support.site.server import Site
 

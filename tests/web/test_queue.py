@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
-from tests.support import builders
+from tests.support.clusters import builders
 from tests.support.site import demo_state, snapshots
 from tests.support.site.server import PEOPLE, Site
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.faults.fault_cluster import nodes, spec, train
+from tests.cluster.jobs.training_run import EXAMPLES, HOME, log, losses
 from tests.cluster.lab import Lab
-from tests.cluster.training_run import EXAMPLES, HOME, log, losses
 
 
 @pytest.fixture(scope="package")

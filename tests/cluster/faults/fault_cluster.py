@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.cluster.jobs.training_run import HOME
 from tests.cluster.lab import Lab
-from tests.cluster.training_run import HOME
 
 STEPS = ("--steps", "20", "--log-every", "1", "--checkpoint-every", "4", "--step-seconds", "0.5")
 NODES = tuple(f"flt-1-{n}" for n in range(1, 6))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from playwright.sync_api import expect
-from tests.cluster.browser import Dashboard, chromium, number_in
 from tests.cluster.lab import Lab
+from tests.cluster.web.browser import Dashboard, chromium, number_in
 
 
 def test_fault_and_incident_appear_on_open_pages_until_returned(lab: Lab) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from tests.cluster.faults.fault_cluster import NODES, nodes, spec, train
+from tests.cluster.jobs.training_run import log, losses
 from tests.cluster.lab import Lab
-from tests.cluster.training_run import log, losses
 
 from headway.domain.fault import FaultKind
 from headway.schemas.incidents import FaultIn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.cluster.faults.fault_cluster import spec, train
+from tests.cluster.jobs.training_run import log, losses
 from tests.cluster.lab import Lab
-from tests.cluster.training_run import log, losses
 
 AGAIN = """#!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1 --requeue --open-mode=append

@@ -23,9 +23,9 @@ from headway.schemas.submission.submissions import SubmitOut
 from headway.services.jobs.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
 from headway.store.access import sessions
-from tests.support import builders
-from tests.support.api_routes import ask, routes, scope_of
-from tests.support.server_fakes import URL, Server, reading
+from tests.support.api.api_routes import ask, routes, scope_of
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import URL, Server, reading
 
 API = "/api/v1"
 HOSTILE = "<img src=x onerror=alert(1)>\"'"

@@ -19,10 +19,11 @@ from headway.schemas.jobs import JobStacksOut
 from headway.schemas.submission.submissions import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.store import AuditAsk
-from tests.support import builders, server_fakes
-from tests.support.access_table import TABLE
-from tests.support.api_routes import ENVIRONMENT, JOBS, PEOPLE, Things, ask, body_of, filled, routes, server, things
-from tests.support.server_fakes import Server
+from tests.support.api.access_table import TABLE
+from tests.support.api.api_routes import ENVIRONMENT, JOBS, PEOPLE, Things, ask, body_of, filled, routes, server, things
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["server", "things"]  # fixtures
 ADMIN, VIEWER = PEOPLE["admin"], PEOPLE["viewer"]

@@ -7,9 +7,9 @@ import itertools
 
 import pytest
 
-from tests.support.access_table import PUBLIC, ROLES, TABLE, THINGS, Row
-from tests.support.api_routes import PEOPLE, Things, ask, body_of, filled, routes, server, things
-from tests.support.server_fakes import Server
+from tests.support.api.access_table import PUBLIC, ROLES, TABLE, THINGS, Row
+from tests.support.api.api_routes import PEOPLE, Things, ask, body_of, filled, routes, server, things
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["server", "things"]  # fixtures
 
@@ -25,7 +25,7 @@ async def test_access_table_lists_exactly_the_existing_routes(server: Server) ->
     assert len(known) > 40
     for key in sorted(known - TABLE.keys()):
         pytest.fail(
-            f"who may use {key}? add a row to TABLE in tests/support/access_table.py, for example\n"
+            f"who may use {key}? add a row to TABLE in tests/support/api/access_table.py, for example\n"
             f'    "{key}": Row(ALL),  # ALL, WORK, NODES, ADMIN, or TOUCH / OWNER for somebody\'s job'
         )
     assert not TABLE.keys() - known, "rows without a route"

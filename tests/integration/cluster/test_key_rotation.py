@@ -31,7 +31,7 @@ from headway.render.system.agent_config import AGENT
 from headway.render.system.unit_list import MUNGE_KEY
 from headway.store.store import Store
 from ops.files import STAMPS
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(1)
 

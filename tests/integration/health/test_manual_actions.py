@@ -12,7 +12,7 @@ from headway.errors import Conflict, Unreachable
 from headway.health import manual_actions
 from headway.health.incidents import node_tests
 from headway.health.incidents.return_to_service import repeat_return, return_to_service
-from tests.support.incident_cluster import NODE, Ward, symptom
+from tests.support.clusters.incident_cluster import NODE, Ward, symptom
 
 
 async def test_manual_drain_stays_after_an_incident_returns_the_node(lab: Ward) -> None:

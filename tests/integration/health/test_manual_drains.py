@@ -17,9 +17,9 @@ from headway.errors import Refused
 from headway.health import manual_actions
 from headway.store.store import Store
 from headway.transport.process import CommandResult
-from tests.support import builders
-from tests.support.incident_cluster import LAB, NODE, Ward, symptom, ward
-from tests.support.rollout_cluster import Fleet, fleet, go, store
+from tests.support.clusters import builders
+from tests.support.clusters.incident_cluster import LAB, NODE, Ward, symptom, ward
+from tests.support.clusters.rollout_cluster import Fleet, fleet, go, store
 
 __all__ = ["fleet", "store"]
 BOB = "bob: disk swap"

@@ -22,7 +22,7 @@ from headway.errors import Refused
 from headway.render.system.agent_config import AGENT, GPU_PARTS
 from headway.rollout.driver_rollout import halt_driver_rollout, plan_driver_rollout, roll_drivers
 from headway.store.store import Store
-from tests.support.rollout_cluster import LAB, NODES, Fleet, alone, context, fleet, store
+from tests.support.clusters.rollout_cluster import LAB, NODES, Fleet, alone, context, fleet, store
 
 __all__ = ["fleet", "store"]
 GPUS = tuple(DetectedGpu("NVIDIA L4", 23034, f"0000:0{n}:00.0", (), n) for n in range(2))

@@ -22,8 +22,8 @@ from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
 from headway.rollout import gpu_parts_rollout as module
 from headway.rollout import node_rollout
 from headway.store.store import Store
-from tests.support import builders
-from tests.support.rollout_cluster import LAB, NODES, Fleet, store
+from tests.support.clusters import builders
+from tests.support.clusters.rollout_cluster import LAB, NODES, Fleet, store
 
 __all__ = ["store"]
 HALVES = GpuParts(mig=lay_out(LAB.largest_plan, {"3g.40gb": 2}))

@@ -14,8 +14,8 @@ from headway.rollout import image_rollout as module
 from headway.rollout.image_rollout import roll_heads
 from headway.rollout.rollout_changes import RolloutState, rollout_changes
 from headway.store.store import Store
-from tests.support import builders
-from tests.support.rollout_cluster import LAB, NEW, Fleet, context, fleet, store
+from tests.support.clusters import builders
+from tests.support.clusters.rollout_cluster import LAB, NEW, Fleet, context, fleet, store
 
 __all__ = ["fleet", "store"]
 

@@ -15,7 +15,7 @@ from headway.rollout.rollout_changes import RolloutState, rollout_changes
 from headway.store import StoreUnavailable
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
-from tests.support.rollout_cluster import LAB, NEW, NODES, OLD, Fleet, context, fleet, go, store
+from tests.support.clusters.rollout_cluster import LAB, NEW, NODES, OLD, Fleet, context, fleet, go, store
 
 __all__ = ["fleet", "store"]
 NO_ANSWER = "Unable to contact slurm controller"

@@ -15,8 +15,8 @@ from headway.rollout.image_rollout import halt_rollout, plan_rollout, read_rollo
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
 from headway.transport.process import CommandResult
-from tests.support import rollout_cluster as world
-from tests.support.rollout_cluster import LAB, NEW, NODES, OLD, SLURM, Fleet, fleet, go, store
+from tests.support.clusters import rollout_cluster as world
+from tests.support.clusters.rollout_cluster import LAB, NEW, NODES, OLD, SLURM, Fleet, fleet, go, store
 
 __all__ = ["fleet", "store"]
 

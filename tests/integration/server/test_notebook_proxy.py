@@ -22,8 +22,9 @@ from headway.server.main import bind
 from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.services.jobs import notebooks
 from headway.store import NotebookRow
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server, reading
 
 ROOT = Path(__file__).resolve().parents[3]
 ID, OTHER = "0123456789abcdef", "fedcba9876543210"  # ann's, mallory's

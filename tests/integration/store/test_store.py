@@ -20,8 +20,8 @@ from headway.store import DatabaseLocked, Store, StoreUnavailable, open_store
 from headway.store.db.engine import database_url, migrate, open_engine, shown_url
 from headway.store.db.schema import HEAD, metadata
 from headway.store.db.transactions import database_errors
-from tests.support import builders
-from tests.support.builders import Clock
+from tests.support.clusters import builders
+from tests.support.clusters.builders import Clock
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from headway.errors import Unanswered
 from headway.jobs import jupyter_job as jupyter
 from headway.schemas.submission.submissions import SubmitOut
 from headway.store import StoreUnavailable
-from tests.support import builders
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, reading
 
 SUBMIT = "/clusters/lab/submit"
 NOTEBOOKS = "/clusters/lab/notebooks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.server_fakes import Server
+from tests.support.servers.server_fakes import Server
 
 
 @pytest.fixture

@@ -32,8 +32,9 @@ from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.snapshot import Snapshot as Known
 from headway.services.to_schemas import summary_of
 from headway.store.db import schema as t
-from tests.support import builders, server_fakes
-from tests.support.fake_backend import FakeBackend
+from tests.support.clusters import builders
+from tests.support.clusters.fake_backend import FakeBackend
+from tests.support.servers import server_fakes
 from tests.support.site import fabric, ledger, notebooks, operations, storage
 from tests.support.site.snapshots import (
     CHECKS,

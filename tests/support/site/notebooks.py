@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from headway.store import NotebookRow, Store
-from tests.support.fake_backend import FakeBackend
-from tests.support.server_fakes import ListeningTunnel
+from tests.support.clusters.fake_backend import FakeBackend
+from tests.support.servers.server_fakes import ListeningTunnel
 
 RUNNING, WAITING = "a" * 16, "b" * 16
 

@@ -17,8 +17,8 @@ from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import LiveState
 from headway.services.settings import Settings
 from headway.store import open_store
-from tests.support.fake_backend import FakeBackend
-from tests.support.server_fakes import shared_app
+from tests.support.clusters.fake_backend import FakeBackend
+from tests.support.servers.server_fakes import shared_app
 from tests.support.site import demo_state
 from tests.support.site.snapshots import Snapshot
 

@@ -11,7 +11,7 @@ from headway.schemas.clusters import CheckOut, ClusterOut, GpuOut, NodeOut, Stat
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
 from headway.services.read_model.snapshot import Notice
-from tests.support import builders
+from tests.support.clusters import builders
 
 TRAIN = 104
 SPEECH = 107

@@ -22,7 +22,7 @@ from headway.autoscale.planner import (
 )
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.machine import Machine
-from tests.support import builders
+from tests.support.clusters import builders
 
 NOW = 1_000_000.0
 

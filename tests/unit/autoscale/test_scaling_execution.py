@@ -20,8 +20,8 @@ from headway.domain.machines.machine import Machine
 from headway.errors import Refused
 from headway.store import Store, StoreUnavailable
 from headway.transport.process import CommandResult
-from tests.support import builders
-from tests.support.slurm_cluster import FakeProvider, FakeSlurm
+from tests.support.clusters import builders
+from tests.support.clusters.slurm_cluster import FakeProvider, FakeSlurm
 
 WHOLE = builders.cluster(3, 0)
 LAB = replace(WHOLE, groups=(Group("gpu", builders.H100, 0, 3, slots=WHOLE.slot_names, idle_s=60),))

@@ -21,7 +21,7 @@ from headway.backup.restore import read_contents
 from headway.backup.retention import delete_old_backups
 from headway.backup.verify import rows, verify_backup
 from headway.transport.remote_program import program_source
-from tests.support.backup_archive import DUMP, HEADER, KEY, parts, slurm_state, state_archive, write_archive
+from tests.support.clusters.backup_archive import DUMP, HEADER, KEY, parts, slurm_state, state_archive, write_archive
 
 __all__ = ["parts"]  # a fixture
 

@@ -16,7 +16,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, Refused, Unreachable
 from headway.transport.process import CommandResult
-from tests.support import builders
+from tests.support.clusters import builders
 
 ONE = builders.cluster(2, 0)
 TWO = replace(builders.cluster(), controllers=2)

@@ -12,8 +12,8 @@ from headway.catalog.mig_profiles import lay_out
 from headway.domain.cluster import Group
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.slurm.sacct_usage import parse_runs
-from tests.support import builders
-from tests.support.billing_cluster import run
+from tests.support.billing.billing_cluster import run
+from tests.support.clusters import builders
 
 HALVES = GpuParts(mig=lay_out(builders.H100, {"3g.40gb": 2}))
 

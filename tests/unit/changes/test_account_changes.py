@@ -25,7 +25,7 @@ from headway.domain.cluster import Cluster, GpuHourCap, Team, User
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 from headway.slurm.account_commands import account_change_argv
 from headway.slurm.sacctmgr import parse_accounts
-from tests.support.builders import cluster
+from tests.support.clusters.builders import cluster
 
 RECORDED = Path(__file__).parents[2] / "recorded_slurm"
 

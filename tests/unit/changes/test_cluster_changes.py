@@ -27,7 +27,7 @@ from headway.domain.machines.systemd_unit import Unit
 from headway.errors import CommandFailed, Unreachable
 from headway.images import local_images
 from headway.slurm import node_jobs
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(2)
 CONTROLLER = Unit("slurmctld.service", reload_on=(SLURM_CONF,), reload=("scontrol", "reconfigure"), stage="controller")

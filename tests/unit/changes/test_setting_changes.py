@@ -16,7 +16,7 @@ from headway.clusterfile.load import check_cluster_file
 from headway.domain.cluster import Cluster, Dataset
 from headway.render.files import render_files
 from headway.render.system.unit_list import units_by_role
-from tests.support import builders
+from tests.support.clusters import builders
 
 CATALOGUE = load_catalogue()
 FILE: dict[str, Any] = {

@@ -16,8 +16,8 @@ from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.head_recovery import MAX_STARTS, RETRY_S, TAKEOVER_LIMIT_S, HeadRecovery
 from headway.transport.process import CommandResult
-from tests.support import builders
-from tests.support.builders import Clock
+from tests.support.clusters import builders
+from tests.support.clusters.builders import Clock
 
 ONE = builders.cluster()
 TWO = replace(ONE, controllers=2)

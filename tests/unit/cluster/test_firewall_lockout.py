@@ -17,7 +17,7 @@ from headway.cluster.owned import machine_claims
 from headway.errors import Refused, Unreachable
 from headway.render.system import firewall
 from headway.transport.process import CommandResult
-from tests.support import builders
+from tests.support.clusters import builders
 
 NODE = builders.machine("lab-1-1")
 LOADED = {"op": "units", "names": [firewall.SERVICE], "action": "reload"}

@@ -13,8 +13,8 @@ from headway.cluster.gpu_hour_cap_resets import reset_due_usage
 from headway.domain.cluster import GpuHourCap, Team
 from headway.domain.machines.machine import Machine
 from headway.transport.process import CommandResult
-from tests.support import builders
-from tests.support.builders import cluster, machine
+from tests.support.clusters import builders
+from tests.support.clusters.builders import cluster, machine
 
 LAB = cluster(
     teams=(

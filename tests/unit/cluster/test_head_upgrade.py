@@ -19,8 +19,8 @@ from headway.errors import Refused, Unreachable
 from headway.rollout import slurm_upgrade_rules
 from headway.store.db.rows import NodeImage
 from headway.store.store import Store
-from tests.support import builders
-from tests.support.slurm_cluster import FakeSlurm
+from tests.support.clusters import builders
+from tests.support.clusters.slurm_cluster import FakeSlurm
 
 LAB = replace(builders.cluster(2), controllers=2, slurm_version="26.05")
 FIRST, SECOND = LAB.heads

@@ -21,8 +21,8 @@ from headway.domain.machines.observed_state import Observed
 from headway.domain.machines.slots import Deadline
 from headway.domain.machines.survey import MachineClaim
 from headway.errors import Refused
-from tests.support import builders
-from tests.support.slurm_cluster import FakeSlurm
+from tests.support.clusters import builders
+from tests.support.clusters.slurm_cluster import FakeSlurm
 
 LAB = builders.cluster(2, 0)
 OLD = {name: builders.machine(name) for name in (LAB.head, *LAB.slot_names)}

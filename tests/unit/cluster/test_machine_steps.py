@@ -22,7 +22,7 @@ from headway.domain.provider_traits import ProviderTraits
 from headway.images import packages, recipe
 from headway.render.ha import slurm_state_folder
 from headway.render.system import daemon_units, volume_mounts
-from tests.support import builders
+from tests.support.clusters import builders
 
 HOSTS = "/etc/hosts"
 WANTED = DesiredMachine.build(

@@ -14,7 +14,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state
 from headway.domain.machines.observed_state import ObservedFile, ObservedMachine, ObservedUnit
 from headway.errors import CommandFailed, HeadwayError, Unreachable
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(2, spares=0)
 GOAL = build_desired_state(LAB, builders.site(LAB), {})

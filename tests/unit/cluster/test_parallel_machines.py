@@ -14,7 +14,7 @@ from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.domain.changeset import Change, ChangeSet
 from headway.errors import Unreachable
 from headway.store import StoreUnavailable
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(2, 0)
 HEAD, ONE, TWO = LAB.head, *LAB.slot_names

@@ -17,8 +17,8 @@ from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
 from headway.domain.machines.slots import NO_MACHINE_REASON
 from headway.errors import Unreachable
-from tests.support import builders
-from tests.support.slurm_cluster import FakeProvider, FakeSlurm
+from tests.support.clusters import builders
+from tests.support.clusters.slurm_cluster import FakeProvider, FakeSlurm
 
 HEAD = builders.machine("lab-head")
 

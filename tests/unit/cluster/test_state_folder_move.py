@@ -24,7 +24,7 @@ from headway.domain.machines.systemd_unit import Unit
 from headway.errors import Unreachable
 from headway.render.ha import slurm_state_folder
 from headway.transport.process import CommandResult
-from tests.support import builders
+from tests.support.clusters import builders
 
 TWO = replace(builders.cluster(provider=SSH), controllers=2)
 FIRST, SECOND = TWO.heads

@@ -14,7 +14,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.teardown import take_down
 from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(2, 0)
 

@@ -16,7 +16,7 @@ from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.systemd_unit import Unit
 from headway.render.system import volume_mounts
 from headway.render.system.unit_list import units_by_role
-from tests.support import builders
+from tests.support.clusters import builders
 
 MODELS_2 = Volume("models2", "/models2", "nfs4", "filer:/scratch/models")
 MODELS = Volume("models", "/models", "nfs4", "filer:/export/models", ("rw", "hard"))

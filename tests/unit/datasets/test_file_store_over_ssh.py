@@ -21,7 +21,7 @@ from headway.datasets.manifest import Folder, Item, Listing, Manifest
 from headway.domain.cluster import Storage
 from headway.domain.machines.machine import Machine
 from headway.errors import Refused
-from tests.support import builders
+from tests.support.clusters import builders
 from tests.support.waiting import eventually
 
 

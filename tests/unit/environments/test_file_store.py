@@ -19,7 +19,7 @@ from headway.domain.machines.machine import Machine
 from headway.environments.file_store import SshEnvironmentFileStore
 from headway.errors import Refused
 from headway.transport.process import CommandResult, run
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 class Head:

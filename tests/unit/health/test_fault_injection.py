@@ -19,7 +19,7 @@ from headway.errors import HeadwayError, Refused
 from headway.health.fault_injection import inject_fault
 from headway.schemas.incidents import FaultIn
 from headway.transport.process import CommandResult
-from tests.support.builders import cluster, machine
+from tests.support.clusters.builders import cluster, machine
 
 LAB = cluster()
 NODE = "lab-1-2"

@@ -18,8 +18,8 @@ from headway.health.incidents.engine import IncidentEngine
 from headway.health.jobs.stall_watchdog import StallWatchdog
 from headway.health.slurm_reconciler import SlurmReconciler
 from headway.transport.process import CommandResult
-from tests.support import builders
-from tests.support.slurm_cluster import FakeProvider, FakeSlurm
+from tests.support.clusters import builders
+from tests.support.clusters.slurm_cluster import FakeProvider, FakeSlurm
 
 LAB = builders.cluster(4, 1)
 OVERLAPS = "Error creating the reservation: Requested reservation overlaps"

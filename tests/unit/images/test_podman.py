@@ -10,7 +10,7 @@ import pytest
 from headway.errors import CommandFailed
 from headway.images.podman import Podman, podman_problem
 from headway.providers.local.provider import LocalProvider
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.render.files import render_files
-from tests.support.render_cases import cases
+from tests.support.clusters.render_cases import cases
 
 GOLDEN = Path(__file__).parent / "golden"
 LIST = "files.txt"

@@ -21,7 +21,7 @@ from headway.render.files import render_files
 from headway.render.slurm import conf_syntax
 from headway.render.slurm.node_hardware import hardware_of
 from headway.render.system.unit_list import units_by_role
-from tests.support.render_cases import cpu_cluster, gpu_cluster, old_gpu_cluster, site_of
+from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, old_gpu_cluster, site_of
 
 GPU = gpu_cluster()
 

@@ -13,7 +13,7 @@ from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.errors import Refused
 from headway.health.context import HealthContext
 from headway.rollout import cluster_rollout
-from tests.support import builders
+from tests.support.clusters import builders
 
 IMAGE = Change("machine.rebuild", "lab-1-1", "lab-1-1", "is to be of debian13-new", Disturbs.REBUILD)
 GPUS = Change("node.gpus", "lab-1-2", "GPUs", "each GPU is to be 8 shards, now whole GPUs", Disturbs.NODE_DRAIN)

@@ -10,7 +10,7 @@ from headway.catalog.providers import SSH
 from headway.catalog.releases import STATE_READ_BACK
 from headway.domain.cluster import BackupRule, Cluster
 from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_fault
-from tests.support import builders
+from tests.support.clusters import builders
 
 BACKUP = BackupRule("/backup", 86400, 7, "/etc/headway/key")
 

@@ -9,7 +9,7 @@ import pytest
 from headway.errors import Refused
 from headway.server.listen_settings import ListenSettings, read_listen_settings, read_origin
 from headway.server.notebook_proxy import origin_of
-from tests.support.tls import certificate
+from tests.support.servers.tls import certificate
 
 
 def test_listen_settings_are_read_from_environment(tmp_path: Path) -> None:

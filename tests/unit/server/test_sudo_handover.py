@@ -17,7 +17,7 @@ from headway.sdk.cluster_file import load_document, public_key
 from headway.sdk.process_liveness import process_start_time
 from headway.server import sudo_handover
 from headway.system_user import behind
-from tests.support import builders
+from tests.support.clusters import builders
 
 STRANGER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as somebody else")

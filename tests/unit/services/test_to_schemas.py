@@ -11,7 +11,7 @@ from headway.schemas.clusters import ClusterOut
 from headway.services.read_model.snapshot import Snapshot
 from headway.services.to_schemas import cluster_out, node_outs, summary_of
 from headway.store import ClusterRow
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 def out(cluster: Cluster, *machines: str) -> ClusterOut:

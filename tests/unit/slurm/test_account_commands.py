@@ -6,7 +6,7 @@ import pytest
 
 from headway.errors import CommandFailed
 from headway.slurm import account_commands
-from tests.support.slurm_commands import HEAD, OK, Scontrol
+from tests.support.clusters.slurm_commands import HEAD, OK, Scontrol
 
 
 async def test_team_without_qos_can_be_released_but_not_held() -> None:

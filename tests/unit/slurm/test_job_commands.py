@@ -7,7 +7,7 @@ import pytest
 
 from headway.errors import CommandFailed
 from headway.slurm import job_commands
-from tests.support.slurm_commands import HEAD, OK, Scontrol
+from tests.support.clusters.slurm_commands import HEAD, OK, Scontrol
 
 
 def _named(job: int) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import pytest
 
 from headway.errors import CommandFailed
 from headway.slurm import node_commands
-from tests.support.slurm_commands import HEAD, OK, Scontrol
+from tests.support.clusters.slurm_commands import HEAD, OK, Scontrol
 
 SAID = "[root@2026-01-01T00:00:00]"
 

@@ -9,7 +9,7 @@ import pytest
 
 from headway.slurm import node_jobs
 from headway.transport.process import CommandResult
-from tests.support.slurm_commands import HEAD
+from tests.support.clusters.slurm_commands import HEAD
 
 
 class Squeue:

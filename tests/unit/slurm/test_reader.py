@@ -17,7 +17,7 @@ from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
 from headway.slurm.reader import FULL_READ_S, MANY_JOBS, MAX_CHANGED, MAX_DETAILS_PER_READ, SlurmReader
 from headway.transport.process import CommandResult
-from tests.support.builders import job, machine
+from tests.support.clusters.builders import job, machine
 
 RECORDED = Path(__file__).parents[2] / "recorded_slurm" / "24.11"
 V42 = adapter("24.11")

@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import CommandFailed
 from headway.slurm import reservations
-from tests.support.slurm_commands import HEAD, OK, Scontrol
+from tests.support.clusters.slurm_commands import HEAD, OK, Scontrol
 
 SHOW = ("scontrol", "--oneliner", "show", "reservation", "headway_spares")
 HELD = (Path(__file__).parents[2] / "recorded_slurm" / "24.11" / "reservation.txt").read_text()

@@ -10,7 +10,7 @@ import pytest
 
 from headway.errors import HeadwayError, NotFound, Unreachable
 from headway.slurm.rest import SlurmRestClient, SlurmToken
-from tests.support.builders import machine
+from tests.support.clusters.builders import machine
 
 
 def test_token_is_reused_until_shortly_before_expiry() -> None:

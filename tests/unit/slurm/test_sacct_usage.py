@@ -12,7 +12,7 @@ from headway.domain.billing import NodeSpan, SpanKind
 from headway.errors import HeadwayError
 from headway.slurm import sacct_usage
 from headway.transport.process import CommandResult
-from tests.support import builders
+from tests.support.clusters import builders
 
 SAID = Path(__file__).parents[2] / "recorded_slurm" / "24.11"
 

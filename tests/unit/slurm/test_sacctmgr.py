@@ -11,7 +11,7 @@ import pytest
 from headway.errors import CommandFailed
 from headway.slurm import sacctmgr
 from headway.transport.process import CommandResult
-from tests.support.builders import machine
+from tests.support.clusters.builders import machine
 
 RECORDED = Path(__file__).parents[2] / "recorded_slurm" / "24.11"
 SQUEUE = ("squeue", "-h", "-o", "%u|%a")

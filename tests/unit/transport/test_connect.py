@@ -11,7 +11,7 @@ import pytest
 from headway.domain.machines.machine import Jump, Machine
 from headway.errors import Unreachable
 from headway.transport import connect
-from tests.support import builders
+from tests.support.clusters import builders
 
 DOOR, OTHER = (Jump(address, "guest", host_key="ssh-ed25519 AAAA") for address in ("10.0.0.1", "10.0.0.2"))
 

@@ -1,7 +1,7 @@
 """FastAPI parameters that authenticate a request and check its right.
 
 An endpoint names the right it needs as a parameter type: `who: Anyone | Member | Operator | Admin`. A new endpoint also needs
-a row in tests/support/access_table.py, which lists who gets through and who is refused.
+a row in tests/support/api/access_table.py, which lists who gets through and who is refused.
 """
 
 from __future__ import annotations

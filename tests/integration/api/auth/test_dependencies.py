@@ -17,8 +17,8 @@ from headway.schemas.jobs import JobsPage, JobStacksOut, RankStackOut
 from headway.schemas.submission.commands import ExecOut
 from headway.schemas.submission.submissions import SubmitOut
 from headway.services.authorization import MAX_COMMANDS_PER_PERSON
-from tests.support import builders
-from tests.support.server_fakes import URL, Server, changes, document, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import URL, Server, changes, document, reading
 
 
 def kind(answer: httpx.Response) -> tuple[int, str]:

@@ -20,7 +20,7 @@ from werkzeug.serving import make_server
 from headway.api.auth import sessions
 from headway.services.settings import Oidc
 from headway.store import AuditAsk
-from tests.support.server_fakes import URL, Server
+from tests.support.servers.server_fakes import URL, Server
 
 
 @dataclass

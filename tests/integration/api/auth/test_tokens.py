@@ -17,8 +17,8 @@ from headway.schemas.submission.submissions import SubmitOut
 from headway.services.login_throttle import MAX_FAILURES, MAX_KEYS, LoginThrottle, address_key
 from headway.services.rights import TOKEN_SCOPES
 from headway.store import AuditAsk, Store
-from tests.support import builders
-from tests.support.server_fakes import URL, Server, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import URL, Server, reading
 
 API = "/api/v1"
 

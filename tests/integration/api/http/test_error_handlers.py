@@ -12,8 +12,8 @@ from headway.api.docs_page import PROBLEMS
 from headway.api.http.compression import accepts_gzip
 from headway.errors import HeadwayError
 from headway.schemas.base import PROBLEM_JSON, Problem
-from tests.support import builders
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, reading
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 from headway.api.http.idempotency import RESUMABLE_PATHS
 from headway.errors import Unanswered, Unreachable
 from headway.schemas.submission.submissions import SubmitOut
-from tests.support.interrupted_request import KEY, cut_off
-from tests.support.server_fakes import Server
+from tests.support.servers.interrupted_request import KEY, cut_off
+from tests.support.servers.server_fakes import Server
 
 JOBS = "/api/v1/clusters/lab/jobs"
 

@@ -6,8 +6,8 @@ import httpx
 
 from headway import Client
 from headway.schemas.base import API_PREFIX
-from tests.support import builders
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, reading
 
 LISTS = (
     "/clusters", "/operations", "/people", "/tokens", "/clusters/lab/nodes", "/clusters/lab/incidents",

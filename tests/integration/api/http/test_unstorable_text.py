@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.schemas.base import PROBLEM_JSON
-from tests.support.server_fakes import URL, Server
+from tests.support.servers.server_fakes import URL, Server
 
 API = "/api/v1"
 

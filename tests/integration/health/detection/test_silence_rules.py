@@ -14,9 +14,9 @@ from headway.domain.machines.machine import Machine, MachineState
 from headway.health.detection.agent_events import Heartbeats, OfflineAction
 from headway.health.detection.silence_rules import LEASE_EXPIRED_S, find_suspects
 from headway.health.incidents.repair import BOOT_S, JOBS_START_S
-from tests.support import incident_cluster
-from tests.support.builders import cluster
-from tests.support.incident_cluster import LAB, NODE, Ward, ward
+from tests.support.clusters import incident_cluster
+from tests.support.clusters.builders import cluster
+from tests.support.clusters.incident_cluster import LAB, NODE, Ward, ward
 
 STARTED = dict.fromkeys(LAB.slot_names, 1.0)
 SILENT = Heartbeats(4, {NODE: 6.0})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.domain.incident import FaultAction, IncidentState
-from tests.support.incident_cluster import FOR_GOOD, Ward, symptom
+from tests.support.clusters.incident_cluster import FOR_GOOD, Ward, symptom
 
 SAYS = "100 MiB free in /, held by job 7"
 FULL = replace(symptom(0, gpu=None), kind="disk", text=f"disk: {SAYS}", action=FaultAction.MOUNT)

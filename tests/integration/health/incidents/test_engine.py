@@ -18,8 +18,8 @@ from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
 from headway.health.incidents.recovery_tracking import track_recovery
 from headway.health.incidents.return_to_service import return_to_service
 from headway.health.incidents.timings import incident_timings
-from tests.support.builders import job
-from tests.support.incident_cluster import LAB, NODE, Ward, symptom, ward
+from tests.support.clusters.builders import job
+from tests.support.clusters.incident_cluster import LAB, NODE, Ward, symptom, ward
 
 HANDS_ON = replace(LAB, health=Health(xid_classes={79: "hands_on"}))
 

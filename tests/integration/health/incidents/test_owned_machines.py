@@ -16,7 +16,7 @@ from headway.health import manual_actions
 from headway.health.detection.agent_events import Heartbeats
 from headway.transport.connect import SudoRefused
 from headway.transport.process import CommandResult
-from tests.support.incident_cluster import NODE, Ward, World, symptom
+from tests.support.clusters.incident_cluster import NODE, Ward, World, symptom
 
 
 def own(lab: Ward) -> World:

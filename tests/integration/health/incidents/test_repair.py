@@ -15,7 +15,7 @@ from headway.domain.cluster import Health, Storage, Volume
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.health.detection.agent_events import Heartbeats
 from headway.store import StoreUnavailable
-from tests.support.incident_cluster import FOR_GOOD, LAB, NODE, Ward, symptom, ward
+from tests.support.clusters.incident_cluster import FOR_GOOD, LAB, NODE, Ward, symptom, ward
 
 
 async def test_lost_volume_drains_the_node_and_is_remounted_without_requeue(tmp_path: Path) -> None:

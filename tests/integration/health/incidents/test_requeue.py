@@ -6,7 +6,7 @@ import pytest
 
 from headway.domain.incident import IncidentState
 from headway.health.detection.agent_events import Heartbeats
-from tests.support.incident_cluster import NODE, Ward, symptom
+from tests.support.clusters.incident_cluster import NODE, Ward, symptom
 
 SILENT = Heartbeats(4, {NODE: 6.0})
 

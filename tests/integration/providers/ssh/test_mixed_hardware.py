@@ -17,8 +17,8 @@ from headway.domain.machines.survey import DetectedGpu, DetectedHardware, Detect
 from headway.providers.ssh.provider import SshProvider
 from headway.providers.ssh.records import ClaimedHost
 from headway.render.system import agent_config
-from tests.support.incident_cluster import NODE, Ward, symptom
-from tests.support.render_cases import H100, group, own_gpu_cluster, own_site
+from tests.support.clusters.incident_cluster import NODE, Ward, symptom
+from tests.support.clusters.render_cases import H100, group, own_gpu_cluster, own_site
 
 A100S = tuple(DetectedGpu("NVIDIA A100-SXM4-80GB", 81920, f"0000:{n}b:00.0", (), n) for n in range(4))
 H100S = tuple(DetectedGpu(H100.gpu_product, 81559, f"0000:{n}b:00.0", (), n) for n in range(8))

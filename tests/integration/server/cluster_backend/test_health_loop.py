@@ -20,9 +20,9 @@ from headway.server.cluster_backend.health_loop import HealthLoop
 from headway.server.cluster_backend.slurm_state import SlurmState
 from headway.server.operations.apply_wait import ApplyWait
 from headway.transport.ssh import Connections
-from tests.support import builders
-from tests.support import server_fakes as fakes
-from tests.support.incident_cluster import NODE, Ward
+from tests.support.clusters import builders
+from tests.support.clusters.incident_cluster import NODE, Ward
+from tests.support.servers import server_fakes as fakes
 
 LAB = builders.cluster(3, 0)
 

@@ -28,9 +28,10 @@ from headway.errors import Refused, Unreachable
 from headway.server.workers.backup_schedule import BackupSchedule
 from headway.server.workers.operation_worker import OperationWorker
 from headway.store.clusters.operations import MAX_ATTEMPTS
-from tests.support import builders, server_fakes
-from tests.support.backup_archive import parts, write_archive
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.clusters.backup_archive import parts, write_archive
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["parts"]  # a fixture
 PHRASE = "correct horse"

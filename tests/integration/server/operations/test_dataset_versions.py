@@ -19,9 +19,9 @@ from headway.jobs.submission import lineage
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from headway.store.db import schema as t
-from tests.support import builders
-from tests.support.dataset_cluster import API, Mounts, add, done, mounts, server, source
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.clusters.dataset_cluster import API, Mounts, add, done, mounts, server, source
+from tests.support.servers.server_fakes import Server, reading
 
 __all__ = ["mounts", "server", "source"]  # fixtures
 

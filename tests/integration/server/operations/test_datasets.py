@@ -20,9 +20,10 @@ from headway.domain.dataset import conflicting_field
 from headway.errors import Unreachable
 from headway.server.operations import datasets
 from headway.store.clusters.operations import MAX_ATTEMPTS
-from tests.support import builders, server_fakes
-from tests.support.dataset_cluster import API, Mounts, add, done, mounts, server, source
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.clusters.dataset_cluster import API, Mounts, add, done, mounts, server, source
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["mounts", "server", "source"]  # fixtures
 

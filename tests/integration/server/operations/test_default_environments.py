@@ -10,9 +10,10 @@ import pytest
 from headway.catalog.providers import SSH
 from headway.domain.cluster import User
 from headway.errors import Unreachable
-from tests.support import builders, server_fakes
-from tests.support.environment_builds import Builds, add, builds, declare, server
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.clusters.environment_builds import Builds, add, builds, declare, server
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["builds", "server"]
 

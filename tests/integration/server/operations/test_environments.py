@@ -11,8 +11,8 @@ from headway.server.operations import environments
 from headway.server.workers import operation_worker
 from headway.services.cluster.operations import queued_operations
 from headway.store import StoreUnavailable
-from tests.support.environment_builds import API, Builds, add, builds, declare, done, server
-from tests.support.server_fakes import Server
+from tests.support.clusters.environment_builds import API, Builds, add, builds, declare, done, server
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["builds", "server"]
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from headway.errors import Unreachable
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ import pytest
 from headway.errors import Refused
 from headway.server.workers import operation_worker
 from headway.store import StoreUnavailable
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 AT = "/api/v1/clusters/lab/roll"
 

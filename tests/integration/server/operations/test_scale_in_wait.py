@@ -15,8 +15,9 @@ from headway.domain.changeset import Disturbs
 from headway.domain.machines.slots import Deadline
 from headway.errors import Refused
 from headway.store import Operation, StoreUnavailable
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server, changes
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server, changes
 
 AT = "/api/v1/clusters/lab"
 

@@ -15,8 +15,9 @@ from headway.domain.cluster import STATE_VERSION_FILE, BackupRule
 from headway.errors import CommandFailed, Refused
 from headway.schemas.clusters import Document
 from headway.services.cluster_backend import ResolvedCluster
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 AT = "/api/v1/clusters/lab/apply"
 

@@ -14,9 +14,10 @@ from headway.backup.retention import delete_old_backups
 from headway.domain.cluster import BackupRule
 from headway.errors import Refused
 from headway.server.workers.backup_schedule import AGAIN_S, LATE_S, BackupSchedule
-from tests.support import builders, server_fakes
-from tests.support.backup_archive import HEADER, parts, write_archive
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.clusters.backup_archive import HEADER, parts, write_archive
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["parts"]  # a fixture
 PHRASE = "correct horse"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headway.server.workers.billing_worker import BillingWorker
-from tests.support.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, machines, run, server
-from tests.support.server_fakes import Server
+from tests.support.billing.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, machines, run, server
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["accounting", "server"]  # fixtures
 

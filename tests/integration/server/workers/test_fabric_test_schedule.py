@@ -14,8 +14,9 @@ from headway.errors import Refused
 from headway.schemas.fabric_tests import FabricTestOut
 from headway.server.workers.fabric_test_schedule import AGAIN_S, FabricTestSchedule
 from headway.services.read_model.snapshot import Snapshot
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 DAY_S = 86400
 RESULT = FabricTestOut(cluster="lab", operation="", at=0.0)

@@ -20,8 +20,8 @@ from headway.server.workers.snapshot_worker import MANY, SnapshotWorker
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.overview import read_overview
 from headway.services.read_model.snapshot import ALL_JOBS, LiveState, Snapshot, TopicHub, cluster_topic
-from tests.support import builders
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, reading
 
 
 class Watcher:

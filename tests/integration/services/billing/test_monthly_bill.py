@@ -19,8 +19,8 @@ from headway.billing.run_resources import allocations_by_group
 from headway.domain.billing import JobRun, NodePrice, NodeSpan, SpanKind
 from headway.services.billing import monthly_bill
 from headway.services.billing.reports.report_scope import BilledCluster
-from tests.support.billing_cluster import OCTOBER, Accounting, H, lab, run
-from tests.support.server_fakes import Server
+from tests.support.billing.billing_cluster import OCTOBER, Accounting, H, lab, run
+from tests.support.servers.server_fakes import Server
 
 NODES = ("lab-1-1", "lab-1-2")
 DAY = 24 * H

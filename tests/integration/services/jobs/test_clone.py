@@ -17,8 +17,9 @@ from headway.domain.cluster import Team, User
 from headway.jobs.submission.secret_masking import MASK
 from headway.schemas.submission.commands import ExecOut
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server, reading
 
 DIGEST = "a" * 64
 JOBS = "/api/v1/clusters/lab/jobs"

@@ -10,8 +10,8 @@ from headway.errors import NotFound
 from headway.services.read_model import overview
 from headway.services.read_model.overview import read_overview
 from headway.services.read_model.snapshot import Snapshot
-from tests.support import builders
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server
 
 
 async def test_overview_keeps_nothing_for_unknown_clusters(server: Server) -> None:

@@ -13,8 +13,8 @@ from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import JobsPage
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.readings import SNAPSHOT_WAIT_S
-from tests.support import builders
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, reading
 from tests.support.waiting import eventually
 
 JOBS = "/api/v1/clusters/lab/jobs"

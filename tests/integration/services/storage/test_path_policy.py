@@ -11,8 +11,9 @@ import pytest
 from headway.domain.cluster import KeySource
 from headway.services.cluster_backend import ResolvedCluster
 from headway.services.storage.path_policy import path_faults
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 
 @pytest.fixture

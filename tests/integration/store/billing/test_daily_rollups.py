@@ -18,7 +18,7 @@ from headway.services.billing.ledger import daily_rollups
 from headway.store import Store
 from headway.store.billing.daily_rollups import HOURS, RUNS, SUMS
 from headway.store.billing.run_sums import Only, ReportSpan
-from tests.support import builders
+from tests.support.clusters import builders
 
 [MAIN] = builders.cluster(4).groups
 LAB = replace(  # a job of two nodes may hold some of each group

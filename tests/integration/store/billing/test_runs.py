@@ -20,7 +20,7 @@ from headway.errors import Conflict
 from headway.store import Store
 from headway.store.billing.run_sums import Only, ReportSpan
 from headway.store.billing.usage import Behind, Order, RunRow, Times, run_place
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(4)
 H = 3600

@@ -18,7 +18,7 @@ from headway.store.billing.run_sums import ReportSpan
 from headway.store.clusters.cluster_records import Row, tables
 from headway.store.db import schema as t
 from headway.store.store import Store
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 @pytest.fixture

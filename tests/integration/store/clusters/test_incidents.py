@@ -8,8 +8,8 @@ import pytest
 
 from headway.domain.incident import FaultAction, IncidentState, Symptom
 from headway.errors import NotFound
-from tests.support import builders
-from tests.support.builders import Clock
+from tests.support.clusters import builders
+from tests.support.clusters.builders import Clock
 
 
 async def test_repeated_symptom_is_stored_once(tmp_path: Path) -> None:

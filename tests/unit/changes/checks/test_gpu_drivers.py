@@ -17,7 +17,7 @@ from headway.changes.checks.gpu_drivers import (
 )
 from headway.domain.machines.gpu_driver import DetectedDriver, GpuDriver, PackageRepository
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, Survey
-from tests.support import builders
+from tests.support.clusters import builders
 
 GPUS = tuple(DetectedGpu("NVIDIA L4", 23034, f"0000:0{n}:00.0", (), n) for n in range(2))
 SILENT = tuple(replace(gpu, product="", minor=-1) for gpu in GPUS)

@@ -19,7 +19,7 @@ from headway.changes.checks.host_containers import (
 )
 from headway.domain.cluster import Host
 from headway.domain.machines.survey import DetectedHardware, Survey
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(nodes=2, spares=0, provider=SSH)
 UBUNTU = Survey(

@@ -24,7 +24,7 @@ from headway.domain.machines.survey import (
 )
 from headway.render.slurm.gres_conf import gres_conf
 from headway.render.slurm.node_hardware import gpu_type, hardware_of
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(nodes=2, spares=0, provider=SSH)
 NAMES = (LAB.head, *LAB.slot_names)

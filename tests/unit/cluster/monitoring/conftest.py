@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forwarded_port import ForwardedPort
+from tests.support.servers.forwarded_port import ForwardedPort
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from headway.cluster.monitoring.alertmanager_client import send_alerts
 from headway.domain.billing import Notification
 from headway.errors import Unreachable
 from headway.render.monitoring.prometheus_conf import ALERTS_PORT
-from tests.support.builders import machine
-from tests.support.forwarded_port import ForwardedPort
+from tests.support.clusters.builders import machine
+from tests.support.servers.forwarded_port import ForwardedPort
 
 HEAD = machine("lab-head")
 

@@ -10,8 +10,8 @@ from headway.cluster.monitoring.metric_queries import Query
 from headway.cluster.monitoring.prometheus_client import query_instant, query_range
 from headway.errors import HeadwayError, Unreachable
 from headway.render.monitoring.prometheus_conf import PROMETHEUS_PORT
-from tests.support.builders import machine
-from tests.support.forwarded_port import ForwardedPort
+from tests.support.clusters.builders import machine
+from tests.support.servers.forwarded_port import ForwardedPort
 
 HEAD = machine("lab-head")
 

@@ -14,7 +14,7 @@ from headway.domain.machines.gpu_driver import GpuDriver, PackageRepository
 from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Refused, Unreachable
 from headway.transport.process import CommandResult
-from tests.support import builders
+from tests.support.clusters import builders
 
 REPOSITORY = PackageRepository("https://packages.example.org/cuda", "/", (), ("the key",))
 DRIVER = GpuDriver(install=True, branch="580", repository=REPOSITORY)

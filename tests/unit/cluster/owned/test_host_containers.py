@@ -21,7 +21,7 @@ from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Refused
 from headway.images import archive, local_images
 from headway.transport.process import CommandResult
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(2, 0, provider=SSH)
 HOST = replace(builders.machine("lab-1-1"), user="ops")

@@ -19,7 +19,7 @@ from headway.domain.cluster import Storage, Volume
 from headway.domain.machines.machine import Machine
 from headway.errors import Refused
 from headway.transport.process import CommandResult
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 class World:

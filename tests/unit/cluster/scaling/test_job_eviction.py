@@ -11,8 +11,8 @@ import pytest
 
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.job_eviction import COMMANDS_AT_ONCE, JobEviction
-from tests.support import builders
-from tests.support.slurm_cluster import FakeSlurm
+from tests.support.clusters import builders
+from tests.support.clusters.slurm_cluster import FakeSlurm
 
 LAB = builders.cluster(3, 0)
 HEAD = builders.machine(LAB.head)

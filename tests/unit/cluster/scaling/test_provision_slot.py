@@ -21,7 +21,7 @@ from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.slots import NO_MACHINE_REASON
 from headway.errors import Unreachable
 from headway.transport.process import CommandResult
-from tests.support import builders
+from tests.support.clusters import builders
 
 TWO = replace(builders.cluster(2, 0), controllers=2)
 IDLE = replace(TWO, groups=(replace(TWO.groups[0], nodes=0, idle_s=600),))

@@ -21,8 +21,8 @@ from headway.domain.machines.machine import MachineState
 from headway.domain.machines.observed_state import Observed
 from headway.domain.machines.slots import Deadline
 from headway.errors import Refused
-from tests.support import builders
-from tests.support.slurm_cluster import FakeProvider, FakeSlurm
+from tests.support.clusters import builders
+from tests.support.clusters.slurm_cluster import FakeProvider, FakeSlurm
 
 LAB = builders.cluster(3, 0)
 MACHINES = {name: builders.machine(name) for name in (LAB.head, *LAB.slot_names)}

@@ -9,8 +9,8 @@ from typing import Any
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
 from headway.providers.base import ReclaimNotice
-from tests.support import builders
-from tests.support.slurm_cluster import FakeProvider, FakeSlurm
+from tests.support.clusters import builders
+from tests.support.clusters.slurm_cluster import FakeProvider, FakeSlurm
 
 WHOLE = builders.cluster(4, 0)
 SPOT = replace(WHOLE, groups=(replace(WHOLE.groups[0], nodes=2, most=4, spot=True),))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from headway.domain.incident import FaultAction, Symptom
 from headway.domain.machines.machine import Machine
 from headway.health.detection.agent_events import Heartbeats, OfflineAction, parse_event, stream_events
-from tests.support.builders import machine
+from tests.support.clusters.builders import machine
 
 
 async def test_parses_stream_split_at_any_byte() -> None:

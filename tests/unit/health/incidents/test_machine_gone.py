@@ -14,8 +14,8 @@ from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Health
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.health.incidents.return_to_service import repeat_return
-from tests.support.builders import machine
-from tests.support.incident_cluster import LAB, NODE, Ward, symptom, ward
+from tests.support.clusters.builders import machine
+from tests.support.clusters.incident_cluster import LAB, NODE, Ward, symptom, ward
 
 GROUP = LAB.groups[0]  # five slots
 ROOMY = replace(LAB, groups=(replace(GROUP, nodes=4, spares=0, most=5),))  # one slot is free

@@ -16,7 +16,7 @@ from headway.errors import Unreachable
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext
 from headway.health.incidents.remount import FIRST_PAUSE_S, LONGEST_PAUSE_S, MOUNT_S, remount_volumes
 from headway.transport.process import CommandResult
-from tests.support import builders
+from tests.support.clusters import builders
 from tests.support.waiting import eventually
 
 LAB = replace(builders.cluster(40), storage=Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))

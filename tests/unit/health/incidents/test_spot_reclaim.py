@@ -10,8 +10,8 @@ import pytest
 
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Conflict
-from tests.support import builders
-from tests.support.incident_cluster import LAB, NODE, Ward, symptom, ward
+from tests.support.clusters import builders
+from tests.support.clusters.incident_cluster import LAB, NODE, Ward, symptom, ward
 
 SPOT = replace(LAB, groups=(replace(LAB.groups[0], spot=True),))
 ALONE = replace(LAB, groups=(replace(LAB.groups[0], spot=True, nodes=0, spares=0, idle_s=600),))

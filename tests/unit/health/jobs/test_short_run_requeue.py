@@ -12,7 +12,7 @@ from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed
 from headway.health.jobs.short_run_requeue import AFTER_S, SHORT_S, ShortRunRequeuer
 from headway.transport.process import CommandResult
-from tests.support.builders import job, machine
+from tests.support.clusters.builders import job, machine
 
 HEAD = machine("lab-head")
 BEGAN = 1000  # when the controller was started

@@ -23,8 +23,8 @@ from headway.health.jobs.stragglers import RankStack
 from headway.health.policy.flaky_score import node_score
 from headway.store.store import Store
 from headway.transport.process import CommandResult
-from tests.support.builders import Clock, cluster, job, machine
-from tests.support.builders import store as open_test_store
+from tests.support.clusters.builders import Clock, cluster, job, machine
+from tests.support.clusters.builders import store as open_test_store
 
 HEAD = machine("lab-head")
 NOW = 100_000.0

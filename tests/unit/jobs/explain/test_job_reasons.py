@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.jobs.explain.job_reasons import job_reason
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from headway.domain.slurm.state import JobState, NodeState, Reservation
 from headway.jobs.explain.pending import PendingReason, explain_pending
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.placement_search import ClusterSnapshot
-from tests.support import builders
+from tests.support.clusters import builders
 
 NOW = 10_000.0
 NODES = tuple(f"lab-{leaf}-{place}" for leaf in (1, 2) for place in (1, 2, 3, 4))

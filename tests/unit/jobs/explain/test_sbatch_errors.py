@@ -6,7 +6,7 @@ import pytest
 
 from headway.errors import Refused
 from headway.jobs.explain.sbatch_errors import sbatch_hint, with_sbatch_hints
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(4)
 

@@ -16,7 +16,7 @@ from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, NotFound, Refused, Unreachable
 from headway.jobs.logs.follow import LogPiece, follow_log
 from headway.transport.process import CommandResult
-from tests.support.builders import job, machine, question_of
+from tests.support.clusters.builders import job, machine, question_of
 
 HEAD = machine("lab-head")
 PATH = "/home/alice/slurm-7.out"

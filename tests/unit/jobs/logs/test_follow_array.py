@@ -14,7 +14,7 @@ from headway.domain.slurm.state import JobState
 from headway.errors import NotFound
 from headway.jobs.logs.follow_array import follow_array_logs
 from headway.transport.process import CommandResult
-from tests.support.builders import job, machine, question_of
+from tests.support.clusters.builders import job, machine, question_of
 
 HEAD = machine("lab-head")
 

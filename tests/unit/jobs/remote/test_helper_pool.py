@@ -23,8 +23,8 @@ from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submission.submissions import SubmitIn
 from headway.transport.process import CommandResult
 from headway.transport.program_io import Reader
-from tests.support.builders import Clock
-from tests.support.local_head import HEAD, PERSON, Machine, head_here
+from tests.support.clusters.builders import Clock
+from tests.support.machines.local_head import HEAD, PERSON, Machine, head_here
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")

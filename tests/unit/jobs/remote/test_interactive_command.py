@@ -17,7 +17,7 @@ import pytest
 from headway.errors import NotFound
 from headway.jobs.remote.interactive_command import run_interactive
 from headway.jobs.remote.user_helper import helper_argv
-from tests.support import builders
+from tests.support.clusters import builders
 
 HEAD = builders.machine("lab-head")
 

@@ -13,7 +13,7 @@ from headway.jobs.submission.batch_script import Script, dependency, job_name, r
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.submission.run_options import ContainerIn, RunIn
-from tests.support.builders import cluster
+from tests.support.clusters.builders import cluster
 
 LAB = cluster(4)
 PLACE = user_folders(LAB, "alice")

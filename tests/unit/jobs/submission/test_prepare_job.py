@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.jobs.submission.prepare_job import prepare_resubmit, prepare_run, prepare_submit
 from headway.schemas.submission.run_options import RunIn
 from headway.schemas.submission.submissions import SubmitIn
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(4)
 

@@ -14,7 +14,7 @@ from headway.jobs.submission.prepare_job import prepare_run, prepare_submit, pre
 from headway.jobs.submission.stage_in import stage_lines, with_stage
 from headway.schemas.submission.run_options import ContainerIn, RunIn
 from headway.schemas.submission.submissions import SubmitIn
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(4)
 SCRIPT = "#!/bin/bash\n#SBATCH --nodes=2\n\n# a word\n#SBATCH --gpus-per-node=8\nset -e\n#SBATCH --too-late\npython train.py\n"

@@ -15,7 +15,7 @@ from headway.jobs.submission.requested_resources import add_flags, requested_res
 from headway.jobs.submission.submission_check import parse_test_only, submission_faults
 from headway.schemas.submission.run_options import RunIn
 from headway.schemas.submission.submissions import SubmitIn
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(2, 0)  # h100-8: 8 GPUs, 128 CPUs
 # One machine is as the plan has it; the other was found to be another kind, and Slurm was told so.

@@ -22,7 +22,7 @@ from headway.jobs.submission.submit import cancel_jobs, run_command, run_sbatch,
 from headway.schemas.submission.submissions import SubmitIn
 from headway.transport.process import CommandResult
 from headway.transport.remote_program import program_source as text
-from tests.support.builders import machine, open_to_all, question_of
+from tests.support.clusters.builders import machine, open_to_all, question_of
 
 HEAD = machine("lab-head")
 

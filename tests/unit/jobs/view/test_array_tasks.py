@@ -9,7 +9,7 @@ import pytest
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.jobs.view.array_tasks import array_out, failed_tasks, tasks_of, with_array
 from headway.schemas.submission.submissions import SubmitIn
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 def test_array_counts_its_tasks_by_state() -> None:

@@ -25,7 +25,7 @@ from headway.jobs.view.progress import (
 )
 from headway.transport.process import CommandResult
 from headway.transport.program_io import MAX_OUTPUT
-from tests.support.builders import job, machine, question_of
+from tests.support.clusters.builders import job, machine, question_of
 
 
 def of(*pieces: bytes) -> Progress:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headway.transport.remote_program import program_source
-from tests.support.backup_archive import slurm_state, state_archive
+from tests.support.clusters.backup_archive import slurm_state, state_archive
 
 # A database whose tables are the lines of a file.
 MARIADB = """\

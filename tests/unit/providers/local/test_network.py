@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headway.errors import Refused
 from headway.providers.local import network
-from tests.support import builders
+from tests.support.clusters import builders
 
 ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
 eth0\t00000000\t010AA8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0

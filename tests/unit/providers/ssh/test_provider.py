@@ -31,8 +31,8 @@ from headway.providers.ssh.provider import SshProvider
 from headway.providers.ssh.records import ClaimedHost, MachineContainer
 from headway.services.cluster import planning
 from headway.transport.process import CommandResult
-from tests.support import builders
-from tests.support.server_fakes import document
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import document
 
 LAB = builders.cluster(2, 0, provider=SSH)
 HOSTS = tuple(Host(name, f"127.0.0.{n}") for n, name in enumerate(LAB.machine_names, 1))

@@ -19,9 +19,9 @@ from headway.errors import Refused
 from headway.providers.base import Placement
 from headway.providers.ssh.records import ClaimedHost, HostRecords
 from headway.providers.ssh.survey import parse_survey, split_sections
-from tests.support import builders
+from tests.support.clusters import builders
 
-RECORDED = (Path(__file__).parents[3] / "support" / "data" / "survey-bare-debian13.txt").read_text()
+RECORDED = (Path(__file__).parents[3] / "support" / "machines" / "data" / "survey-bare-debian13.txt").read_text()
 NOW = 1795282644.0
 
 

@@ -20,7 +20,7 @@ from headway.domain.cluster import SLURM_STATE_FOLDER
 from headway.render.ha import single_active_head
 from headway.render.slurm import slurm_conf
 from headway.render.system.unit_list import units_by_role
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 @pytest.fixture

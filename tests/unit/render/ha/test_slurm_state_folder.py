@@ -13,7 +13,7 @@ import pytest
 from headway.catalog.providers import SSH
 from headway.domain.cluster import SLURM_STATE_FOLDER, Storage
 from headway.render.ha import slurm_state_folder
-from tests.support import builders
+from tests.support.clusters import builders
 
 OWN = builders.cluster(provider=SSH)
 

@@ -17,7 +17,7 @@ from headway.render.files import render_files
 from headway.render.monitoring import alertmanager_conf, prometheus_conf
 from headway.render.system.agent_config import METRICS_PORT
 from headway.render.system.unit_list import units_by_role
-from tests.support.render_cases import cpu_cluster, gpu_cluster, site_of
+from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, site_of
 
 CLUSTER = gpu_cluster()
 NODE = Path(__file__).parents[4] / "node" / "agent"

@@ -11,7 +11,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.render.slurm.gpu_parts_now import parts_now
 from headway.render.slurm.slurm_conf import slurm_conf
-from tests.support.render_cases import CPU, H100, gpu_cluster, site_of
+from tests.support.clusters.render_cases import CPU, H100, gpu_cluster, site_of
 
 HALVES = GpuParts(mig=lay_out(H100, {"3g.40gb": 2}))
 MIXED = GpuParts(mig=lay_out(H100, {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}))

@@ -15,7 +15,7 @@ from headway.domain.slurm.hostlist import expand
 from headway.render.slurm import conf_syntax
 from headway.render.slurm.slurm_conf import slurm_conf
 from headway.validation.yaml_parser import parse_yaml
-from tests.support.render_cases import own_gpu_cluster, own_site, site_of
+from tests.support.clusters.render_cases import own_gpu_cluster, own_site, site_of
 
 A100S = tuple(DetectedGpu("NVIDIA A100-SXM4-80GB", 81920, f"0000:{n}b:00.0", (), n) for n in range(8))
 GROUPS = """

@@ -9,7 +9,7 @@ from agent import config
 from headway.catalog.providers import SSH
 from headway.domain.machines.site import OwnedSite
 from headway.render.system import agent_config
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 def test_head_exports_count_as_remote_mounts_on_nodes(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headway.domain.machines.site import Site
 from headway.providers.ssh.provider import SshProvider
 from headway.render.system.login import sshd
 from headway.render.system.login.users import KEYS, people
-from tests.support import builders
+from tests.support.clusters import builders
 
 LAB = builders.cluster(nodes=2, spares=0, provider=SSH)
 PERSON = LAB.users[0]

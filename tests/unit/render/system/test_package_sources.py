@@ -7,7 +7,7 @@ from headway.environments.build_job import proxy_url
 from headway.render.files import render_files
 from headway.render.system import package_sources
 from headway.render.system.unit_list import units_by_role
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 def test_no_file_and_no_unit_without_the_section() -> None:

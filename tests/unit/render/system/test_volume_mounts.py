@@ -8,7 +8,7 @@ import pytest
 
 from headway.domain.cluster import Storage, Volume
 from headway.render.system import volume_mounts
-from tests.support import builders
+from tests.support.clusters import builders
 
 MODELS = Volume("models", "/models", "nfs4", "filer:/export/models", ("rw", "hard"))
 

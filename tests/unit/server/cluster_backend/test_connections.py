@@ -13,7 +13,7 @@ import pytest
 from headway.catalog.providers import SSH
 from headway.domain.cluster import Cluster, Host
 from headway.server.cluster_backend.connections import ConnectionPool
-from tests.support import builders
+from tests.support.clusters import builders
 
 OWN = builders.cluster(provider=SSH, hosts=(Host("lab-head", "10.0.0.1"),))
 MORE = replace(OWN, hosts=(*OWN.hosts, Host("lab-head2", "10.0.0.2")))

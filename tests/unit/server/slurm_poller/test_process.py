@@ -18,7 +18,7 @@ from headway.server.slurm_poller.client import SlurmPoller
 from headway.server.slurm_poller.frames import BEGIN, END, frame, job_of, packed
 from headway.server.slurm_poller.process import FEW, SnapshotChanges
 from headway.services.to_schemas import job_row
-from tests.support import builders
+from tests.support.clusters import builders
 from tests.support.waiting import eventually
 
 NODE = builders.node("lab-1-1")

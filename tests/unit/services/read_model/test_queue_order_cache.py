@@ -13,7 +13,7 @@ from headway.services.read_model.queue_search import KINDS, QueueQuery
 from headway.services.read_model.queue_search import query_page as queue_page
 from headway.services.read_model.snapshot import UNUSED_ORDER_S, LiveState, Snapshot
 from headway.services.read_model.snapshot_diff import BATCH
-from tests.support import builders
+from tests.support.clusters import builders
 from tests.support.waiting import eventually
 
 

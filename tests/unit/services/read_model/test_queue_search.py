@@ -22,7 +22,7 @@ from headway.services.read_model.queue_search import (
     update_result,
 )
 from headway.services.read_model.snapshot_diff import MAX_CHANGES, JobsDiff
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 def numbers(jobs: Iterable[JobState]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.web.views.banners import Banner, cluster_banner
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 def test_banner_says_why_figures_are_old() -> None:

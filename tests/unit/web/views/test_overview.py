@@ -24,7 +24,7 @@ from headway.web.views.overview_models import (
 )
 from headway.web.views.queue import Query, chips
 from headway.web.views.wording import count, duration, job_word, node_kind, pending_reason
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 def job(number: int, state: str = "RUNNING", **changes: object) -> JobState:

@@ -9,7 +9,7 @@ from headway.domain.cluster import Budget, Cluster, GpuHourCap
 from headway.domain.slurm.accounts import Share
 from headway.errors import Unreachable
 from headway.services.billing.billing_round import run_billing_round
-from tests.support.billing_cluster import (
+from tests.support.billing.billing_cluster import (
     NOVEMBER,
     OCTOBER,
     TEAMS,
@@ -22,7 +22,7 @@ from tests.support.billing_cluster import (
     run,
     server,
 )
-from tests.support.server_fakes import Server
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["accounting", "server"]  # fixtures
 

@@ -12,8 +12,8 @@ from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.ledger.collector import ledger_entries
 from headway.services.billing.reports.loss_attribution import CHECKPOINTS
-from tests.support.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, machines, run, server
-from tests.support.server_fakes import Server
+from tests.support.billing.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, machines, run, server
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["accounting", "server"]
 NODES_4 = "goodput/checkpoints?every_s=600&write_s=20&nodes=4"

@@ -11,8 +11,7 @@ from headway.catalog.mig_profiles import lay_out
 from headway.domain.cluster import Budget, Group, Partition
 from headway.domain.machines.gpu_parts import GpuParts
 from headway.schemas.submission.submissions import SubmitOut
-from tests.support import builders
-from tests.support.billing_cluster import (
+from tests.support.billing.billing_cluster import (
     OCTOBER,
     TEAMS,
     V1,
@@ -20,7 +19,8 @@ from tests.support.billing_cluster import (
     at,
     server,
 )
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["accounting", "server"]  # fixtures
 

@@ -15,8 +15,20 @@ from headway.domain.cluster import Budget, Cluster
 from headway.errors import HeadwayError
 from headway.jobs.view.ettr import EffectiveTime
 from headway.services.billing.billing_round import run_billing_round
-from tests.support.billing_cluster import OCTOBER, TEAMS, V1, Accounting, H, accounting, at, got, machines, run, server
-from tests.support.server_fakes import Server
+from tests.support.billing.billing_cluster import (
+    OCTOBER,
+    TEAMS,
+    V1,
+    Accounting,
+    H,
+    accounting,
+    at,
+    got,
+    machines,
+    run,
+    server,
+)
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["accounting", "server"]  # fixtures
 

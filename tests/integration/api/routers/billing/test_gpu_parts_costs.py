@@ -8,8 +8,8 @@ import pytest
 
 from headway.catalog.mig_profiles import lay_out
 from headway.domain.machines.gpu_parts import GpuParts
-from tests.support import builders
-from tests.support.billing_cluster import CHEAP, Accounting, H, at, got, lab, machines, run
+from tests.support.billing.billing_cluster import CHEAP, Accounting, H, at, got, lab, machines, run
+from tests.support.clusters import builders
 
 HALVES = GpuParts(mig=lay_out(builders.H100, {"3g.40gb": 2}))
 

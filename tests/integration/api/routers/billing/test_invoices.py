@@ -13,8 +13,20 @@ from headway.domain.billing import DAY_S, MachineLifetime, NodePrice, NodeSpan, 
 from headway.domain.cluster import Costs
 from headway.errors import HeadwayError
 from headway.services.billing.billing_round import run_billing_round
-from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, accounting, at, got, machines, run, server, summed
-from tests.support.server_fakes import Server
+from tests.support.billing.billing_cluster import (
+    OCTOBER,
+    V1,
+    Accounting,
+    H,
+    accounting,
+    at,
+    got,
+    machines,
+    run,
+    server,
+    summed,
+)
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["accounting", "server"]  # fixtures
 

@@ -7,7 +7,7 @@ import pytest
 from headway.domain.incident import FaultAction, IncidentState
 from headway.schemas.activity import ActivityPage
 from headway.services.cursors import encode_cursor
-from tests.support.server_fakes import Server
+from tests.support.servers.server_fakes import Server
 
 API = "/api/v1/clusters/lab/activity"
 

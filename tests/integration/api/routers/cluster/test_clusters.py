@@ -22,8 +22,8 @@ from headway.schemas.clusters import ChangeSetOut, OperationOut, StatusOut
 from headway.services.cluster.planning import plan_digest
 from headway.services.storage.path_policy import moved_dataset_faults
 from headway.store import ClusterRow
-from tests.support import builders
-from tests.support.server_fakes import Server, changes, document, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, changes, document, reading
 
 
 def ask(name: str = "lab", **more: Any) -> dict[str, Any]:

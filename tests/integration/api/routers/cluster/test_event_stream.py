@@ -12,8 +12,8 @@ import pytest
 from headway.api.http import authorized_stream
 from headway.schemas.clusters import NewsOut
 from headway.services.read_model.snapshot import MAX_EVENTS, LiveState, Snapshot
-from tests.support import builders
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server
 from tests.support.waiting import eventually
 
 STREAM = "/api/v1/clusters/lab/events"

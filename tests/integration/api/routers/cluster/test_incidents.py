@@ -8,7 +8,7 @@ from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Conflict, Refused
 from headway.schemas.clusters import NewsOut
 from headway.schemas.incidents import IncidentOut
-from tests.support.server_fakes import Server
+from tests.support.servers.server_fakes import Server
 
 
 async def test_incidents_are_listed_per_cluster_with_their_steps(server: Server) -> None:

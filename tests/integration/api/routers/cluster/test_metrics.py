@@ -9,8 +9,8 @@ import pytest
 
 from headway.cluster.monitoring.metric_queries import SERIES, Query, Row, queries
 from headway.errors import Unreachable
-from tests.support import builders
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, reading
 
 URL = "/api/v1/clusters/lab/metrics"
 

@@ -9,8 +9,8 @@ from typing import Any
 from headway.domain.incident import REBOOTS, FaultAction, IncidentState
 from headway.errors import Conflict, Unreachable
 from headway.services.nodes.nodes import resume_reboots
-from tests.support import builders
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, reading
 
 NODE = "/api/v1/clusters/lab/nodes/lab-1-1"
 

@@ -10,7 +10,7 @@ import pytest
 
 from headway.api.routers.cluster import operations
 from headway.domain.changeset import Disturbs
-from tests.support.server_fakes import Server, changes, document
+from tests.support.servers.server_fakes import Server, changes, document
 
 
 def ask(name: str = "lab", **more: Any) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from headway.domain.volume_usage import VolumeUsage
 from headway.errors import Unreachable
 from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.transport.remote_program import program_source
-from tests.support import builders
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, reading
 
 PATH = "/api/v1/clusters/lab/storage"
 VOLUMES = (Volume("data", "/data", "nfs4", "filer:/data"), Volume("ref", "/data/ref", "lustre", "mds:/ref", ("ro",)))

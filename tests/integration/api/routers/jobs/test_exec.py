@@ -19,8 +19,8 @@ from headway.schemas.submission.submissions import SubmitOut
 from headway.services.authorization import MAX_COMMANDS_PER_PERSON, MAX_OPEN_LOGS_PER_PERSON
 from headway.services.jobs.bundles import MAX_ARCHIVES_IN_MEMORY, MAX_ARCHIVES_OF_PERSON
 from headway.web.rendering import STATIC
-from tests.support import builders
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, reading
 from tests.support.waiting import eventually
 
 KEY = "0123456789abcdef" * 2

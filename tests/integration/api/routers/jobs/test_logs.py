@@ -16,9 +16,9 @@ from headway.jobs.logs.follow import log_piece
 from headway.schemas.submission.stream_frames import frame, frames
 from headway.sdk import reconnect
 from headway.services.error_report import error_out
-from tests.support import builders
-from tests.support.api_routes import scope_of
-from tests.support.server_fakes import Server, reading
+from tests.support.api.api_routes import scope_of
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server, reading
 from tests.support.waiting import eventually
 
 LOG = "/api/v1/clusters/lab/jobs/7/log"

@@ -15,8 +15,9 @@ from headway.jobs.submission.node_capacity import largest_node
 from headway.schemas.submission.notebooks import NotebookIn
 from headway.schemas.submission.submissions import SubmitIn, SubmitOut
 from headway.store import StoreUnavailable
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import ListeningTunnel, Server, reading
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import ListeningTunnel, Server, reading
 
 PATH = "/api/v1/clusters/lab/notebooks"
 

@@ -13,9 +13,10 @@ import pytest
 from headway.errors import Unreachable
 from headway.schemas.submission.submissions import SubmitOut
 from headway.store import StoreUnavailable
-from tests.support import builders, server_fakes
-from tests.support.interrupted_request import KEY, cut_off
-from tests.support.server_fakes import Server, reading
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.interrupted_request import KEY, cut_off
+from tests.support.servers.server_fakes import Server, reading
 
 PIPELINES = "/api/v1/clusters/lab/pipelines"
 CHAIN = {"name": "chain", "steps": {"a": {"run": "true"}, "b": {"run": "x", "needs": ["a"]}}}

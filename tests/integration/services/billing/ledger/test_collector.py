@@ -13,8 +13,8 @@ from headway.domain.cluster import Cluster
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.ledger import collector as collecting
 from headway.store import StoreUnavailable
-from tests.support.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, run, server
-from tests.support.server_fakes import Server
+from tests.support.billing.billing_cluster import OCTOBER, Accounting, H, accounting, at, got, run, server
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["accounting", "server"]  # fixtures
 

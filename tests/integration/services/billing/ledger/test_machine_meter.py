@@ -7,9 +7,9 @@ from dataclasses import replace
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import SPARES
 from headway.services.app_state import AppState
-from tests.support import builders
-from tests.support.billing_cluster import OCTOBER, H, accounting, at, server
-from tests.support.server_fakes import Server
+from tests.support.billing.billing_cluster import OCTOBER, H, accounting, at, server
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["accounting", "server"]  # fixtures
 

@@ -12,9 +12,9 @@ import pytest
 
 from headway.domain.billing import GroupAllocation, NodeSpan, SpanKind
 from headway.services.billing.ledger.collector import ledger_entries
-from tests.support import builders
-from tests.support.billing_cluster import OCTOBER, Accounting, H, at, got, lab, machines, run
-from tests.support.server_fakes import Server
+from tests.support.billing.billing_cluster import OCTOBER, Accounting, H, at, got, lab, machines, run
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server
 
 GPUS = 8
 MINUTE = 60

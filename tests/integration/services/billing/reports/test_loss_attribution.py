@@ -15,8 +15,8 @@ from headway.domain.incident import FaultAction
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.ledger.collector import ledger_entries
 from headway.services.billing.reports import loss_attribution as api_causes
-from tests.support.billing_cluster import OCTOBER, V1, Accounting, H, accounting, at, got, machines, run, server
-from tests.support.server_fakes import Server
+from tests.support.billing.billing_cluster import OCTOBER, V1, Accounting, H, accounting, at, got, machines, run, server
+from tests.support.servers.server_fakes import Server
 
 __all__ = ["accounting", "server"]  # fixtures
 

@@ -22,8 +22,8 @@ from headway.services.billing.reports.usage import load_usage
 from headway.services.billing.usage_costs import ALL
 from headway.services.cursors import encode_cursor
 from headway.web.pages.billing.costs import SECTIONS
-from tests.support.billing_cluster import OCTOBER, TEAMS, Accounting, H, at, got, lab, machines, run
-from tests.support.server_fakes import Server
+from tests.support.billing.billing_cluster import OCTOBER, TEAMS, Accounting, H, at, got, lab, machines, run
+from tests.support.servers.server_fakes import Server
 
 
 @pytest.fixture

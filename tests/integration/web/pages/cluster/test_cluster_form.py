@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 
 from headway.domain.changeset import Change, ChangeSet, Disturbs
-from tests.support import server_fakes
-from tests.support.server_fakes import Server
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 TEXT = "name: lab\nplan: h100-8\nnodes: 2\n"
 

@@ -16,8 +16,9 @@ from headway.domain.machines.gpu_parts import GpuParts
 from headway.errors import Unreachable
 from headway.render.monitoring.prometheus_conf import SCRAPE_S
 from headway.services.read_model.snapshot import Snapshot
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from headway.domain.incident import FaultAction, IncidentState
 from headway.services.read_model.snapshot import operation_topic
 from headway.store.db import schema
 from headway.web.pages.cluster import operations
-from tests.support.server_fakes import Server
+from tests.support.servers.server_fakes import Server
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from headway.domain.cluster import Plan
 from headway.services.read_model.snapshot import Snapshot
 from headway.web import event_stream
 from headway.web.views import overview as view
-from tests.support import builders
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server
 
 PARTS = [
     "down_banners", "summary", "nodes_panel", "training_panel", "chart", "queue_panel", "readiness_panel",

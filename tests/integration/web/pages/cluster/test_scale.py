@@ -9,8 +9,9 @@ import httpx
 
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Group
-from tests.support import builders, server_fakes
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
 
 AT = "/clusters/lab/scale"
 

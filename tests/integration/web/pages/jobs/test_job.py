@@ -14,8 +14,8 @@ from headway.schemas.submission.commands import ExecOut
 from headway.services.read_model.readings import PROGRESS_AGE_S, SHARED_AGE_S
 from headway.services.read_model.snapshot import Snapshot
 from headway.web.views.job import Gpus, gpus, timeline
-from tests.support import builders
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server
 
 ASKED = "series=gpu_utilisation&series=gpu_memory&series=gpu_power&series=gpu_temperature"
 

@@ -12,8 +12,8 @@ from headway.domain.cluster import Team
 from headway.errors import HeadwayError, Refused, Unanswered, Unreachable
 from headway.schemas.submission.submissions import SubmitOut
 from headway.store import StoreUnavailable
-from tests.support import builders
-from tests.support.server_fakes import Server
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server
 
 PAGE = "/clusters/lab/submit"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.billing_fakes import Ledger
+from tests.support.billing.billing_fakes import Ledger
 
 
 @pytest.fixture(autouse=True)

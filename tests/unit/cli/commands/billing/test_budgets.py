@@ -9,7 +9,7 @@ from headway.cli.output import formatting
 from headway.schemas.billing import (
     BudgetOut,
 )
-from tests.support.billing_fakes import NOW, Ledger
+from tests.support.billing.billing_fakes import NOW, Ledger
 
 
 def test_budgets_without_any_names_the_cluster_file_field(capsys: pytest.CaptureFixture[str]) -> None:

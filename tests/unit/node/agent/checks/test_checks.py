@@ -21,7 +21,7 @@ from agent.gpu.mig import Instance
 from agent.metrics import sampler
 from agent.roles import head as relay
 from agent.roles import node, server_stream
-from tests.support.check_inputs import PLAN, gpus, seen
+from tests.support.machines.check_inputs import PLAN, gpus, seen
 from tests.support.paths import NODE
 
 

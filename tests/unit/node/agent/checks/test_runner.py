@@ -9,7 +9,7 @@ from typing import Any
 from agent.checks import runner as checks
 from agent.gpu import job_gpus
 from agent.metrics import sampler
-from tests.support.check_inputs import PLAN, gpus, seen
+from tests.support.machines.check_inputs import PLAN, gpus, seen
 
 
 class Look:

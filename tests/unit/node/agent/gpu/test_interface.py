@@ -20,7 +20,7 @@ from agent.checks import runner
 from agent.gpu import dcgm, factory, interface, job_gpus, nvml, simulated
 from agent.metrics import exporter
 from headway.render.system import agent_config
-from tests.support.render_cases import gpu_cluster, site_of
+from tests.support.clusters.render_cases import gpu_cluster, site_of
 
 PLAN = config.Config(
     head="10.0.0.1",

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from agent.node_tests import kernels
-from tests.support.ptx import run_kernel
+from tests.support.machines.ptx import run_kernel
 
 WORDS = 700  # more than the threads of the launch: each takes several words
 GRID = {"blocks": 2, "threads": 64}

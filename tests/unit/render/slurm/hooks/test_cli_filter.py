@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.render.slurm.hooks import cli_filter
-from tests.support.render_cases import gpu_cluster, old_gpu_cluster
+from tests.support.clusters.render_cases import gpu_cluster, old_gpu_cluster
 
 
 def test_only_a_cluster_without_mail_server_speaks_of_mail() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headway.domain.cluster import Cluster, Group
 from headway.render.slurm.hooks.power_saving import settings
-from tests.support import builders
+from tests.support.clusters import builders
 
 
 def lab(nodes: int, version: str = "24.11") -> Cluster:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headway.catalog.providers import SSH
 from headway.render.system.login import shell_env
-from tests.support.render_cases import gpu_cluster
+from tests.support.clusters.render_cases import gpu_cluster
 
 
 def test_modules_name_compilers_mpi_and_python() -> None:
