@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
+import struct
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -14,6 +17,7 @@ from agent.node_tests.nccl import MEET_S, PORT, Nccl, bus_gb_s, nccl_all_reduce
 from agent.node_tests.results import NodeTestFailed, NodeTestSkipped
 
 _GLOO_WORDS = 1 << 20
+_SIOCGIFADDR = 0x8915  # linux/sockios.h
 _AT_ONCE = 5  # most rounds between two looks at the clock
 
 
@@ -77,16 +81,17 @@ def _gloo_all_reduce(rank: int, peers: Sequence[str], seconds: float) -> float:
 
 def interface_with_address(address: str) -> str:
     """Returns the network interface of this machine that has the address; "" if none has."""
-    import fcntl
-    import socket
-    import struct
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(any_socket, 0x8915, struct.pack("256s", name.encode()[:15]))
-            except OSError:
-                continue
-            if socket.inet_ntoa(answer[20:24]) == address:
-                return name
+    for _, name in socket.if_nameindex():
+        if address_of_interface(name) == address:
+            return name
     return ""
+
+
+def address_of_interface(name: str) -> str:
+    """Returns the IPv4 address of an interface; "" without one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            answer = fcntl.ioctl(any_socket, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+        except OSError:
+            return ""
+    return socket.inet_ntoa(answer[20:24])

@@ -1,7 +1,7 @@
 """Takes part in one all-reduce after the other, as the fabric test of the server asks (health/fabric_test.py).
 
 Standard input has a line of JSON for each all-reduce, {"peers": [ADDRESS, ...], "rank": N}; standard output has a line
-{"ready": true} and then a line for each result. The libraries are loaded and the GPUs opened once."""
+{"ready": true, "network": {...}} and then a line for each result. The libraries are loaded and the GPUs opened once."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from agent.config import Config
 from agent.node_tests.give_way import gives_way_to_jobs
+from agent.node_tests.network_report import report_network
 from agent.node_tests.results import NodeTestResult, result_of_error
 
 Measure = Callable[[list[str], int], NodeTestResult]
@@ -24,7 +25,7 @@ def take_part(config: Config, prepare: Callable[[], Measure], asks: TextIO = sys
     try:
         with gives_way_to_jobs():
             measure = prepare()
-            yield json.dumps({"ready": True})
+            yield json.dumps({"ready": True, "network": report_network()})
             for line in asks:
                 yield _line(measure, json.loads(line))
     except Exception as error:

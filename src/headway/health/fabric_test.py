@@ -17,7 +17,9 @@ from headway.domain.fabric import (
     FabricFinding,
     FabricGroup,
     FabricMeasurement,
+    FabricMismatch,
     GroupKind,
+    NodeNetwork,
     Suspect,
     SuspectKind,
 )
@@ -27,13 +29,15 @@ from headway.domain.progress import OperationWaits, ReportProgress
 from headway.domain.slurm.hostlist import compress, natural_key
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text
+from headway.health.fabric_result import finding_out, how_found, measurements_out
 from headway.health.incidents.slow_fabric import close_sound_links, record_findings
 from headway.health.policy.fabric_evidence import REAL, SIMULATED
+from headway.health.policy.fabric_mismatches import switch_mismatches
 from headway.health.policy.fabric_plan import FabricPlan, PlannedRound
+from headway.health.policy.nccl_mismatches import nccl_mismatches, network_from_report
 from headway.render.machine_paths import agent_argv
 from headway.schemas.fabric_tests import (
-    FabricFindingOut,
-    FabricMeasurementOut,
+    FabricMismatchOut,
     FabricSkippedOut,
     FabricTestOut,
 )
@@ -107,6 +111,7 @@ class FabricTest:
     _incidents: dict[Suspect, int] = field(default_factory=dict)
     _members: dict[str, _Member] = field(default_factory=dict)
     _machines: dict[str, Machine] = field(default_factory=dict)
+    _networks: dict[str, NodeNetwork] = field(default_factory=dict)  # what NCCL finds on the nodes
     _began: float = field(default_factory=time.monotonic)
     _rounds: int = 0
 
@@ -165,9 +170,10 @@ class FabricTest:
             seconds=round(time.monotonic() - self._began, 1),
             simulated=cluster.simulated_gpus,
             leaves={node: leaf for plan in self.plans for node, leaf in plan.leaf_of.items()},
-            measurements=[out for plan in self.plans for out in _measurements(plan)],
-            findings=[_finding_out(finding, self._incidents.get(finding.suspect)) for finding in self.findings],
+            measurements=[out for plan in self.plans for out in measurements_out(plan)],
+            findings=[finding_out(finding, self._incidents.get(finding.suspect)) for finding in self.findings],
             unclear=[words for plan in self.plans for words in plan.verdict().unclear],
+            mismatches=[FabricMismatchOut(what=one.what, remedy=one.remedy) for one in self.mismatches],
             skipped=[FabricSkippedOut(node=node, why=why) for node, why in self.skipped.items()],
             stopped=self.stopped,
         )
@@ -176,6 +182,21 @@ class FabricTest:
     def findings(self) -> list[FabricFinding]:
         """The nodes and links that are slow."""
         return [finding for plan in self.plans for finding in plan.verdict().findings]
+
+    @property
+    def mismatches(self) -> list[FabricMismatch]:
+        """Where figures and nodes differ from the declared leaf switches and NCCL's settings."""
+        return [one for plan in self.plans for one in self._mismatches(plan)]
+
+    def _mismatches(self, plan: FabricPlan) -> Iterator[FabricMismatch]:
+        simulated = plan.bands is SIMULATED
+        yield from switch_mismatches(plan.evidence, simulated=simulated)
+        best: dict[str, float] = {}
+        for group, gb_s in plan.evidence.best.items() if not simulated else ():
+            if len(group.nodes) == 2:
+                best.update({node: max(gb_s, best.get(node, 0.0)) for node in group.nodes})
+        networks = {node: self._networks[node] for node in plan.leaf_of if node in self._networks}
+        yield from nccl_mismatches(networks, best)
 
     async def _choose(self, names: Sequence[str]) -> list[str]:
         """Returns the nodes that can be measured. A named node may also be drained, as long as it has no job."""
@@ -289,6 +310,7 @@ class FabricTest:
                 member = self._members[node] = _Member(await run.hold(self._machines[node], _ARGV))
                 row = await member.read()
             if row and row.get("ready"):
+                self._networks[node] = network_from_report(self._machines[node].address, row.get("network"))
                 return member
             answer = _answer(row) if row else _Answer(leaves=await member.why_ended())
             why = answer.leaves or answer.fault
@@ -309,6 +331,8 @@ class FabricTest:
         for plan in self.plans:
             for words in plan.verdict().unclear:
                 await self.report("unclear", words, level="warning", done=True)
+        for mismatch in self.mismatches:
+            await self.report("mismatch", f"{mismatch.what}; {mismatch.remedy}", level="warning", done=True)
 
 
 def _answer(row: dict[str, Any]) -> _Answer:
@@ -318,42 +342,6 @@ def _answer(row: dict[str, Any]) -> _Answer:
         return _Answer(leaves=reason)
     figure = row.get("figure")
     return _Answer(float(figure)) if isinstance(figure, int | float) else _Answer(fault=reason or "no figure")
-
-
-def _finding_out(finding: FabricFinding, incident: int | None) -> FabricFindingOut:
-    return FabricFindingOut(
-        kind=finding.suspect.kind.value,
-        name=finding.suspect.name,
-        what=finding.what,
-        how=list(how_found(finding)),
-        incident=incident,
-    )
-
-
-def how_found(finding: FabricFinding) -> Iterator[str]:
-    """Yields the measurements behind a finding as sentences."""
-    for one in finding.slow:
-        again = ", measured again" if one.again else ""
-        yield f"{one.group.label}: {one.fault or f'{one.gb_s:.3g} GB/s'}{again}"
-    clear: dict[FabricGroup, float] = {}
-    for one in finding.sound:
-        clear[one.group] = max(one.gb_s, clear.get(one.group, 0.0))
-    for group, gb_s in sorted(clear.items(), key=lambda item: len(item[0].nodes))[:6]:
-        yield f"without it, {group.label}: {gb_s:.3g} GB/s"
-
-
-def _measurements(plan: FabricPlan) -> Iterator[FabricMeasurementOut]:
-    evidence = plan.evidence
-    for one in evidence.measured:
-        yield FabricMeasurementOut(
-            kind=one.group.kind.value,
-            nodes=list(one.group.nodes),
-            gb_s=one.gb_s,
-            expected_gb_s=evidence.expected(one.group),
-            slow=evidence.is_slow(one.group),
-            again=one.again,
-            fault=one.fault,
-        )
 
 
 _KIND_WORDS = {

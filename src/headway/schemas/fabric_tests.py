@@ -44,6 +44,13 @@ class FabricSkippedOut(ResponseModel):
     why: str
 
 
+class FabricMismatchOut(ResponseModel):
+    """What was measured, or found on nodes, and differs from the cluster file or from a setting of NCCL."""
+
+    what: str
+    remedy: str
+
+
 class FabricTestOut(ResponseModel):
     """The result of a fabric test. `simulated`: GPUs are simulated, and the figures are those of gloo on the CPU."""
 
@@ -56,5 +63,6 @@ class FabricTestOut(ResponseModel):
     measurements: list[FabricMeasurementOut] = []
     findings: list[FabricFindingOut] = []
     unclear: list[str] = []  # slow groups that name nothing, and why
+    mismatches: list[FabricMismatchOut] = []
     skipped: list[FabricSkippedOut] = []
     stopped: str = ""  # why it ended early

@@ -28,7 +28,7 @@ IDLE = ("lab-1-1", "lab-1-3", "lab-1-4", "lab-2-1")
 class Fabric:
     """Stands in for the test programs on the nodes. `jobs`: nodes where a job starts at their first measurement; `broken`:
     where the test can't be prepared; `crashes`: where the program ends with an error; `hangs`: where it is not ready
-    when it is started a second time."""
+    when it is started a second time; `nccl_conf`: where NCCL_SOCKET_IFNAME names an interface that does not exist."""
 
     slow: frozenset[str] = frozenset()
     jobs: frozenset[str] = frozenset()
@@ -36,8 +36,10 @@ class Fabric:
     broken: frozenset[str] = frozenset()
     crashes: frozenset[str] = frozenset()
     hangs: frozenset[str] = frozenset()
+    nccl_conf: frozenset[str] = frozenset()
     closed: list[str] = field(default_factory=list)
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
     async def hold(self, at: Machine, argv: Sequence[str]) -> Any:
         assert list(argv[4:6]) == ["test", "fabric"]
@@ -57,7 +59,9 @@ class Program:
         elif node in fabric.broken:
             self._say({"test": "allreduce", "ok": False, "reason": "CUDA finds 7 GPUs, 8 expected"})
         elif ready:
-            self._say({"ready": True})
+            settings = [{"name": "NCCL_SOCKET_IFNAME", "value": "eth9"}] if node in fabric.nccl_conf else []
+            interfaces = [{"name": "eth0", "address": node, "mbit_s": 0}]
+            self._say({"ready": True, "network": {"interfaces": interfaces, "rdma_ports": [], "settings": settings}})
 
     def _say(self, row: dict[str, Any]) -> None:
         self.lines.put_nowait(json.dumps(row).encode() + b"\n")
@@ -103,7 +107,8 @@ async def measure(lab: Ward, fabric: Fabric, nodes: Sequence[str] = (), waits: A
 
     lab.world.list = each_with_its_name_as_address  # type: ignore[method-assign]
 
-    async def report(step: str, text: str, **_: Any) -> None: ...
+    async def report(step: str, text: str, **_: Any) -> None:
+        fabric.reported.append(f"{step}: {text}")
 
     test = FabricTest(lab.responder.context, report, waits)
     await test.run(nodes)
@@ -115,7 +120,7 @@ async def measure(lab: Ward, fabric: Fabric, nodes: Sequence[str] = (), waits: A
 async def test_sound_fabric_opens_no_incident(lab: Ward) -> None:
     fabric = Fabric()
     found = await measure(lab, fabric)
-    assert (found.findings, found.unclear, found.skipped) == ([], [], [])
+    assert (found.findings, found.unclear, found.skipped, found.mismatches) == ([], [], [], [])
     assert set(found.leaves) == {NODE, *IDLE}
     assert sorted(fabric.closed) == sorted({NODE, *IDLE}), "every program is ended"
     assert await lab.store.incidents.search("lab") == ()
@@ -132,6 +137,15 @@ async def test_slow_node_gets_an_incident_with_the_evidence_and_is_tested_agains
     closed = await lab.settle()
     assert closed.state is IncidentState.OUT, "its all-reduce with another node reaches no figure"
     assert "GB/s expected" in next(step.text for step in closed.steps if "a test failed" in step.text)
+
+
+async def test_wrong_setting_of_nccl_is_named_with_the_remedy(lab: Ward) -> None:
+    fabric = Fabric(nccl_conf=frozenset({"lab-1-1", "lab-1-3"}))
+    found = await measure(lab, fabric)
+    (one,) = found.mismatches
+    assert one.what == "NCCL_SOCKET_IFNAME=eth9 in /etc/nccl.conf of lab-1-[1,3] matches no interface (eth0)"
+    assert f"mismatch: {one.what}; {one.remedy}" in fabric.reported
+    assert found.findings == []
 
 
 async def test_second_finding_is_added_to_the_open_incident(lab: Ward) -> None:

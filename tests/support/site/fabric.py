@@ -5,7 +5,13 @@ from __future__ import annotations
 import time
 from itertools import combinations
 
-from headway.schemas.fabric_tests import FabricFindingOut, FabricMeasurementOut, FabricSkippedOut, FabricTestOut
+from headway.schemas.fabric_tests import (
+    FabricFindingOut,
+    FabricMeasurementOut,
+    FabricMismatchOut,
+    FabricSkippedOut,
+    FabricTestOut,
+)
 from headway.store import Store
 
 LEAVES = {**{f"demo-1-{place}": "leaf1" for place in range(1, 5)}, "demo-2-1": "leaf2"}
@@ -39,6 +45,12 @@ def result() -> FabricTestOut:
         measurements=measurements,
         findings=[FabricFindingOut(kind="node", name=SLOW, what=what, how=how, incident=2)],
         unclear=["demo-1-2,demo-2-1: 90 GB/s, 380 GB/s expected; each of its parts is sound in other groups"],
+        mismatches=[
+            FabricMismatchOut(
+                what="NCCL_SOCKET_IFNAME=eth9 in /etc/nccl.conf of demo-1-1 matches no interface (eth0)",
+                remedy="name one of these or remove the line; headway run sets the variable itself",
+            )
+        ],
         skipped=[FabricSkippedOut(node="demo-1-5", why="a job started on it")],
     )
 

@@ -86,6 +86,9 @@ def _print_result(found: FabricTestOut, *, last: bool) -> None:
             common.print_line(f"  {line}")
     for words in found.unclear:
         common.print_line(f"unclear: {words}")
+    for mismatch in found.mismatches:
+        common.print_line(f"mismatch: {mismatch.what}")
+        common.print_line(f"  {mismatch.remedy}")
     if found.stopped:
         common.print_line(f"it ended early: {found.stopped}")
     if not found.findings:

@@ -20,6 +20,8 @@ def test_last_result_is_a_matrix_with_what_is_slow(cli: Cli) -> None:
     assert "slow: all-reduce with demo-1-3 reaches 41.2 GB/s, 380 GB/s expected (incident 2)" in lines
     assert "left out: demo-1-5: a job started on it" in lines
     assert "SIMULATED GPUs: figures are those of gloo on the CPU." in lines
+    place = lines.index("mismatch: NCCL_SOCKET_IFNAME=eth9 in /etc/nccl.conf of demo-1-1 matches no interface (eth0)")
+    assert lines[place + 1].strip().startswith("name one of these or remove the line")
     assert any(line.startswith("unclear: demo-1-2,demo-2-1") for line in lines)
 
 
