@@ -19,7 +19,9 @@ uname -m
 part systemd
 [ -d /run/systemd/system ] && echo yes || echo no
 part runtimes
-for program in podman systemd-nspawn; do have "$program" && echo "$program"; done
+for program in podman runc systemd-nspawn; do have "$program" && echo "$program"; done
+part cgroup
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then echo v2; elif [ -d /sys/fs/cgroup ]; then echo v1; fi
 part selinux
 first /sys/fs/selinux/enforce
 part hostname

@@ -11,8 +11,6 @@ from headway.domain.machines.machine import HostProblem
 from headway.domain.machines.survey import Survey
 from headway.domain.slurm.hostlist import compress
 
-ARCHITECTURE = "x86_64"
-
 
 @dataclass(frozen=True)
 class RunIn:
@@ -40,8 +38,8 @@ def runs_in_container(cluster: Cluster, survey: Survey, known: RunIn) -> bool:
 
 def container_runtime(survey: Survey) -> str:
     """Returns the program that runs the container: podman, or systemd-nspawn where podman is missing; "" for neither.
-    SELinux is only known to let podman work."""
-    if "podman" in survey.container_runtimes:
+    SELinux is only known to let podman work, and crun, podman's default, to refuse a host with both cgroup versions."""
+    if "podman" in survey.container_runtimes and (not survey.cgroup_v1 or "runc" in survey.container_runtimes):
         return "podman"
     usable = "systemd-nspawn" in survey.container_runtimes and not survey.selinux_enforcing
     return "systemd-nspawn" if usable else ""
@@ -49,16 +47,17 @@ def container_runtime(survey: Survey) -> str:
 
 def container_problems(cluster: Cluster, survey: Survey, known: RunIn) -> Iterator[HostProblem]:
     """Yields what keeps the node image from running on this host, and what was not tested."""
-    if survey.architecture != ARCHITECTURE:
-        yield _problem(
-            survey,
-            f"has architecture {survey.architecture}, and node images exist for {ARCHITECTURE} only",
-            "leave the host out",
-        )
     if not survey.systemd:
         yield _problem(survey, "does not run systemd", "use a host that systemd has started")
     if not container_runtime(survey):
         yield _problem(survey, *_no_runtime(survey, cluster.image))
+    elif survey.cgroup_v1:
+        yield _problem(
+            survey,
+            "has cgroup v1, which systemd no longer supports from version 258 on",
+            "boot it with systemd.unified_cgroup_hierarchy=1 before its next upgrade",
+            fatal=False,
+        )
     port = known.container_port(survey.machine)
     if survey.machine not in known.claimed and port in survey.listening:
         yield _problem(
@@ -105,13 +104,19 @@ def _why(system: str, count: int) -> str:
 
 
 def _no_runtime(survey: Survey, image: str) -> tuple[str, str]:
-    why = f"runs {survey.system_name}, so {IMAGES[image].debian} runs in a container there, "
-    install = "install podman there"
-    if survey.system in IMAGES and survey.system != image:
-        install += f", or give image: {survey.system} if all machines run that"
-    if "systemd-nspawn" not in survey.container_runtimes:
-        return f"{why}and it has neither podman nor systemd-nspawn", install
-    return f"{why}and systemd-nspawn can't do that on a host that enforces SELinux", install
+    """Returns why no program there can run the container, and what to do."""
+    have, debian = survey.container_runtimes, IMAGES[image].debian
+    if survey.system == image:
+        why, other = f"shall run {debian} in a container, as hosts says, ", ", or remove run_in: container from hosts"
+    else:
+        why = f"runs {survey.system_name}, so {debian} runs in a container there, "
+        other = f", or give image: {survey.system} if all machines run that" if survey.system in IMAGES else ""
+    if "podman" in have:  # and nothing else of use
+        return f"{why}and podman has no runc, which it needs on a host with cgroup v1", f"install runc there{other}"
+    if "systemd-nspawn" in have:
+        return f"{why}and systemd-nspawn can't do that on a host that enforces SELinux", f"install podman there{other}"
+    install = "podman and runc" if survey.cgroup_v1 else "podman"
+    return f"{why}and it has neither podman nor systemd-nspawn", f"install {install} there{other}"
 
 
 def _problem(survey: Survey, what: str, fix: str, *, fatal: bool = True) -> HostProblem:

@@ -19,6 +19,7 @@ from headway.domain.slurm.hostlist import compress
 from headway.render.slurm.node_hardware import gpu_type
 from headway.render.system.firewall import PORTS
 
+ARCHITECTURE = "x86_64"
 LEAST_MIB = {"head": 1500, "node": 700}
 ROOM_MIB = 5000  # free space for unpacking the packages
 ROOM_LEFT_MIB = 500  # free space once they are installed
@@ -91,6 +92,12 @@ def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings, *, contai
     # A machine that was claimed and has lost its mark still belongs to this cluster.
     ours = holder == (cluster.name, known.server) or (holder is None and survey.machine in known.found)
     yield from _holder(cluster, survey, ours=ours)
+    if survey.architecture != ARCHITECTURE:
+        yield _stop(
+            survey,
+            f"has architecture {survey.architecture}, and Headway runs on {ARCHITECTURE} only",
+            "leave the machine out",
+        )
     yield from switch_problems(survey, known.run_in)
     yield from container_problems(cluster, survey, known.run_in) if contained else _system(cluster, survey)
     yield from _sizes(cluster, survey, ours=ours)

@@ -107,7 +107,8 @@ class Survey:
     seen_from: str = ""  # the IPv4 address of this connection's other end, as the machine saw it
     architecture: str = "x86_64"
     systemd: bool = True  # whether systemd is its first process
-    container_runtimes: tuple[str, ...] = ()  # of podman and systemd-nspawn, those that it has
+    container_runtimes: tuple[str, ...] = ()  # of podman, runc and systemd-nspawn, those that it has
+    cgroup_v1: bool = False  # whether controllers belong to cgroup v1: in the legacy and in the hybrid layout
     selinux_enforcing: bool = False
     amended: frozenset[str] = frozenset()  # CVE ids that the changelogs of its packages list as fixed
 

@@ -101,6 +101,7 @@ def parse_survey(name: str, address: str, parts: Mapping[str, list[str]], began:
         architecture=_first(parts.get("architecture", [])) or "x86_64",
         systemd=_first(parts.get("systemd", [])) != "no",
         container_runtimes=tuple(parts.get("runtimes", [])),
+        cgroup_v1=_first(parts.get("cgroup", [])) == "v1",
         selinux_enforcing=_first(parts.get("selinux", [])) == "1",
         addresses=frozenset(filter(None, map(_ipv4, parts.get("addresses", [])))),
         seen_from=_ipv4(_first(parts.get("from", []))),

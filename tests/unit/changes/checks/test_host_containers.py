@@ -24,7 +24,7 @@ from tests.support.clusters import builders
 LAB = builders.cluster(nodes=2, spares=0, provider=SSH)
 UBUNTU = Survey(
     "lab-1-1", "10.9.0.11", DetectedHardware(8, 1, 8, 1, 32_000), "ubuntu24", "Ubuntu 24.04.1 LTS", "6.8", "rack", 0.0,
-    container_runtimes=("podman", "systemd-nspawn"),
+    container_runtimes=("podman", "runc", "systemd-nspawn"),
 )  # fmt: skip
 DEBIAN = replace(UBUNTU, system="debian13", system_name="Debian GNU/Linux 13 (trixie)")
 
@@ -62,7 +62,6 @@ def test_suitable_host_has_no_problem() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architecture": "aarch64"}, "has architecture aarch64, and node images exist for x86_64 only"),
         ({"systemd": False}, "does not run systemd"),
         (
             {"container_runtimes": ()},
@@ -71,6 +70,10 @@ def test_suitable_host_has_no_problem() -> None:
         (
             {"container_runtimes": ("systemd-nspawn",), "selinux_enforcing": True},
             "systemd-nspawn can't do that on a host that enforces SELinux",
+        ),
+        (
+            {"container_runtimes": ("podman",), "cgroup_v1": True},
+            "and podman has no runc, which it needs on a host with cgroup v1",
         ),
         ({"listening": frozenset([2222])}, "has a program listening on port 2222"),
     ],
@@ -85,6 +88,28 @@ def test_debian_host_without_a_runtime_may_also_change_the_image() -> None:
     other = replace(UBUNTU, system="debian12", system_name="Debian GNU/Linux 12 (bookworm)", container_runtimes=())
     (problem,) = container_problems(LAB, other, wanted())
     assert problem.fix == "install podman there, or give image: debian12 if all machines run that"
+
+
+def test_host_of_the_same_system_without_a_runtime_may_also_run_natively() -> None:
+    (problem,) = container_problems(LAB, replace(DEBIAN, container_runtimes=()), wanted("container"))
+    assert problem.what == (
+        "lab-1-1 (10.9.0.11) shall run Debian 13 in a container, as hosts says, and it has neither podman nor systemd-nspawn"
+    )
+    assert problem.fix == "install podman there, or remove run_in: container from hosts"
+
+
+def test_systemd_nspawn_serves_where_podman_lacks_runc_on_cgroup_v1() -> None:
+    v1 = replace(UBUNTU, container_runtimes=("podman", "systemd-nspawn"), cgroup_v1=True)
+    assert container_runtime(v1) == "systemd-nspawn"
+    assert container_runtime(replace(v1, container_runtimes=UBUNTU.container_runtimes)) == "podman"
+    assert container_runtime(replace(v1, cgroup_v1=False)) == "podman"
+
+
+def test_cgroup_v1_with_runc_is_only_a_warning() -> None:
+    (problem,) = container_problems(LAB, replace(UBUNTU, cgroup_v1=True), wanted())
+    assert not problem.fatal
+    assert problem.what.endswith("has cgroup v1, which systemd no longer supports from version 258 on")
+    assert "systemd.unified_cgroup_hierarchy=1" in problem.fix
 
 
 def test_port_of_an_earlier_apply_is_the_own_one() -> None:

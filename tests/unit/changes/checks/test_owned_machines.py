@@ -66,6 +66,15 @@ def test_suitable_machines_with_shared_folders_are_accepted() -> None:
     assert told.differences == ()
 
 
+@pytest.mark.parametrize("system", ["debian13", "ubuntu24"])
+def test_machine_of_another_architecture_stops_an_apply(system: str) -> None:
+    """Whether it would run natively or in a container."""
+    (problem,) = look(of="lab-1-2", architecture="aarch64", system=system, container_runtimes=("podman",)).problems
+    assert problem.fatal
+    assert problem.what == "lab-1-2 (10.9.0.12) has architecture aarch64, and Headway runs on x86_64 only"
+    assert problem.fix == "leave the machine out"
+
+
 def test_differences_between_plan_and_hardware_are_reported() -> None:
     small = replace(MACHINE, cpus=64, memory_mib=515_000, gpus=(replace(GPUS[0], product="NVIDIA A100-SXM4-40GB"),) * 2)
     assert look(of="lab-1-2", found=small).differences == (

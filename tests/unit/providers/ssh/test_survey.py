@@ -53,6 +53,16 @@ def test_parses_survey_of_bare_machine() -> None:
     assert survey.clock_off_s == pytest.approx(0.21)
 
 
+def test_survey_says_what_can_run_a_container_there() -> None:
+    lines = {"runtimes": "podman\nrunc\n", "cgroup": "v1\n", "selinux": "1\n", "architecture": "aarch64\n"}
+    survey = parse_survey("a", "b", parts(**lines), NOW, NOW)
+    assert survey.container_runtimes == ("podman", "runc")
+    assert (survey.cgroup_v1, survey.selinux_enforcing, survey.architecture) == (True, True, "aarch64")
+    other = parse_survey("a", "b", parts(cgroup="v2\n", selinux="0\n", systemd="no\n"), NOW, NOW)
+    assert (other.cgroup_v1, other.selinux_enforcing, other.systemd) == (False, False, False)
+    assert not parse_survey("a", "b", parts(), NOW, NOW).cgroup_v1, "a survey without that section"
+
+
 @pytest.mark.parametrize(
     ("clocks", "off"),
     [
