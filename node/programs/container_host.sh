@@ -125,7 +125,6 @@ up)
         mv "$base/next" "$root"
         echo "$id" >"$base/image.new"
         mv "$base/image.new" "$base/image"
-        rm -rf "$base/old"
     fi
     [ -e "$root/etc/hosts" ] || echo '127.0.0.1 localhost' >"$root/etc/hosts"
     tar -xf "$base/files.tar" -C "$root" --no-overwrite-dir --no-same-owner
@@ -161,6 +160,7 @@ END
     systemctl daemon-reload
     systemctl --quiet enable "$unit"
     systemctl start "$unit"
+    rm -rf "$base/old" # takes long on a busy disk, so the machine does not wait for it
     ;;
 restart)
     systemctl restart "$unit"

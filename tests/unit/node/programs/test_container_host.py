@@ -23,19 +23,23 @@ def run(base: Path, *argv: str, stdin: bytes = b"") -> subprocess.CompletedProce
 
 
 def image(*, init: bool = True) -> bytes:
-    buffer = io.BytesIO()
     files = {
         "etc/openmpi/openmpi-mca-params.conf": b"mpi_yield_when_idle = 1\npml = ucx\n",
         "usr/lib/headway/x": b"x" * 9000,
     }
     if init:
         files["usr/sbin/init"] = b"#!/bin/sh\n"
+    return gzip.compress(tar(files))
+
+
+def tar(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as packed:
         for path, content in files.items():
             entry = tarfile.TarInfo(path)
             entry.size, entry.mode = len(content), 0o755
             packed.addfile(entry, io.BytesIO(content))
-    return gzip.compress(buffer.getvalue())
+    return buffer.getvalue()
 
 
 def test_complete_image_is_unpacked_without_settings_for_shared_cpus(tmp_path: Path) -> None:
@@ -72,6 +76,28 @@ def test_machine_starts_with_podman_or_systemd_nspawn_only(tmp_path: Path, runti
         f"no runtime for containers is called '{runtime}': podman or systemd-nspawn\n",
     )
     assert list(base.iterdir()) == [], "nothing was done"
+
+
+def test_machine_is_down_only_while_its_folder_is_exchanged(tmp_path: Path) -> None:
+    """Deleting the former image takes minutes on a busy disk, so the machine starts before."""
+    base, units = tmp_path / "machine", tmp_path / "units"
+    units.mkdir()
+    for folder, image in (("root", "old"), ("next", "new")):
+        (base / folder / "usr/lib/headway").mkdir(parents=True)
+        (base / folder / "etc").mkdir()
+        (base / folder / "usr/lib/headway/image-id").write_text(f"{image}\n")
+    (base / "image").write_text("old\n")
+    text = (node_dir() / "programs" / "container_host.sh").read_text().replace(FOLDER, str(base))
+    text = text.replace("/etc/systemd/system", str(units))
+    text = text.replace("set -eu\n", f'set -eu\nsystemctl() {{ echo "$*: $(ls -x {base})"; }}\n', 1)
+    argv = ["sh", "-c", text, "host.sh", "up", "new", "lab-1-1", "podman", str(tmp_path / "home")]
+    done = subprocess.run(argv, input=tar({}), capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    seen = dict(line.split(": ", 1) for line in done.stdout.decode().splitlines())
+    assert seen["stop headway-machine.service"].split() == ["files.tar", "image", "next", "root"]
+    assert "old" in seen["start headway-machine.service"].split()
+    assert (base / "root/usr/lib/headway/image-id").read_text() == "new\n"
+    assert sorted(path.name for path in base.iterdir()) == ["image", "root", "settings"]
 
 
 def test_host_without_a_machine_has_no_image(tmp_path: Path) -> None:
