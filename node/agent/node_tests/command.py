@@ -1,8 +1,9 @@
 """Active tests of an idle node, run before it returns to service.
 
-    agent.pyz test NAME [--json] [--seconds S] [--expect JSON]       NAME: checks, memory, burn, copy, upload, peer, all
+    agent.pyz test NAME [--json] [--seconds S] [--expect JSON]       NAME: checks, memory, burn, copy, upload, peer, dcgm, all
     agent.pyz test allreduce --peers ADDRESS,ADDRESS,... --rank N    on all these nodes at the same time; one address: between
                                                                      the GPUs of that node
+    agent.pyz test rdma --peers ADDRESS,ADDRESS --rank N             RDMA ports between two nodes; nothing on nodes without any
     agent.pyz test fabric                                            takes part in all-reduces that standard input names
 
 Each test prints one line; the exit status is 0 when none failed. Figures are compared with what the plan expects of a
@@ -14,9 +15,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from agent.checks.kernel_log import KernelLog, kernel_line
@@ -31,14 +33,17 @@ from agent.node_tests.allreduce import load_gloo, run_allreduce_test
 from agent.node_tests.burn import run_burn_test
 from agent.node_tests.copies import run_copy_test, run_peer_copy_test, run_upload_test
 from agent.node_tests.cuda_driver import LIBRARY, SIMULATED_LIBRARY, CudaDevice, CudaDriver
+from agent.node_tests.dcgm import PROGRAM as DCGMI
+from agent.node_tests.dcgm import run_dcgm_test
 from agent.node_tests.fabric_member import take_part
 from agent.node_tests.give_way import gives_way_to_jobs
 from agent.node_tests.memory import run_memory_test
 from agent.node_tests.nccl import Nccl
+from agent.node_tests.rdma import Port, active_ports, run_rdma_test
 from agent.node_tests.results import NodeTestFailed, NodeTestResult, NodeTestSkipped, result_of_error
 
 GPU_TESTS = ("memory", "burn", "copy", "upload", "peer")
-NAMES = ("checks", *GPU_TESTS, "allreduce", "fabric", "all")
+NAMES = ("checks", *GPU_TESTS, "dcgm", "allreduce", "rdma", "fabric", "all")
 _SIMULATED_S = 0.5  # the longest time that one figure is measured where GPUs are simulated
 _LONG_AGO_S = 3600.0
 
@@ -76,9 +81,14 @@ def run_tests(config: Config, arguments: argparse.Namespace) -> Iterator[NodeTes
         yield from run_all_checks(config, source)
     if name == "all":
         yield from run_gpu_tests(GPU_TESTS, config, source, arguments.seconds)
+        yield from run_dcgm(config)
+    elif name == "dcgm":
+        yield from run_dcgm(config)
     elif name == "allreduce":
         run = GpuTests(config, arguments.seconds, peers=arguments.peers, rank=arguments.rank).run
         yield run_guarded(name, config, lambda: run(name))
+    elif name == "rdma" and (ports := active_ports()):
+        yield run_guarded(name, config, lambda: measure_rdma(arguments, ports))
     elif name in GPU_TESTS:
         yield from run_gpu_tests((name,), config, source, arguments.seconds)
 
@@ -102,6 +112,29 @@ def run_gpu_tests(
             yield NodeTestResult(name, False, config.simulated, reason=broken)
         else:
             yield run_guarded(name, config, lambda name=name: tests.run(name))
+
+
+def run_dcgm(config: Config) -> Iterator[NodeTestResult]:
+    """Yields the result of NVIDIA's diagnostic; none on a node without GPUs, and where GPUs are simulated unless dcgmi is
+    installed."""
+    if not config.gpus or (config.simulated and not shutil.which(DCGMI)):
+        return
+
+    def measure() -> NodeTestResult:
+        if config.mig:
+            raise NodeTestSkipped("the GPUs of this node are divided into MIG instances")
+        passed, settings = run_dcgm_test()
+        return NodeTestResult("dcgm", True, config.simulated, float(passed), "tests passed", reason=settings)
+
+    yield run_guarded("dcgm", config, measure)
+
+
+def measure_rdma(arguments: argparse.Namespace, ports: Mapping[str, Port]) -> NodeTestResult:
+    """Measures the RDMA ports between two nodes. Raises NodeTestFailed, or NodeTestSkipped where perftest can't run."""
+    with gives_way_to_jobs():
+        figure, count = run_rdma_test(arguments.peers, arguments.rank, arguments.seconds, ports)
+    unit = "Gbit/s by RDMA" if count == 1 else f"Gbit/s by RDMA, the slowest of {count} ports"
+    return NodeTestResult("rdma", True, False, float(f"{figure:.4g}"), unit)
 
 
 def run_all_checks(config: Config, source: Source | None) -> Iterator[NodeTestResult]:

@@ -106,7 +106,7 @@ def nccl_all_reduce(
     among them. Raises NodeTestFailed for a wrong sum."""
     ranks = len(peers) * len(devices)
     words = min(_WORDS, min(device.free_bytes() for device in devices) // 8)
-    with _control(peers, rank) as control, contextlib.ExitStack() as memory:
+    with connected(peers, rank) as control, contextlib.ExitStack() as memory:
         group_id = bytes.fromhex(control.agree(lambda: nccl.unique_id().hex()))
         words = min(control.gather(words))
         blocks = [memory.enter_context(device.allocated(4 * words)) for device in devices]
@@ -191,7 +191,7 @@ class Control:
 
 
 @contextlib.contextmanager
-def _control(peers: Sequence[str], rank: int) -> Iterator[Control]:
+def connected(peers: Sequence[str], rank: int) -> Iterator[Control]:
     """Connects the nodes. Raises NodeTestFailed when one does not come within MEET_S seconds."""
     with contextlib.ExitStack() as stack:
         try:

@@ -28,38 +28,40 @@ def report_network(sys: str = "/sys", root: str = "") -> dict[str, Any]:
 
 def _interfaces(sys: str) -> Iterator[dict[str, Any]]:
     """Yields the interfaces but for loopback. `mbit_s` is 0 where the kernel knows no speed."""
-    for name in _listed(f"{sys}/class/net"):
-        speed = _text(f"{sys}/class/net/{name}/speed")
+    for name in listed(f"{sys}/class/net"):
+        speed = text(f"{sys}/class/net/{name}/speed")
         if name != "lo":
             yield {"name": name, "address": address_of_interface(name), "mbit_s": int(speed) if speed.isdigit() else 0}
 
 
 def _rdma_ports(sys: str) -> Iterator[dict[str, Any]]:
     base = f"{sys}/class/infiniband"
-    for device in _listed(base):
-        for port in _listed(f"{base}/{device}/ports"):
-            rate = re.match(r"\d+", _text(f"{base}/{device}/ports/{port}/rate"))
+    for device in listed(base):
+        for port in listed(f"{base}/{device}/ports"):
+            rate = re.match(r"\d+", text(f"{base}/{device}/ports/{port}/rate"))
             yield {
                 "device": device,
                 "port": int(port) if port.isdigit() else 0,
-                "active": _text(f"{base}/{device}/ports/{port}/state").endswith("ACTIVE"),
+                "active": text(f"{base}/{device}/ports/{port}/state").endswith("ACTIVE"),
                 "gbit_s": int(rate[0]) if rate else 0,
             }
 
 
 def _settings(file: str) -> Iterator[dict[str, Any]]:
-    for line in _text(file, _MOST_BYTES).splitlines():
+    for line in text(file, _MOST_BYTES).splitlines():
         if found := _SETTING.match(line):
             yield {"name": found[1], "value": found[2]}
 
 
-def _listed(folder: str) -> list[str]:
+def listed(folder: str) -> list[str]:
+    """Returns the names in a folder; [] if it can't be read."""
     with contextlib.suppress(OSError):
         return sorted(os.listdir(folder))
     return []
 
 
-def _text(path: str, size: int = 4096) -> str:
+def text(path: str, size: int = 4096) -> str:
+    """Returns the text of a file without spaces at its ends; "" if it can't be read."""
     with contextlib.suppress(OSError), open(path, errors="replace") as file:
         return file.read(size).strip()
     return ""

@@ -73,6 +73,9 @@ class World:
         self.slow_with: set[str] = set()  # nodes with which an all-reduce is too slow
         self.skips_with: set[str] = set()  # nodes that lack what an all-reduce needs
         self.gb_s: float | None = None  # the figure of an all-reduce
+        self.rdma: dict[str, dict[str, Any]] | None = (
+            None  # node -> what its test of RDMA ports answers; None: no ports
+        )
         self.due: dict[str, float] = {}  # machines that the provider reclaims -> when
         self.others: dict[str, float] = {}  # machines that were created later -> when
         self.missing: set[str] = set()  # other slots without a machine
@@ -133,6 +136,8 @@ class World:
             return 0, json.dumps(self.ages)
         if words[4:6] == ["test", "allreduce"]:
             return self._allreduce(at, words)
+        if words[4:6] == ["test", "rdma"]:
+            return self._rdma(at)
         if words[0] == "sinfo" and "%N|%T|%E" in line:
             word = "drained" if "DRAIN" in self.state else "down" if "DOWN" in self.state else "idle"
             return 0, "".join(
@@ -267,6 +272,12 @@ class World:
             return 0, sound
         reason = "less than the plan expects" if at in self.slow_with else ""
         return int(bool(reason)), json.dumps({"test": "allreduce", "ok": not reason, "reason": reason}) + "\n"
+
+    def _rdma(self, at: str) -> tuple[int, str]:
+        if self.rdma is None:
+            return 0, ""  # a node without RDMA ports prints nothing
+        row = {"test": "rdma", "ok": True, "figure": 390.0} | self.rdma.get(at, {})
+        return int(not row["ok"]), json.dumps(row) + "\n"
 
     def _reservation(self, words: Sequence[str]) -> tuple[int, str]:
         assert "headway_lemons" in words[-1] or "ReservationName=headway_lemons" in words, words

@@ -1,4 +1,4 @@
-"""Runs the tests of a node: those of its agent, those from outside, and an all-reduce with another node."""
+"""Runs the tests of a node: those of its agent, those from outside, and those between it and another node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.health.context import HealthContext, fault_text
 from headway.render.machine_paths import agent_argv
 from headway.slurm import reservations
 
-_TESTS_S = 300.0
+_TESTS_S = 420.0
 _MEASURE_S = 2  # seconds for each measurement
 _PARTNERS = 2  # number of partners tried for a test between two nodes, one after the other
 
@@ -94,8 +94,8 @@ async def _test_gpus(context: HealthContext, machine: Machine) -> NodeTestResult
 
 
 async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough: bool) -> list[NodeTestResult]:
-    """Runs the tests of the node's agent: all its checks, with new results. `thorough` adds the memory, burn and copy
-    tests of its GPUs (node/agent/node_tests)."""
+    """Runs the tests of the node's agent: all its checks, with new results. `thorough` adds the tests of its GPUs and
+    NVIDIA's diagnostic (node/agent/node_tests)."""
     argv = agent_argv("test", "all" if thorough else "checks", "--json", "--seconds", str(_MEASURE_S))
     ran = await context.cluster_context.connections.remote(machine, argv, timeout_s=_TESTS_S, check=False)
     try:
@@ -111,48 +111,69 @@ async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough
 
 
 async def _test_with_partner(context: HealthContext, machine: Machine, least_gb_s: float) -> list[NodeTestResult]:
-    """Runs an all-reduce with an idle node. If it fails, it is repeated with another partner, because one failure does not
-    tell which of the two nodes is bad. Without a result ([] if no node is idle, or a skipped test) the node passes,
-    unless it has to reach `least_gb_s`: an incident has named it slow."""
+    """Runs the tests between two nodes with an idle node. If one fails, they are repeated with another partner, because
+    one failure does not tell which of the two nodes is bad. Without a result ([] if no node is idle, or a skipped test)
+    the node passes, unless it has to reach `least_gb_s`: an incident has named it slow."""
     partners = [name for name in await context.idle_nodes() if name != machine.name][-_PARTNERS:]
-    results = []
+    found: list[list[NodeTestResult]] = []
     for name in reversed(partners):
-        if (result := await _allreduce(context, machine, name, least_gb_s)) is None:
+        if (results := await _test_with(context, machine, name, least_gb_s)) is None:
             continue
-        if result.ok and not (result.skipped and least_gb_s):
-            return [result]
-        results.append(result)
-    if failed := [result for result in results if not result.ok]:
+        if all(result.ok for result in results) and not (results[0].skipped and least_gb_s):
+            return results
+        found.append(results)
+    if failed := [result for results in found for result in results if not result.ok]:
         return failed[-1:]
     if not least_gb_s:
         return []
-    why = results[-1].text if results else "no other node is idle"
+    why = found[-1][0].text if found else "no other node is idle"
     words = f"allreduce: {least_gb_s:.3g} GB/s with another node expected, and not measured: {why}"
     return [NodeTestResult("allreduce", False, words)]
 
 
-async def _allreduce(context: HealthContext, machine: Machine, name: str, least_gb_s: float) -> NodeTestResult | None:
-    """Runs an all-reduce between the machine and the node `name`. Returns None if that node is not available.
-    Raises HeadwayError if the machine itself does not answer."""
+async def _test_with(
+    context: HealthContext, machine: Machine, name: str, least_gb_s: float
+) -> list[NodeTestResult] | None:
+    """Runs an all-reduce between the machine and the node `name`, then a test of their RDMA ports if they have any.
+    Returns None if that node is not available. Raises HeadwayError if the machine itself does not answer."""
     run, head = context.cluster_context.connections, await context.head()
     other = (await context.machines()).get(name)
     if other is None or other.state is not MachineState.RUNNING:
         return None
-    peers = f"{machine.address},{other.address}"
-    argv = agent_argv("test", "allreduce", "--json", "--seconds", "1", "--peers", peers, "--rank")
     try:
-        await reservations.reserve_for_test(run, head, name)
-        if await context.jobs_on(name):
+        try:
+            await reservations.reserve_for_test(run, head, name)
+            if await context.jobs_on(name):
+                return None
+        except HeadwayError:
             return None
-        both = [
-            run.remote(at, [*argv, str(n)], timeout_s=_TESTS_S, check=False) for n, at in ((0, machine), (1, other))
-        ]
-        first, second = await asyncio.gather(*both, return_exceptions=True)
-    except HeadwayError:
-        return None
+        if (answers := await _run_on_both(context, machine, other, "allreduce")) is None:
+            return None
+        results = [_allreduce_result(answers, name, least_gb_s)]
+        if results[0].ok and (answers := await _run_on_both(context, machine, other, "rdma")) and answers.rows:
+            results.append(_pair_result("rdma", answers, name))
+        return results
     finally:
         with contextlib.suppress(HeadwayError):
             await reservations.end_test_reservation(run, head, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """The lines of a test between two nodes, and what went wrong with the programs, "" if nothing."""
+
+    rows: tuple[dict[str, Any], ...]
+    trouble: str
+
+
+async def _run_on_both(context: HealthContext, machine: Machine, other: Machine, test: str) -> _Answers | None:
+    """Runs a test on two nodes at the same time. Returns None if the other one does not answer, and raises HeadwayError
+    if the machine itself does not."""
+    run = context.cluster_context.connections
+    peers = f"{machine.address},{other.address}"
+    argv = agent_argv("test", test, "--json", "--seconds", "1", "--peers", peers, "--rank")
+    both = [run.remote(at, [*argv, str(n)], timeout_s=_TESTS_S, check=False) for n, at in ((0, machine), (1, other))]
+    first, second = await asyncio.gather(*both, return_exceptions=True)
     if isinstance(first, BaseException):
         raise first
     if isinstance(second, HeadwayError):
@@ -160,19 +181,29 @@ async def _allreduce(context: HealthContext, machine: Machine, name: str, least_
     if isinstance(second, BaseException):
         raise second
     lines = [line for line in (*first.stdout.splitlines(), *second.stdout.splitlines()) if line.startswith("{")]
-    answers = [json.loads(line) for line in lines]
-    rows = [_result(answer) for answer in answers]
+    trouble = ""
+    if first.code or second.code:
+        trouble = (first.stderr or second.stderr).strip()[-200:] or "the agent's program failed"
+    return _Answers(tuple(json.loads(line) for line in lines), trouble)
+
+
+def _pair_result(test: str, answers: _Answers, name: str) -> NodeTestResult:
+    """Returns the result of a test with the node `name`."""
+    rows = [_result(row) for row in answers.rows]
     if skipped := next((one for one in rows if one.skipped), None):
         return skipped
-    if first.code == second.code == 0:
-        reached = min((float(answer.get("figure") or 0) for answer in answers), default=0.0)
-        if reached < least_gb_s:
-            words = f"allreduce with {name}: {reached:.3g} GB/s, at least {least_gb_s:.3g} GB/s expected"
-            return NodeTestResult("allreduce", False, words)
-        return NodeTestResult("allreduce", True)
-    failed = next((one.text.removeprefix("allreduce: ") for one in rows if not one.ok), "")
-    why = failed or (first.stderr or second.stderr).strip()[-200:] or "the agent's program failed"
-    return NodeTestResult("allreduce", False, f"allreduce with {name}: {why}")
+    failed = next((one.text.removeprefix(f"{test}: ") for one in rows if not one.ok), "") or answers.trouble
+    return NodeTestResult(test, not failed, f"{test} with {name}: {failed}" if failed else "")
+
+
+def _allreduce_result(answers: _Answers, name: str, least_gb_s: float) -> NodeTestResult:
+    """Returns the result of an all-reduce, which must reach `least_gb_s`."""
+    result = _pair_result("allreduce", answers, name)
+    reached = min((float(row.get("figure") or 0) for row in answers.rows), default=0.0)
+    if result.ok and not result.skipped and reached < least_gb_s:
+        words = f"allreduce with {name}: {reached:.3g} GB/s, at least {least_gb_s:.3g} GB/s expected"
+        return NodeTestResult("allreduce", False, words)
+    return result
 
 
 def _result(row: dict[str, Any]) -> NodeTestResult:

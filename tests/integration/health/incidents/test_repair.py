@@ -119,6 +119,30 @@ async def test_hard_tests_compare_the_node_with_up_to_two_idle_nodes(tmp_path: P
             assert found.steps[-2].text == "a test failed: allreduce with lab-1-3: less than the plan expects"
 
 
+@pytest.mark.parametrize(
+    ("answers", "passed", "text"),
+    [
+        ({}, True, ""),
+        ({"lab-1-4": {"ok": True, "skipped": True, "reason": "ib_write_bw is not installed (package perftest)"}},
+         False, "rdma: ib_write_bw is not installed (package perftest)"),
+        ({"lab-1-4": {"ok": False, "reason": "mlx5_1:1: timed out"}}, True, ""),
+        ({name: {"ok": False, "reason": "mlx5_1:1: timed out"} for name in ("lab-1-3", "lab-1-4")},
+         False, "a test failed: rdma with lab-1-3: mlx5_1:1: timed out"),
+    ],
+)  # fmt: skip
+async def test_rdma_ports_are_tested_after_the_all_reduce(
+    tmp_path: Path, answers: dict[str, dict[str, Any]], passed: bool, text: str
+) -> None:
+    async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
+        lab.world.idle, lab.world.rdma = ("lab-1-3", "lab-1-4"), answers
+        await lab.responder.handle_symptom(symptom(), [])
+        found = await lab.settle()
+        assert found.state is (IncidentState.OUT if text.startswith("a test failed") else IncidentState.RETURNED)
+        evidence = [step.evidence for step in found.steps]
+        assert any("rdma" in row.get("passed", ()) for row in evidence) is passed  # type: ignore[operator]
+        assert any(text in f"{step.text} {step.evidence}" for step in found.steps)
+
+
 async def test_health_tries_limits_repairs(tmp_path: Path) -> None:
     async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
         lab.world.gpus_after_reset = None
