@@ -25,6 +25,7 @@ from headway.domain.cluster import (
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.site import OwnedSite, Site
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
+from headway.render.files import render_files
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2_000_000, Decimal("24"), "NVIDIA H100 80GB HBM3")
 CPU = Plan("cpu-64", "", 0, 0, 64, 256_000, Decimal("3"))
@@ -271,3 +272,8 @@ def cases() -> dict[str, tuple[Cluster, Site]]:
         "own-gpus-24.11": (own_gpu_cluster(), own_gpu_site()),
         "own-two-heads-24.11": (own_two_heads_cluster(), own_two_heads_site()),
     }
+
+
+def slurm_conf(cluster: Cluster, site: Site | None = None) -> str:
+    """Returns slurm.conf as the head gets it."""
+    return render_files(cluster, site or site_of(cluster))["head"]["/etc/slurm/slurm.conf"].text

@@ -3,7 +3,6 @@ dump a text file."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
@@ -13,49 +12,11 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from agent.jobs import queue_recovery
-from headway.backup.archive import FRAME, Damaged, Header
-from headway.backup.restore import read_contents
-from headway.backup.retention import delete_old_backups
-from headway.backup.verify import rows, verify_backup
+from headway.backup.archive import FRAME
+from headway.backup.verify import rows
 from headway.transport.remote_program import program_source
-from tests.support.clusters.backup_archive import DUMP, HEADER, KEY, parts, slurm_state, state_archive, write_archive
-
-__all__ = ["parts"]  # a fixture
-
-
-def test_complete_backup_passes_verification(tmp_path: Path, parts: dict[str, bytes]) -> None:
-    path = write_archive(tmp_path, **parts)
-    proof = verify_backup(path, KEY)
-    assert proof.records == 2
-    assert proof.bytes == path.stat().st_size
-    kept = read_contents(path, KEY)
-    assert kept.uids == {"ann": 20_003}
-    assert kept.secrets == {"munge_key": "eA=="}
-    assert kept.about["owner"] == "ann"
-
-
-@pytest.mark.parametrize(
-    ("part", "data"),
-    [
-        ("database", gzip.compress(DUMP[: len(DUMP) // 2])),  # mariadb-dump died, and gzip ended well
-        ("database", gzip.compress(DUMP)[:-50]),
-        ("state", b"not a tar"),
-    ],
-)
-def test_verification_refuses_truncated_or_malformed_part(
-    tmp_path: Path, parts: dict[str, bytes], part: str, data: bytes
-) -> None:
-    with pytest.raises(Damaged, match="incomplete"):
-        verify_backup(write_archive(tmp_path, **{**parts, part: data}), KEY)
-
-
-def test_verification_names_missing_part(tmp_path: Path, parts: dict[str, bytes]) -> None:
-    del parts["secrets"]
-    with pytest.raises(Damaged, match="lacks secrets"):
-        verify_backup(write_archive(tmp_path, **parts), KEY)
+from tests.support.clusters.backup_archive import slurm_state, state_archive
 
 
 def test_slurm_state_is_restored_and_old_state_kept(tmp_path: Path) -> None:
@@ -113,13 +74,3 @@ def test_reads_records_from_chunks_of_any_size() -> None:
 
     assert [list(row) for row in rows(pieces())] == lines
     assert len(data) < FRAME
-
-
-def test_retention_deletes_only_oldest_backups_of_same_cluster(tmp_path: Path) -> None:
-    mine = [write_archive(tmp_path, Header("lab", at, "1", "24.11", HEADER.salt), a=b"") for at in (1e9, 2e9, 3e9)]
-    other = write_archive(tmp_path, Header("other", 5e8, "1", "24.11", HEADER.salt), a=b"")
-    delete_old_backups(tmp_path, "lab", 2, mine[2])
-    assert {path for path in (*mine, other) if path.exists()} == {mine[1], mine[2], other}
-    late = write_archive(tmp_path, Header("lab", 1.5e9, "1", "24.11", HEADER.salt), a=b"")  # the clock had been ahead
-    delete_old_backups(tmp_path, "lab", 1, late)
-    assert {path for path in (*mine, late, other) if path.exists()} == {late, other}

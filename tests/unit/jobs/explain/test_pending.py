@@ -4,182 +4,28 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from headway.domain.cluster import Budget, Cluster, GpuHourCap, Partition, Team
-from headway.domain.slurm.state import JobState, NodeState, Reservation
-from headway.jobs.explain.pending import PendingReason, explain_pending
-from headway.jobs.explain.phrases import format_phrase
+from headway.domain.slurm.state import JobState, Reservation
+from headway.jobs.explain.pending import explain_pending
 from headway.jobs.explain.placement_search import ClusterSnapshot
 from tests.support.clusters import builders
-
-NOW = 10_000.0
-NODES = tuple(f"lab-{leaf}-{place}" for leaf in (1, 2) for place in (1, 2, 3, 4))
-
-
-def partition(name: str, nodes: tuple[str, ...], max_time_s: int | None, *, default: bool = False) -> Partition:
-    return Partition(name, nodes, default, 1, max_time_s, 3600, (), False, 0, ())
-
-
-CLUSTER = builders.cluster(
-    8,
-    0,
-    partitions=(partition("train", NODES, None, default=True), partition("debug", NODES[:2], 3600)),
-    teams=(
-        Team("vision", ("alice",), 1, gpus=24, running_jobs=2, gpu_hours=GpuHourCap(Decimal(100), "week")),
-        Team("speech", ("bob",), 1),
-        Team("small", ("sue",), 1, budget=Budget("usd", Decimal(20000), "month")),
-    ),
+from tests.support.clusters.explained_jobs import (
+    ALL_HELD,
+    BUSY,
+    CLUSTER,
+    FULL,
+    NODES,
+    NOW,
+    RUNNING,
+    node,
+    pending,
+    running,
+    said,
+    whole,
 )
-
-
-def node(name: str, used: int = 0, *states: str, **others: Any) -> NodeState:
-    made = builders.node(name, *(states or ("MIXED" if used else "IDLE",)))
-    return replace(made, gpus_used=used, cpus_used=16 * used, partitions=("train", "debug"), **others)
-
-
-def running(number: int, nodes: tuple[str, ...], ends_in_s: int | None, **others: Any) -> JobState:
-    fields: dict[str, Any] = {"account": "vision", "nodes": nodes, "node_count": len(nodes), "gpus": 8 * len(nodes)}
-    fields |= {"cpus": 128 * len(nodes), "start_time": int(NOW) - 600}
-    fields["time_limit_s"] = None if ends_in_s is None else 600 + ends_in_s
-    return builders.job(number, **{**fields, **others})
-
-
-def pending(reason: str, **others: Any) -> JobState:
-    fields: dict[str, Any] = {"reason": reason, "account": "vision", "node_count": 1, "gpus": 8, "cpus": 1}
-    return builders.job(900, "PENDING", **{**fields, "start_time": 0, "time_limit_s": 7200, **others})
-
-
-# lab-1-4, and all of leaf 2 but lab-2-4, are in use.
-BUSY = (
-    *(node(name) for name in NODES[:3]),
-    *(node(name, 8) for name in NODES[3:7]),
-    node(NODES[7]),
-)
-RUNNING = (
-    running(812, ("lab-1-4",), 14 * 60),
-    running(813, ("lab-2-1", "lab-2-2"), 3600, user="bob", account="speech"),
-    running(814, ("lab-2-3",), None, user="bob", account="speech"),
-)
-FULL = tuple(node(name, 8) for name in NODES)
-ALL_HELD = (
-    running(801, NODES[:4], 1800, gpus=32),
-    running(802, NODES[4:6], 14 * 60, gpus=16),
-    running(803, NODES[6:], 7000, gpus=16, user="bob", account="speech"),
-)
-
-
-def said(job: JobState, nodes: tuple[NodeState, ...] = BUSY, jobs: tuple[JobState, ...] = RUNNING, **more: Any) -> str:
-    found = whole(job, nodes, jobs, **more)
-    return format_phrase(found.needs, NOW)
-
-
-def whole(
-    job: JobState,
-    nodes: tuple[NodeState, ...] = BUSY,
-    jobs: tuple[JobState, ...] = RUNNING,
-    *,
-    reservations: tuple[Reservation, ...] = (),
-    cluster: Cluster = CLUSTER,
-) -> PendingReason:
-    found = explain_pending(job, ClusterSnapshot.from_readings(cluster, nodes, (*jobs, job), reservations, NOW))
-    assert found is not None
-    return found
-
-
-def test_resources_reason_counts_free_nodes_under_one_leaf_switch() -> None:
-    got = said(pending("Resources", node_count=4, gpus=32, switches=1))
-    assert got == (
-        "needs 4 nodes under one leaf switch with 8 GPUs each free; 3 are free under leaf1; "
-        "job 812 of alice ends in 14 min at the latest"
-    )
-
-
-def test_resources_reason_names_the_last_job_that_must_end() -> None:
-    assert (
-        said(pending("Resources", node_count=4, gpus=32))
-        == "there is room: it should start in the next scheduling cycle"
-    )
-    got = said(pending("Resources", node_count=6, gpus=48), FULL, ALL_HELD)
-    assert got == (
-        "needs 6 nodes with 8 GPUs each free; none is free; 2 jobs must end, the last: "
-        "job 801 of alice ends in 30 min at the latest"
-    )
-
-
-def test_resources_reason_names_nodes_out_of_service() -> None:
-    nodes = (node("lab-1-1", 6), node("lab-1-2", 0, "IDLE", "DRAIN", reason="XID 79"))
-    part = running(5, ("lab-1-1",), 40, gpus=6, cpus=96)
-    got = said(pending("Resources", gpus=4), nodes, (part,))
-    assert got == (
-        "needs 1 node with 4 GPUs free; none is free; job 5 of alice ends in 40 s at the latest; "
-        "lab-1-2 is out of service: XID 79"
-    )
-
-
-def test_resources_reason_says_that_no_node_has_enough_gpus() -> None:
-    got = said(pending("Resources", gpus=16))
-    assert got == "needs 1 node with 16 GPUs free; no node of train has that"
-
-
-def test_resources_reason_respects_requested_features_and_gpu_type() -> None:
-    """Half of them are of another group, and free."""
-    [main] = CLUSTER.groups
-    groups = (replace(main, name="gpu", slots=NODES[:4]), replace(main, name="cheap", slots=NODES[4:], spot=True))
-    two, held = replace(CLUSTER, groups=groups), (running(801, NODES[:4], 1800, gpus=32),)
-    kinds = {name: ("h100",) if name in NODES[:4] else ("l40s",) for name in NODES}
-    nodes = tuple(node(name, 8 if name in NODES[:4] else 0, gpu_types=kinds[name]) for name in NODES)
-    busy = " with 8 GPUs free; none is free; job 801 of alice ends in 30 min at the latest"
-    there = "there is room: it should start in the next scheduling cycle"
-    for features, expected in {
-        "gpu": f"needs 1 node of gpu{busy}", "gpu&leaf1": f"needs 1 node of gpu&leaf1{busy}", "spot": there,
-        "gpu|spot": there, "gpu&spot": "needs 1 node of gpu&spot with 8 GPUs free; no node of train has that",
-        "[gpu|spot]": "", "spot*2&gpu": "", "": there,
-    }.items():  # fmt: skip
-        assert said(pending("Resources", features=features), nodes, held, cluster=two) == expected, features
-    for asks, expected in {
-        "gres/gpu:h100:8": f"needs 1 node of h100{busy}", "gres/gpu:H100=8": f"needs 1 node of h100{busy}",
-        "cpu=2,gres/gpu:l40s:8": there, "gres:gpu:8": there, "gres/gpu": there, "gres/shard:h100:2": there,
-    }.items():  # fmt: skip
-        assert said(pending("Resources", more={"tres-per-node": asks}), nodes, held, cluster=two) == expected, asks
-    world = ClusterSnapshot.from_readings(two, nodes, held, (), NOW)
-    jobs = [pending("Resources", features=one) for one in ("gpu", "spot")]
-    assert len({format_phrase(found.needs, NOW) for job in jobs if (found := explain_pending(job, world))}) == 2, (
-        "one world, two answers"
-    )
-
-
-def test_resources_reason_counts_cpus_per_gpu() -> None:
-    nodes = (replace(node("lab-1-1"), cpus_used=100, states=("MIXED",)),)
-    hog = running(5, ("lab-1-1",), 60, gpus=0, cpus=100)
-    got = said(pending("Resources", gpus=8, more={"cpus-per-tres": "gres/gpu:16"}), nodes, (hog,))
-    assert "none is free; job 5 of alice ends in 60 s" in got
-
-
-def test_resources_reason_names_spare_and_reserved_nodes() -> None:
-    spare = replace(node("lab-2-1"), reservation="headway_spares")
-    nodes = (node("lab-1-1"), spare)
-    asks = pending("Resources", node_count=2, gpus=16)
-    assert said(asks, nodes, ()) == (
-        "needs 2 nodes with 8 GPUs each free; only 1 node of train has that; lab-2-1 is kept as a spare"
-    )
-    course = Reservation("course", ("lab-2-1",), ("bob",), (), 9000, 17_200)
-    got = said(asks, (nodes[0], replace(spare, reservation="course")), (), reservations=(course,))
-    assert got.endswith("only 1 node of train has that; lab-2-1 is reserved by course, which ends in 2 h")
-
-
-def test_exclusive_job_needs_whole_free_nodes() -> None:
-    nodes = (node("lab-1-1", 2), node("lab-1-2", 8))
-    jobs = (running(5, ("lab-1-1",), 40, gpus=2, cpus=32), running(6, ("lab-1-2",), 90, gpus=8))
-    mine = pending("Resources", gpus=0, more={"oversubscribe": "none"})
-    got = said(mine, nodes, jobs)
-    assert got == "needs 1 whole node free; none is free; job 5 of alice ends in 40 s at the latest"
-    assert said(pending("Resources", gpus=0, more={"oversubscribe": "none"}), (node("lab-1-1"),), ()).startswith(
-        "there is room"
-    )
 
 
 def test_priority_reason_counts_jobs_ahead() -> None:
@@ -273,101 +119,6 @@ def test_dependency_on_array_task_reports_the_state_of_that_task() -> None:
 )
 def test_other_pending_reasons_are_explained(reason: str, fields: dict[str, Any], expected: str) -> None:
     assert said(pending(reason, **fields)) == expected
-
-
-@pytest.mark.parametrize(
-    ("reason", "fields", "expected"),
-    [
-        (
-            "QOSGrpGRES",
-            {"gpus": 16},
-            "team vision holds 16 of 24 GPUs; this needs 16 GPUs: job 812 of alice ends in 14 min at the latest",
-        ),
-        (
-            "QOSGrpGRES",
-            {"gpus": 32, "node_count": 4},
-            "never starts as it is: it requests 32 GPUs and team vision may hold 24",
-        ),
-        ("QOSGrpJobsLimit", {}, "team vision runs 2 of 2 jobs; job 812 of alice ends in 14 min at the latest"),
-        (
-            "QOSMaxJobsPerUserLimit",
-            {"user": "carol"},
-            "carol runs 1 job; job 815 of carol ends in 2 h 30 min at the latest",
-        ),
-        (
-            "QOSMaxJobsPerUserLimit",
-            {"user": "sue", "account": "small"},
-            "the budget of team small is spent (20,000 USD a month): it starts with the next month, "
-            "or when the budget is raised",
-        ),
-        ("QOSMaxGRESPerUser", {"user": "carol", "account": "speech"}, "carol holds 0 GPUs"),
-        (
-            "AssocMaxJobsLimit",
-            {"account": "speech", "user": "bob"},
-            "bob runs 2 jobs; job 813 of bob ends in 60 min at the latest",
-        ),
-        (
-            "QOSGrpGRESMinutes",
-            {},
-            "team vision has 100 GPU hours a week and too few of them left (it may run 2 h, 16 GPU hours). "
-            "It starts with the next week; a shorter --time may fit now",
-        ),
-        (
-            "QOSGrpGRESMinutes",
-            {"gpus": 64},
-            "never starts as it is: it may use 128 GPU hours and team vision has 100 a week; "
-            "request a shorter --time or fewer GPUs",
-        ),
-        (
-            "QOSGrpGRESMinutes",
-            {"gpus": 512, "time_limit_s": 48 * 3600},
-            "never starts as it is: it may use 24,576 GPU hours and team vision has 100 a week; "
-            "request a shorter --time or fewer GPUs",
-        ),
-        (
-            "QOSGrpGRESMinutes",
-            {"time_limit_s": None},
-            "never starts as it is: it has no time limit, and team vision has 100 GPU hours a week; "
-            "cancel it and submit with --time",
-        ),
-        (
-            "AssocMaxWallDurationPerJobLimit",
-            {},
-            "never starts as it is: cancel it and submit with a shorter --time, or have the limit changed",
-        ),
-        (
-            "QOSMaxGRESMinutesPerJob",
-            {},
-            "never starts as it is: cancel it and submit with a shorter --time or fewer GPUs, or have the limit changed",
-        ),
-        (
-            "QOSMaxCpuPerNode",
-            {},
-            "never starts as it is: cancel it and submit with fewer CPUs, or have the limit changed",
-        ),
-        ("QOSMinGRES", {}, "never starts as it is: cancel it and submit with more GPUs, or have the limit changed"),
-    ],
-)
-def test_qos_and_association_limits_are_explained(reason: str, fields: dict[str, Any], expected: str) -> None:
-    small = running(815, ("lab-1-4",), 9000, gpus=8, user="carol")
-    assert said(pending(reason, **fields), jobs=(*RUNNING, small)) == expected
-
-
-def test_every_limit_reason_has_a_readable_text() -> None:
-    words = {reason: whole(pending(reason)).reason for reason in ("QOSGrpGRES", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit",
-             "QOSMaxWallDurationPerJobLimit", "QOSGrpGRESRunMinutes", "QOSMinCpuNotSatisfied", "MaxGRESPerAccount",
-             "AssocMaxCPUMinutesPerJobLimit", "QOSMaxMemoryPerJob")}  # fmt: skip
-    assert words == {
-        "QOSGrpGRES": "the team holds as many GPUs as the limit allows",
-        "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
-        "AssocGrpCpuLimit": "the team, or its user in it, holds as many CPUs as the limit allows",
-        "QOSMaxWallDurationPerJobLimit": "requests more time than a job may use",
-        "QOSGrpGRESRunMinutes": "the team has too few GPU hours left for this job",
-        "QOSMinCpuNotSatisfied": "requests fewer CPUs than the minimum for a job",
-        "MaxGRESPerAccount": "the team holds as many GPUs as the limit allows",
-        "AssocMaxCPUMinutesPerJobLimit": "requests more CPU hours than a job may use",
-        "QOSMaxMemoryPerJob": "requests more memory than a job may use",
-    }
 
 
 def test_required_nodes_down_or_reserved_are_explained() -> None:

@@ -9,16 +9,13 @@ import hashlib
 import json
 import os
 import pwd
-import select
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from headway.transport.remote_program import program_source
-from ops import facts, files, user_processes
+from ops import facts
 
 ME = getpass.getuser()
 MY_GROUP = grp.getgrgid(os.getgid()).gr_name
@@ -143,51 +140,6 @@ def test_wait_step_fails_with_its_message(tmp_path: Path) -> None:
     assert perform(step)[0]["error"].startswith("slurmdbd does not answer")
 
 
-@pytest.mark.parametrize("absent", ["/nonexistent/file", "/proc/nope"])
-def test_observe_omits_missing_files(absent: str) -> None:
-    assert facts.observe({"files": [absent], "dirs": [absent]})["files"] == {}
-
-
-@pytest.mark.parametrize(
-    ("cgroup", "of_a_job"),
-    [
-        ("0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0", True),
-        ("4:memory:/slurm_lab-1-1/uid_20003/job_1671/step_batch/task_0", True),
-        ("0::/system.slice/slurmstepd.scope/job_12/step_extern/user/task_special", False),
-        ("0::/user.slice/user-20003.slice/session-3.scope", False),
-    ],
-)
-def test_user_processes_exclude_those_of_jobs(cgroup: str, of_a_job: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_processes, "read_text", lambda _: cgroup + "\n")
-    assert (os.getpid() in [pid for pid, _ in user_processes.processes({os.getuid()})]) is not of_a_job
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
-def test_end_processes_ends_a_fast_forking_user() -> None:
-    uid = 61_234
-    race = f"""
-import os
-os.setgroups([]); os.setresuid({uid}, {uid}, {uid})
-os.fork(); os.fork()
-print("runs", flush=True)
-for _ in range(300_000):
-    if os.fork():
-        os._exit(0)
-"""
-    with subprocess.Popen([sys.executable, "-c", race], stdout=subprocess.PIPE) as started:
-        assert started.stdout is not None
-        os.read(started.stdout.fileno(), 100)
-        try:
-            user_processes.end_processes(uid)
-            # All that runs holds the other end of this pipe: it ends with the last of them.
-            pipe, said = started.stdout.fileno(), b"..."
-            while said and select.select([pipe], [], [], 10)[0]:
-                said = os.read(pipe, 100)
-            assert said == b""
-        finally:
-            user_processes.at_one_stroke(uid)
-
-
 def test_dir_step_in_a_shared_folder_moves_foreign_entries_aside(tmp_path: Path) -> None:
     """Scratch is everybody's: whoever was first under a newcomer's name, with a folder or a link, gets nothing by it."""
     everybody, other = tmp_path / "scratch", tmp_path / "other"
@@ -209,17 +161,6 @@ def test_dir_step_in_a_shared_folder_moves_foreign_entries_aside(tmp_path: Path)
     assert len(list(everybody.glob("*.not-of-*"))) == 3
 
 
-def test_squatted_detects_a_folder_of_another_owner(tmp_path: Path) -> None:
-    tmp_path.chmod(0o1777)
-    (tmp_path / "new").mkdir()
-    if os.getuid() == 0:
-        os.chown(tmp_path / "new", 4711, 4711)
-    stranger = str(os.getuid() + 1)
-    assert files.squatted(str(tmp_path / "new"), stranger)
-    tmp_path.chmod(0o755)  # where only root makes folders, whose it is was root's doing
-    assert not files.squatted(str(tmp_path / "new"), stranger)
-
-
 def test_block_step_changes_only_headway_lines_of_a_file(tmp_path: Path) -> None:
     target = tmp_path / "hosts"
     target.write_text("192.0.2.9 files\n")
@@ -233,17 +174,7 @@ def test_block_step_changes_only_headway_lines_of_a_file(tmp_path: Path) -> None
     assert target.read_text() == "192.0.2.9 files\n"
 
 
-def test_file_without_headway_lines_has_no_block_fact(tmp_path: Path) -> None:
-    (tmp_path / "hosts").write_text("192.0.2.9 files\n")
-    assert facts.see_file(str(tmp_path / "hosts"), block=True) is None
-
-
 def test_remove_step_removes_binary_files(tmp_path: Path) -> None:
     (tmp_path / "munge.key").write_bytes(bytes(range(256)))
     assert perform({"op": "remove", "path": str(tmp_path / "munge.key")})[0]["ok"]
     assert not (tmp_path / "munge.key").exists()
-
-
-def test_sessions_are_read_by_name() -> None:
-    name = pwd.getpwuid(os.getuid()).pw_name
-    assert set(facts.see_sessions([name, "no-such-user-here"])) <= {name}

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headway.changes.checks.owned_machines import SurveyResult
-from headway.cluster.owned.machine_claims import InventorySurvey
-from headway.domain.cluster import Host
 from headway.domain.machines.gpu_driver import DetectedDriver
-from headway.domain.machines.machine import Jump
-from headway.domain.machines.site import OwnedSite
-from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedMount, DetectedNic, MachineClaim
-from headway.errors import Refused
-from headway.providers.base import Placement
-from headway.providers.ssh.records import ClaimedHost, HostRecords
+from headway.domain.machines.survey import DetectedGpu, DetectedMount, DetectedNic, MachineClaim
 from headway.providers.ssh.survey import parse_survey, split_sections
-from tests.support.clusters import builders
 
 RECORDED = (Path(__file__).parents[3] / "support" / "machines" / "data" / "survey-bare-debian13.txt").read_text()
 NOW = 1795282644.0
@@ -137,64 +127,6 @@ def test_unreadable_claim_still_marks_machine_as_held() -> None:
 # --- which machine has which place
 
 
-def hosts(*addresses: str) -> tuple[Host, ...]:
-    return tuple(Host("", address, jump=Jump("bastion")) for address in addresses)
-
-
-NAMES = ("lab-head", "lab-1-1", "lab-1-2")
-
-
-def addresses(kept: HostRecords, *order: str, names: tuple[str, ...] = NAMES) -> dict[str, str]:
-    return {name: host.address for name, host in kept.assign_hosts("lab", names, hosts(*order)).items()}
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> HostRecords:
-    """h is the head, a and b are nodes."""
-    made = HostRecords(tmp_path)
-    for name, host in zip(NAMES, hosts("h", "a", "b"), strict=True):
-        assert made.pin_host_key("lab", name, ClaimedHost(host, f"ssh-ed25519 {name}")) == f"ssh-ed25519 {name}"
-    return made
-
-
-def test_machines_keep_slots_when_inventory_is_reordered(kept: HostRecords) -> None:
-    assert addresses(kept, "h", "b", "a") == {"lab-head": "h", "lab-1-1": "a", "lab-1-2": "b"}
-
-
-def test_new_host_takes_slot_of_removed_machine(kept: HostRecords) -> None:
-    assert addresses(kept, "h", "b", "c") == {"lab-head": "h", "lab-1-1": "c", "lab-1-2": "b"}
-
-
-def test_refuses_inventory_that_moves_head(kept: HostRecords) -> None:
-    kept.check_head("lab", "lab-head", hosts("h", "a"))
-    with pytest.raises(Refused, match="lab-head is h, and the inventory names a as the head"):
-        kept.check_head("lab", "lab-head", hosts("a", "h"))
-
-
-def test_inventory_record_round_trips(kept: HostRecords, tmp_path: Path) -> None:
-    found = DetectedHardware(
-        8, 1, 8, 1, 64_000, 10_000, (DetectedGpu("H", 1, "b", (0, 1), 0),), (DetectedNic("m", "InfiniBand", 400, True),)
-    )
-    kept.record_survey("lab", {"lab-1-1": found}, {"lab-1-1": "10.0.0.2"}, ("/home",))
-    again = HostRecords(tmp_path).read_record("lab")
-    assert (again.machines["lab-1-1"].found, again.machines["lab-1-1"].address) == (found, "10.0.0.2")
-    assert again.machines["lab-1-1"].host.jump == Jump("bastion")
-    assert again.nfs == ("/home",)
-
-
-def test_pinned_host_key_changes_only_by_inventory(kept: HostRecords) -> None:
-    (host,) = hosts("a")
-    assert kept.pin_host_key("lab", "lab-1-1", ClaimedHost(host, "ssh-ed25519 other")) == "ssh-ed25519 lab-1-1"
-    named = Host("", "a", host_key="ssh-ed25519 new")
-    assert kept.pin_host_key("lab", "lab-1-1", ClaimedHost(named, "ssh-ed25519 new")) == "ssh-ed25519 new"
-
-
-def test_refuses_damaged_inventory_file(kept: HostRecords, tmp_path: Path) -> None:
-    (tmp_path / "hosts" / "lab.json").write_text("{")
-    with pytest.raises(Refused, match=r"lab\.json is damaged"):
-        kept.read_record("lab")
-
-
 @pytest.mark.parametrize(
     ("text", "understood"),
     [
@@ -207,19 +139,6 @@ def test_refuses_damaged_inventory_file(kept: HostRecords, tmp_path: Path) -> No
 )
 def test_parses_ssh_source_address_of_survey(text: str, understood: str) -> None:
     assert parse_survey("lab-head", "10.9.0.10", parts(**{"from": text}), NOW, NOW).seen_from == understood
-
-
-def test_firewall_allows_server_addresses_seen_by_machines() -> None:
-    """The server's own address is another one to them where something between translates it."""
-    seen = {
-        name: parse_survey(name, "10.9.0.10", parts(**{"from": address}), NOW, NOW)
-        for name, address in {"lab-head": "198.51.100.7", "lab-1-1": "198.51.100.8", "lab-1-2": ""}.items()
-    }
-    place: Any = Placement("10.9.0.0/24", "10.87.3.1", {}, 0, 0, 0, 0, own=OwnedSite({}, (22,), {}, ("10.87.3.1",), ()))
-    judged: Any = SurveyResult((), (), {}, ())
-    kept = InventorySurvey(builders.cluster(), None, {}, seen, {}, frozenset(), judged).place(place)  # type: ignore[arg-type]
-    assert kept.own is not None
-    assert kept.own.server_addresses == ("10.87.3.1", "198.51.100.7", "198.51.100.8")
 
 
 @pytest.mark.parametrize("above", ["env SSH_CONNECTION='198.51.100.7 5 10.9.0.10 22'"])
@@ -283,9 +202,3 @@ def test_survey_reports_address_of_mount_server() -> None:
     survey = parse_survey("lab-head", "10.9.0.10", parts(state=line, addresses="10.9.0.10\n127.0.0.1\nx"), NOW, NOW)
     assert survey.state == DetectedMount("filer:/srv", "nfs4", "2", "/shared", "10.9.0.50")
     assert survey.addresses == {"10.9.0.10", "127.0.0.1"}
-
-
-def test_second_head_takes_first_unassigned_host(kept: HostRecords) -> None:
-    names = ("lab-head", "lab-head2", "lab-1-1", "lab-1-2")
-    assert kept.assign_hosts("new", names, hosts("h", "a", "b", "c"))["lab-head2"].address == "a"
-    assert addresses(kept, "h", "a", "b", "c", names=names)["lab-head2"] == "c"

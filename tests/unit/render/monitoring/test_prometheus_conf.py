@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,14 @@ import yaml
 
 from agent.gpu import interface
 from agent.metrics import exporter
-from headway.domain.cluster import Alerts
 from headway.render.files import render_files
-from headway.render.monitoring import alertmanager_conf, prometheus_conf
+from headway.render.monitoring import prometheus_conf
 from headway.render.system.agent_config import METRICS_PORT
 from headway.render.system.unit_list import units_by_role
-from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, site_of
+from tests.support.clusters.render_cases import gpu_cluster, site_of
 
 CLUSTER = gpu_cluster()
 NODE = Path(__file__).parents[4] / "node" / "agent"
-WAYS = Alerts("https://example.org/hook?key=s3cret", "https://chat.example.org/s3cret", "oncall@example.org")
 
 
 def loaded(text: str) -> Any:
@@ -46,37 +43,6 @@ def test_growing_cluster_changes_only_targets_without_reload() -> None:
     }
     assert prometheus_conf.TARGETS not in read
     assert {prometheus_conf.CONFIG, prometheus_conf.RULES, prometheus_conf.ALERTS} <= read
-
-
-def test_alert_receivers_follow_cluster_file() -> None:
-    told = loaded(alertmanager_conf.alertmanager_yml(replace(CLUSTER, alerts=WAYS)))
-    people, news = told["receivers"]
-    assert people["webhook_configs"][0]["url"] == WAYS.webhook
-    assert people["slack_configs"][0]["api_url"] == WAYS.chat
-    mail = people["email_configs"][0]
-    assert (mail["to"], mail["smarthost"]) == ("oncall@example.org", "10.87.3.1:2525")
-    assert loaded(alertmanager_conf.alertmanager_yml(cpu_cluster()))["receivers"] == [
-        {"name": "people"},
-        {"name": "news"},
-    ]
-    for way in ("webhook_configs", "slack_configs", "email_configs"):  # what is told once has no end to tell
-        assert (people[way][0]["send_resolved"], news[way][0]["send_resolved"]) == (True, False)
-    [route] = told["route"]["routes"]
-    assert (route["receiver"], route["matchers"], route["group_by"]) == ("news", ['news!=""'], ["news"])
-
-
-def test_alert_url_with_special_characters_is_quoted() -> None:
-    nasty = 'https://example.org/a": "b#{{ x }}: - [&'
-    told = loaded(alertmanager_conf.alertmanager_yml(replace(CLUSTER, alerts=Alerts(nasty))))
-    assert told["receivers"][0]["webhook_configs"] == [{"url": nasty, "send_resolved": True}]
-
-
-def test_only_alertmanager_can_read_receiver_addresses() -> None:
-    cluster = replace(CLUSTER, alerts=WAYS)
-    files = render_files(cluster, site_of(cluster))
-    holding = {path: file for role in files.values() for path, file in role.items() if "s3cret" in file.text}
-    assert list(holding) == [prometheus_conf.ALERTS]
-    assert (holding[prometheus_conf.ALERTS].mode, holding[prometheus_conf.ALERTS].owner) == (0o600, "prometheus")
 
 
 def test_prometheus_and_alertmanager_listen_on_loopback_only() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from agent.checks import runner as checks
 from agent.gpu import job_gpus
 from agent.metrics import sampler
 from tests.support.machines.check_inputs import PLAN, gpus, seen
+from tests.support.paths import NODE
 
 
 class Look:
@@ -181,3 +184,9 @@ def test_checks_have_unique_names_and_waiting_ones_a_time_limit() -> None:
     assert len(names) == len(set(names)) >= 18
     assert {check.name for check in checks.CHECKS if check.waits} >= {"mounts", "disk", "disk_writes", "scratch_writes"}
     assert all(check.limit_s > 0 for check in checks.CHECKS if check.waits)
+
+
+def test_agent_registers_gpu_and_machine_checks() -> None:
+    code = "from agent.metrics import sampler; from agent.checks.runner import CHECKS; print(*[one.name for one in CHECKS])"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=NODE, capture_output=True, text=True, timeout=60, check=True)
+    assert {"gpu_count", "gpu_memory_errors", "mounts", "slurmd"} <= set(ran.stdout.split())

@@ -114,3 +114,22 @@ def test_head_goes_on_when_files_can_not_be_written_or_are_gone(
     assert len(said) == 1
     (tmp_path / "reports" / "7.jsonl").symlink_to("gone")  # stat fails as for a file that was just removed
     head.forget_old(1.0)
+
+
+def row(state: str, at: float = 5.0) -> dict[str, Any]:
+    return {"check": "gpu_count", "at": at, "state": state, "reason": "r", "action": "reboot", "gpu": 3}
+
+
+def test_relay_spools_only_changed_results_even_after_a_restart(tmp_path: Path) -> None:
+    spool = tmp_path / "f"
+
+    def tell(head: Any, number: int, state: str) -> None:
+        result = {**row(state, float(number)), "id": f"lab-1-1-{number}"}
+        head.receive(json.dumps({"node": "lab-1-1", "faults": [], "checks": [result]}).encode(), 1.0)
+
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
+    tell(head, 1, "bad")
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
+    tell(head, 2, "bad")  # the node's agent was started again and says it once more
+    tell(head, 3, "warn")
+    assert [json.loads(line)["state"] for line in spool.read_text().splitlines()] == ["bad", "warn"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections import deque
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +16,7 @@ from agent.gpu.factory import LateSource
 from agent.gpu.interface import Gpu
 from agent.gpu.nvml import Nvml
 from agent.metrics.sampler import GpuReader, Sampler
+from agent.roles import head as relay
 from agent.roles import node
 
 
@@ -87,3 +92,35 @@ def test_numbers_of_gpus_come_from_their_readings() -> None:
     assert watcher.reader is not None
     watcher.reader.read_once()
     assert (watcher.gpus_were_read, watcher.gpus_by_bus()) == (True, {":3b:00": 0, ":61:00": 1})
+
+
+def row(state: str, at: float = 5.0) -> dict[str, Any]:
+    return {"check": "gpu_count", "at": at, "state": state, "reason": "r", "action": "reboot", "gpu": 3}
+
+
+def test_bad_results_are_sent_until_the_head_acknowledges_them(tmp_path: Path) -> None:
+    results = node.ChangedResults("lab-1-1", "b00t")
+    assert not results.add(deque([row("ok", 1.0)])), "good news can wait for the next heartbeat"
+    assert results.add(deque([row("bad")]))
+    beat = {"node": "lab-1-1", "faults": [], **results.message_part()}
+    spool = tmp_path / "faults.jsonl"
+    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
+    answer = head.receive(json.dumps(beat).encode(), 9.0)
+    assert len(answer["got"]) == 2
+    results.acknowledge(answer["got"])
+    assert results.message_part() == {"checks": []}
+    (kept,) = [json.loads(line) for line in spool.read_text().splitlines()]
+    assert kept == {"id": "lab-1-1-b00t-gpu_count-5.000", "node": "lab-1-1", **row("bad")}
+
+
+def test_unsent_mount_failure_is_dropped_after_recovery() -> None:
+    """While the head is away its volumes are, too: it would hear of both when both are back."""
+    results = node.ChangedResults("lab-1-1", "b00t")
+    lost = {**row("bad", 1.0), "check": "remote_volumes", "action": "mount"}
+    results.add(deque([lost, row("bad", 2.0)]))
+    assert len(results.unsent) == 2
+    results.add(deque([{**lost, "at": 3.0, "state": "ok", "action": "none"}, row("ok", 4.0)]))
+    left = [(one["check"], one["state"]) for one in results.message_part()["checks"]]
+    assert left == [("gpu_count", "bad"), ("remote_volumes", "ok"), ("gpu_count", "ok")], (
+        "a fault that went away by itself was one"
+    )

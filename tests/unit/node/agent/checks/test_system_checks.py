@@ -1,13 +1,9 @@
-"""Each health check of the node agent finds its fault, and results are sent until the head has stored them."""
+"""Checks of the machine: kernel log, memory, mounts, network, daemons, clock."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
-import subprocess
-import sys
-from collections import deque
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,78 +11,8 @@ from typing import Any
 import pytest
 
 from agent import config
-from agent.checks import gpu_checks, runner, system_checks
-from agent.gpu import interface
-from agent.gpu.mig import Instance
-from agent.metrics import sampler
-from agent.roles import head as relay
-from agent.roles import node, server_stream
-from tests.support.machines.check_inputs import PLAN, gpus, seen
-from tests.support.paths import NODE
-
-
-@pytest.mark.parametrize(
-    ("look", "figures", "state", "action"),
-    [
-        (gpu_checks.gpu_count, {"lost": 1}, "bad", "reboot"),
-        (gpu_checks.gpu_memory_errors, {interface.DBE: 1}, "bad", "reset_gpu"),
-        (gpu_checks.gpu_memory_errors, {interface.ROWS_PENDING: 1}, "bad", "reset_gpu"),
-        (gpu_checks.gpu_memory_errors, {interface.ROWS_FAILED: 1, interface.DBE: 1}, "bad", "replace"),
-        (gpu_checks.gpu_memory_errors, {interface.ROWS_BAD: 9}, "warn", "watch"),
-        (gpu_checks.gpu_nvlink, {interface.NVLINKS: 17}, "bad", "reset_gpu"),
-        (gpu_checks.gpu_throttled, {interface.THROTTLE: 0x40}, "warn", "watch"),
-        (gpu_checks.gpu_pcie, {interface.PCIE_WIDTH: 8}, "bad", "reboot"),
-        (gpu_checks.gpu_left_over, {interface.FB_USED: 5000}, "warn", "reset_gpu"),
-    ],
-)
-def test_gpu_checks_report_state_action_and_gpu_index(look: Any, figures: Any, state: str, action: str) -> None:
-    assert look(seen()) is None, "a sound one"
-    found = look(seen(gpus=gpus(**figures)))
-    assert (found.state, found.action, found.gpu) == (state, action, 1)
-    assert "GPU 1" in found.reason
-
-
-def test_gpu_count_reports_a_missing_gpu() -> None:
-    found = gpu_checks.gpu_count(seen(gpus=gpus()[:1]))
-    assert (found.state, found.gpu, found.reason) == ("bad", 1, "1 GPUs found, 2 expected")
-    assert gpu_checks.gpu_count(seen(gpus=[], gpus_at=None)) is None, "no reading yet"
-
-
-def test_throttle_check_ignores_idle_clocks_and_fails_after_a_minute() -> None:
-    for idle in (0x1, 0x2, 0x4, 0x10, 0x100):
-        assert gpu_checks.gpu_throttled(seen(gpus=gpus(**{interface.THROTTLE: idle}))) is None
-    kept: dict[str, Any] = {}
-    hot = gpus(**{interface.THROTTLE: 0x88})
-    states = [gpu_checks.gpu_throttled(seen(now=at, kept=kept, gpus=hot)).state for at in (100.0, 130.0, 161.0)]
-    assert states == ["warn", "warn", "bad"]
-    gpu_checks.gpu_throttled(seen(now=170.0, kept=kept))
-    assert gpu_checks.gpu_throttled(seen(now=180.0, kept=kept, gpus=hot)).state == "warn", "the count starts again"
-
-
-def test_driver_without_new_readings_is_bad() -> None:
-    assert gpu_checks.gpu_answers(seen(gpus_at=990.0)) is None
-    assert gpu_checks.gpu_answers(seen(gpus_at=900.0, gpu_error="NVML error 999")).state == "bad"
-    assert gpu_checks.gpu_answers(seen(gpus_at=None, started=999.0)) is None, "just started"
-    assert gpu_checks.gpu_answers(seen(config=config.Config(head="h"), gpus_at=None)) is None, "no GPUs"
-
-
-@pytest.mark.parametrize(
-    ("looks", "state"),
-    [
-        ([*range(1, 60)], "bad"),  # the agent looks each second, and the driver says nothing
-        ([1, 152], None),  # the machine stood still: neither could do anything
-        ([*range(1, 120, 12)], None),  # it is short of everything: the agent comes round each 12 s
-        ([1, 152, *range(153, 202)], "bad"),  # it goes on, and the driver does not
-    ],
-)
-def test_driver_timeout_ignores_time_the_agent_did_not_run(looks: list[int], state: str | None) -> None:
-    now = [0.0]
-    awake = sampler.ActiveClock(lambda: now[0])
-    said = None
-    for at in looks:
-        now[0] = float(at)
-        said = gpu_checks.gpu_answers(seen(now=awake.tick(), started=0.0, gpus_at=0.0))
-    assert (said.state if said else None) == state
+from agent.checks import runner, system_checks
+from tests.support.machines.check_inputs import PLAN, seen
 
 
 @pytest.mark.parametrize(
@@ -265,88 +191,5 @@ def test_checks_find_missing_daemons_clock_skew_and_stuck_processes(tmp_path: Pa
     assert "cp (8)" in system_checks.stuck_processes(seen(processes=[stuck])).reason
 
 
-# --- from the node to the server's stream
-
-
 def row(state: str, at: float = 5.0) -> dict[str, Any]:
     return {"check": "gpu_count", "at": at, "state": state, "reason": "r", "action": "reboot", "gpu": 3}
-
-
-def test_bad_results_are_sent_until_the_head_acknowledges_them(tmp_path: Path) -> None:
-    results = node.ChangedResults("lab-1-1", "b00t")
-    assert not results.add(deque([row("ok", 1.0)])), "good news can wait for the next heartbeat"
-    assert results.add(deque([row("bad")]))
-    beat = {"node": "lab-1-1", "faults": [], **results.message_part()}
-    spool = tmp_path / "faults.jsonl"
-    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
-    answer = head.receive(json.dumps(beat).encode(), 9.0)
-    assert len(answer["got"]) == 2
-    results.acknowledge(answer["got"])
-    assert results.message_part() == {"checks": []}
-    (kept,) = [json.loads(line) for line in spool.read_text().splitlines()]
-    assert kept == {"id": "lab-1-1-b00t-gpu_count-5.000", "node": "lab-1-1", **row("bad")}
-
-
-def test_unsent_mount_failure_is_dropped_after_recovery() -> None:
-    """While the head is away its volumes are, too: it would hear of both when both are back."""
-    results = node.ChangedResults("lab-1-1", "b00t")
-    lost = {**row("bad", 1.0), "check": "remote_volumes", "action": "mount"}
-    results.add(deque([lost, row("bad", 2.0)]))
-    assert len(results.unsent) == 2
-    results.add(deque([{**lost, "at": 3.0, "state": "ok", "action": "none"}, row("ok", 4.0)]))
-    left = [(one["check"], one["state"]) for one in results.message_part()["checks"]]
-    assert left == [("gpu_count", "bad"), ("remote_volumes", "ok"), ("gpu_count", "ok")], (
-        "a fault that went away by itself was one"
-    )
-
-
-def test_relay_spools_only_changed_results_even_after_a_restart(tmp_path: Path) -> None:
-    spool = tmp_path / "f"
-
-    def tell(head: Any, number: int, state: str) -> None:
-        result = {**row(state, float(number)), "id": f"lab-1-1-{number}"}
-        head.receive(json.dumps({"node": "lab-1-1", "faults": [], "checks": [result]}).encode(), 1.0)
-
-    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
-    tell(head, 1, "bad")
-    head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
-    tell(head, 2, "bad")  # the node's agent was started again and says it once more
-    tell(head, 3, "warn")
-    assert [json.loads(line)["state"] for line in spool.read_text().splitlines()] == ["bad", "warn"]
-
-
-def test_server_stream_labels_checks_and_faults(tmp_path: Path, monkeypatch: Any) -> None:
-    spool = tmp_path / "f"
-    spool.write_text(json.dumps({"id": "1", "code": 79}) + "\n" + json.dumps({"id": "2", **row("bad")}) + "\n")
-    printed: list[str] = []
-
-    class EnoughError(Exception):
-        pass
-
-    def tell(line: str, **_: Any) -> None:
-        printed.append(line)
-        if len(printed) == 2:
-            raise EnoughError
-
-    monkeypatch.setattr(server_stream, "print", tell, raising=False)
-    with pytest.raises(EnoughError):
-        server_stream.stream_events(str(spool), str(tmp_path / "none"))
-    assert [next(iter(json.loads(line))) for line in printed] == ["fault", "check"]
-
-
-def test_agent_registers_gpu_and_machine_checks() -> None:
-    code = "from agent.metrics import sampler; from agent.checks.runner import CHECKS; print(*[one.name for one in CHECKS])"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=NODE, capture_output=True, text=True, timeout=60, check=True)
-    assert {"gpu_count", "gpu_memory_errors", "mounts", "slurmd"} <= set(ran.stdout.split())
-
-
-def test_check_of_gpu_parts_names_a_missing_instance() -> None:
-    halves = (Instance(0, 4, 3, 1, "3g.40gb"), Instance(4, 4, 3, 2, "3g.40gb"))
-    config = replace(PLAN, mig=halves)
-    first, second = (replace(gpu, mig=list(halves)) for gpu in gpus())
-    assert gpu_checks.gpu_parts(seen(config=config, gpus=[first, second])) is None
-    assert gpu_checks.gpu_parts(seen(config=config, gpus=[first, replace(second, mig=None)])) is None, "not read"
-    assert gpu_checks.gpu_nvlink(seen(config=config, gpus=gpus(**{interface.NVLINKS: 0}))) is None
-    found = gpu_checks.gpu_parts(seen(config=config, gpus=[first, replace(second, mig=[halves[0]])]))
-    assert (found.state, found.action, found.gpu) == ("bad", "drain", 1)
-    assert found.reason == "GPU 1 has no MIG instance 3g.40gb at memory slice 4"

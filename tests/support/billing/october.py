@@ -1,0 +1,29 @@
+"""Machines, prices and invoices of October 2026."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from headway.billing import machine_invoice, periods
+from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan
+
+UTC = periods.zone("UTC")
+OCTOBER = periods.month("2026-10", UTC)
+H = 3600
+
+
+def priced(*prices: tuple[int, str], group: str = "main") -> list[NodePrice]:
+    return [NodePrice(group, since, Decimal(usd_per_hour)) for since, usd_per_hour in prices]
+
+
+def billed(
+    lives: list[MachineLifetime], prices: list[NodePrice], states: list[NodeSpan] | None = None, now: int = 0
+) -> machine_invoice.Invoice:
+    cut = machine_invoice.segments(prices, {life.group for life in lives}, OCTOBER)
+    return machine_invoice.invoice_lines(
+        "lab", OCTOBER, machine_invoice.metered(lives, states or [], cut, now or OCTOBER.end)
+    )
+
+
+def life(machine: str, began: int, ended: int, group: str = "main") -> MachineLifetime:
+    return MachineLifetime(machine, group, OCTOBER.start + began, ended and OCTOBER.start + ended, 0)

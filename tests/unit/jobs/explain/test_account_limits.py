@@ -1,0 +1,110 @@
+"""Limits of accounts and QOS as a reason to wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.clusters.explained_jobs import (
+    RUNNING,
+    pending,
+    running,
+    said,
+    whole,
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "fields", "expected"),
+    [
+        (
+            "QOSGrpGRES",
+            {"gpus": 16},
+            "team vision holds 16 of 24 GPUs; this needs 16 GPUs: job 812 of alice ends in 14 min at the latest",
+        ),
+        (
+            "QOSGrpGRES",
+            {"gpus": 32, "node_count": 4},
+            "never starts as it is: it requests 32 GPUs and team vision may hold 24",
+        ),
+        ("QOSGrpJobsLimit", {}, "team vision runs 2 of 2 jobs; job 812 of alice ends in 14 min at the latest"),
+        (
+            "QOSMaxJobsPerUserLimit",
+            {"user": "carol"},
+            "carol runs 1 job; job 815 of carol ends in 2 h 30 min at the latest",
+        ),
+        (
+            "QOSMaxJobsPerUserLimit",
+            {"user": "sue", "account": "small"},
+            "the budget of team small is spent (20,000 USD a month): it starts with the next month, "
+            "or when the budget is raised",
+        ),
+        ("QOSMaxGRESPerUser", {"user": "carol", "account": "speech"}, "carol holds 0 GPUs"),
+        (
+            "AssocMaxJobsLimit",
+            {"account": "speech", "user": "bob"},
+            "bob runs 2 jobs; job 813 of bob ends in 60 min at the latest",
+        ),
+        (
+            "QOSGrpGRESMinutes",
+            {},
+            "team vision has 100 GPU hours a week and too few of them left (it may run 2 h, 16 GPU hours). "
+            "It starts with the next week; a shorter --time may fit now",
+        ),
+        (
+            "QOSGrpGRESMinutes",
+            {"gpus": 64},
+            "never starts as it is: it may use 128 GPU hours and team vision has 100 a week; "
+            "request a shorter --time or fewer GPUs",
+        ),
+        (
+            "QOSGrpGRESMinutes",
+            {"gpus": 512, "time_limit_s": 48 * 3600},
+            "never starts as it is: it may use 24,576 GPU hours and team vision has 100 a week; "
+            "request a shorter --time or fewer GPUs",
+        ),
+        (
+            "QOSGrpGRESMinutes",
+            {"time_limit_s": None},
+            "never starts as it is: it has no time limit, and team vision has 100 GPU hours a week; "
+            "cancel it and submit with --time",
+        ),
+        (
+            "AssocMaxWallDurationPerJobLimit",
+            {},
+            "never starts as it is: cancel it and submit with a shorter --time, or have the limit changed",
+        ),
+        (
+            "QOSMaxGRESMinutesPerJob",
+            {},
+            "never starts as it is: cancel it and submit with a shorter --time or fewer GPUs, or have the limit changed",
+        ),
+        (
+            "QOSMaxCpuPerNode",
+            {},
+            "never starts as it is: cancel it and submit with fewer CPUs, or have the limit changed",
+        ),
+        ("QOSMinGRES", {}, "never starts as it is: cancel it and submit with more GPUs, or have the limit changed"),
+    ],
+)
+def test_qos_and_association_limits_are_explained(reason: str, fields: dict[str, Any], expected: str) -> None:
+    small = running(815, ("lab-1-4",), 9000, gpus=8, user="carol")
+    assert said(pending(reason, **fields), jobs=(*RUNNING, small)) == expected
+
+
+def test_every_limit_reason_has_a_readable_text() -> None:
+    words = {reason: whole(pending(reason)).reason for reason in ("QOSGrpGRES", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit",
+             "QOSMaxWallDurationPerJobLimit", "QOSGrpGRESRunMinutes", "QOSMinCpuNotSatisfied", "MaxGRESPerAccount",
+             "AssocMaxCPUMinutesPerJobLimit", "QOSMaxMemoryPerJob")}  # fmt: skip
+    assert words == {
+        "QOSGrpGRES": "the team holds as many GPUs as the limit allows",
+        "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
+        "AssocGrpCpuLimit": "the team, or its user in it, holds as many CPUs as the limit allows",
+        "QOSMaxWallDurationPerJobLimit": "requests more time than a job may use",
+        "QOSGrpGRESRunMinutes": "the team has too few GPU hours left for this job",
+        "QOSMinCpuNotSatisfied": "requests fewer CPUs than the minimum for a job",
+        "MaxGRESPerAccount": "the team holds as many GPUs as the limit allows",
+        "AssocMaxCPUMinutesPerJobLimit": "requests more CPU hours than a job may use",
+        "QOSMaxMemoryPerJob": "requests more memory than a job may use",
+    }

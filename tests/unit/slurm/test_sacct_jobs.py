@@ -1,0 +1,76 @@
+"""Jobs as sacct lists them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headway.errors import NotFound
+from headway.slurm import sacct_jobs
+from tests.support.clusters.builders import machine
+from tests.support.clusters.fake_slurmrestd import RECORDED, FakeRest, FakeSacct, reader
+
+
+async def test_job_forgotten_by_slurmctld_is_read_from_sacct() -> None:
+    text = (RECORDED / "sacct.txt").read_text()
+    known = sacct_jobs.parse_jobs(text, "24.11")[0]
+    sacct = FakeSacct(text)
+    rest = FakeRest(**{f"job_{known.id}": NotFound("Invalid job id specified")})
+    found = await reader(rest, sacct).job(known.id)
+    assert (found.name, found.state, found.exit_code, found.user) == ("fails.sbatch", "FAILED", 3, "alice")
+    assert sacct.argv[0][-1] == str(known.id)
+    with pytest.raises(NotFound, match="lab has no job 4711"):
+        await reader(FakeRest(job_4711=NotFound("x")), FakeSacct()).job(4711)
+
+
+@pytest.mark.parametrize(
+    ("shown", "told", "code"),
+    [
+        ("9:0", {"return_code": {"set": True, "infinite": False, "number": 137}}, 137),  # as 24.11 answered for both
+        ("72:0", {"return_code": {"set": True, "infinite": False, "number": 200}}, 200),
+        ("0:0", {"return_code": {"set": True, "infinite": False, "number": 128}}, 128),
+        ("9:0", {"return_code": {"set": True, "infinite": False, "number": 9}}, 9),
+        ("9:0", {"status": "ERROR", "return_code": 137}, 137),  # plain numbers, as 22.05's parsers have them
+        ("9:0", None, 9),
+    ],
+)
+async def test_exit_codes_from_128_are_read_from_sacct_json(shown: str, told: Any, code: int) -> None:
+    text = (RECORDED / "sacct.txt").read_text()
+    ended = sacct_jobs.parse_jobs(text, "24.11")[0]
+    assert "\x1f3:0\x1f" in text
+    other = {"job_id": ended.id + 1, "exit_code": {"return_code": 4}}
+    answer = json.dumps({"jobs": [other, {"job_id": ended.id, "exit_code": told}]}) if told else "no such plugin"
+    sacct = FakeSacct(text.replace("\x1f3:0\x1f", f"\x1f{shown}\x1f"), answer)
+    found = await reader(FakeRest(**{f"job_{ended.id}": NotFound("x")}), sacct).job(ended.id)
+    assert found.exit_code == code
+
+
+def test_parses_nodes_gpus_log_and_array_from_sacct() -> None:
+    jobs = sacct_jobs.parse_jobs((RECORDED / "sacct.txt").read_text(), "24.11")
+    train = next(job for job in jobs if job.node_count == 2)
+    assert (train.state, train.gpus, train.nodes) == ("CANCELLED", 6, ("lab-1-1", "lab-1-2"))
+    assert train.stdout == f"/home/alice/logs/train.sbatch-{train.id}.out"
+    assert train.time_limit_s == 1800
+    task = next(job for job in jobs if job.array_task == "2")
+    assert task.array_job_id == task.id, "the last task of an array has the array's own id"
+
+
+async def test_reads_array_tasks_from_sacct_by_array_id() -> None:
+    sacct = FakeSacct((RECORDED / "sacct.txt").read_text())
+    found = await sacct_jobs.read_array_tasks(sacct, machine("lab-head"), 15, "24.11")
+    assert [(job.id, job.array_task) for job in found] == [(16, "1"), (15, "2")]
+    assert sacct.argv[0][-2:] == ["-j", "15"]
+
+
+def test_sacct_of_slurm_22_05_is_called_without_newer_options() -> None:
+    assert "StdOut" not in " ".join(sacct_jobs.sacct_argv(1, "22.05"))
+    assert "--expand-patterns" not in sacct_jobs.sacct_argv(1, "22.05")
+    assert sacct_jobs.parse_jobs("no record\n", "24.11") == []
+
+
+def test_parses_sacct_of_slurm_22_05() -> None:
+    jobs = sacct_jobs.parse_jobs((RECORDED.parent / "22.05" / "sacct.txt").read_text(), "22.05")
+    train = next(job for job in jobs if job.node_count == 2)
+    assert (train.name, train.state, train.gpus, train.stdout) == ("train.sbatch", "CANCELLED", 6, "")
