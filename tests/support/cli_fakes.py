@@ -12,9 +12,10 @@ import pytest
 
 from headway.cli import common
 from headway.cli.main import main
-from headway.schemas.clusters import AccessOut, ChangeOut, ClusterOut, EventOut, GpuOut, NodeOut, OperationOut
+from headway.schemas.clusters import AccessOut, ChangeOut, ClusterOut, EventOut, OperationOut
 from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import JobOut
+from headway.schemas.nodes import GpuOut, NodeOut
 from headway.sdk.client import Client
 from headway.sdk.connection import Resource
 from tests.support.clusters import builders

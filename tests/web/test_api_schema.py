@@ -21,7 +21,7 @@ from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.schemas.submission.commands import ExecOut
-from headway.schemas.submission.submissions import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
 
 JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))
@@ -76,7 +76,7 @@ def answers() -> dict[str, Any]:
         "shares": (Share("default", 1.0, 0.5, 0.4, 12.5),),
         "control": None,
         "job_runs": JOBS[2:],
-        "log_window": LogPartOut(text="loss 1.0\n", start=0, end=9, size=9),
+        "log_part": LogPartOut(text="loss 1.0\n", start=0, end=9, size=9),
         "search_log": LogFoundOut(found=[LogLineOut(offset=0, line=1, text="loss 1.0")]),
     }
 

@@ -18,8 +18,8 @@ from headway.domain.slurm.state import JobState
 from headway.errors import Refused
 from headway.jobs.submission.lineage import stored_request
 from headway.jobs.submission.prepare_job import prepare_run
-from headway.schemas.submission.run_options import RunIn
-from headway.schemas.submission.submissions import SubmitOut
+from headway.schemas.submission.run_request import RunIn
+from headway.schemas.submission.submit_request import SubmitOut
 
 pytestmark = pytest.mark.browser
 EVIL = "\"><img src=x onerror='window.hit=1'><script>window.hit=1</script>"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headway_train.files import CheckpointError
+from headway_train.checkpoint_folder import CheckpointError
 from headway_train.progress import report
 
 if TYPE_CHECKING:

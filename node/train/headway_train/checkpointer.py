@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headway_train import files, state
-from headway_train.files import CheckpointError, Manifest
+from headway_train import checkpoint_folder, state
+from headway_train.checkpoint_folder import CheckpointError, Manifest
 from headway_train.progress import saved
 from headway_train.ranks import Flag, Ranks
 
@@ -91,7 +91,7 @@ class Checkpointer:
 
     def _folder(self, given: str | Path | None) -> Path:
         def choose() -> Path:
-            return Path(given) if given is not None else files.default_folder()
+            return Path(given) if given is not None else checkpoint_folder.default_folder()
 
         chosen = self._ranks.together(choose, only=0)[0]
         assert chosen is not None
@@ -123,9 +123,9 @@ class Checkpointer:
         def begin() -> Path:
             # at the first save and not in __init__, so that a reader does not delete a running training's parts
             if not self._swept:
-                files.sweep(self.directory)
+                checkpoint_folder.sweep(self.directory)
                 self._swept = True
-            return files.begin(self.directory, step)
+            return checkpoint_folder.begin(self.directory, step)
 
         part = self._ranks.together(begin, only=0)[0]
         assert part is not None
@@ -142,14 +142,18 @@ class Checkpointer:
     def _finish(self, ranks: Ranks, write: Callable[[], object], step: int, part: Path) -> None:
         """Writes the parts, verifies them on disk, publishes the checkpoint, and deletes the oldest."""
 
-        def describe() -> dict[str, files.Entry]:
-            return {path.name: files.describe(path) for path in part.iterdir() if _writer(path.name) == ranks.rank}
+        def describe() -> dict[str, checkpoint_folder.Entry]:
+            return {
+                path.name: checkpoint_folder.describe(path)
+                for path in part.iterdir()
+                if _writer(path.name) == ranks.rank
+            }
 
         def publish() -> Path:
             names = {name: entry for entries in described for name, entry in (entries or {}).items()}
-            manifest = Manifest(step, files.now(), ranks.size, state.FORMAT, names)
-            place = files.publish(part, manifest)
-            files.prune(self.directory, self._keep, step)
+            manifest = Manifest(step, checkpoint_folder.now(), ranks.size, state.FORMAT, names)
+            place = checkpoint_folder.publish(part, manifest)
+            checkpoint_folder.prune(self.directory, self._keep, step)
             return place
 
         try:
@@ -158,15 +162,17 @@ class Checkpointer:
             ranks.together(publish, only=0)
         except CheckpointError as error:
             if ranks.rank == 0:
-                files.sweep(self.directory)
+                checkpoint_folder.sweep(self.directory)
             raise CheckpointError(f"the checkpoint of step {step} could not be written: {error}") from None
 
     def _newest(self) -> tuple[Path, Manifest] | None:
         ranks = self._ranks
-        for _, place in ranks.chosen(files.published(self.directory) if ranks.rank == 0 else []):
+        for _, place in ranks.chosen(checkpoint_folder.published(self.directory) if ranks.rank == 0 else []):
             manifest, wrong = ranks.chosen(_manifest(place) if ranks.rank == 0 else (None, ""))
             if manifest is not None:
-                faults_by_rank = ranks.gather(files.faults(place, manifest, share=ranks.rank, of=ranks.size))
+                faults_by_rank = ranks.gather(
+                    checkpoint_folder.faults(place, manifest, share=ranks.rank, of=ranks.size)
+                )
                 wrong = "; ".join(words for rank_faults in faults_by_rank for words in rank_faults[:2])
                 if not wrong:
                     return place, manifest
@@ -177,7 +183,7 @@ class Checkpointer:
 
 def _manifest(place: Path) -> tuple[Manifest | None, str]:
     try:
-        return files.read_manifest(place), ""
+        return checkpoint_folder.read_manifest(place), ""
     except ValueError as error:
         return None, str(error)
 

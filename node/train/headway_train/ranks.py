@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from headway_train.files import CheckpointError
+from headway_train.checkpoint_folder import CheckpointError
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from headway_train import per_rank
-from headway_train.files import CheckpointError, Manifest
+from headway_train.checkpoint_folder import CheckpointError, Manifest
 from headway_train.ranks import Ranks
 
 try:

@@ -12,8 +12,9 @@ from fractions import Fraction
 from typing import Any
 
 from headway.billing import intervals
-from headway.billing.machine_invoice import Invoice, MeteredMachine, Segment
+from headway.billing.machine_invoice import Invoice, MeteredMachine
 from headway.billing.money import apportion
+from headway.billing.price_segments import Segment
 from headway.domain.billing import GroupUsage
 from headway.domain.cluster import BY_SHARE, BY_USE, COST_CENTRE
 

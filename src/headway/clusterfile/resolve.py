@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from headway.catalog.providers import PROVIDERS
 from headway.catalog.releases import IMAGES
-from headway.clusterfile import groups, preemption, topology
+from headway.clusterfile import groups, partition_tiers, topology
 from headway.clusterfile.draft import partitions_of
 from headway.clusterfile.gpu_driver_model import resolve_gpu_driver
 from headway.clusterfile.health_model import FABRIC_TEST_EVERY_S, HealthPart
@@ -156,7 +156,7 @@ def _volume(part: MountedVolumePart) -> Volume:
 
 def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, ...]:
     parts = partitions_of(file)
-    tier_of = preemption.assign_tiers(preemption_rules(file))[0]
+    tier_of = partition_tiers.assign_tiers(preemption_rules(file))[0]
     preempted = {name for part in parts.values() for name in part.preempts}
     default = next((name for name, part in parts.items() if part.default), next(iter(parts)))
     return tuple(
@@ -164,7 +164,7 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
             name=name,
             nodes=_nodes(part, slots),
             default=name == default,
-            tier=tier_of.get(name, preemption.LOWEST),
+            tier=tier_of.get(name, partition_tiers.LOWEST),
             max_time_s=_limit(part.max_time),
             default_time_s=_limit(part.default_time),
             preempts=tuple(part.preempts),

@@ -1,5 +1,5 @@
 """Brings Slurm in line with the machines of a cluster, every few seconds: carries out what
-`policy.dead_nodes_spares_requeues` decides, then runs the periodic checks of jobs and heads."""
+`policy.slurm_actions` decides, then runs the periodic checks of jobs and heads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headway.health.incidents.engine import IncidentEngine
 from headway.health.incidents.return_to_service import repeat_return
 from headway.health.jobs.short_run_requeue import ShortRunRequeuer
 from headway.health.jobs.stall_watchdog import StallWatchdog
-from headway.health.policy.dead_nodes_spares_requeues import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
+from headway.health.policy.slurm_actions import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
 from headway.slurm import job_commands, reservations
 
 CAPS_EVERY_S = 10.0

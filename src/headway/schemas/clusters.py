@@ -8,6 +8,7 @@ from pydantic import Field
 
 from headway.domain.operation import OperationKind
 from headway.schemas.base import ErrorOut, FaultOut, RequestModel, ResponseModel
+from headway.schemas.nodes import NodeOut
 
 
 class Document(RequestModel):
@@ -155,37 +156,6 @@ class NewsOut(ResponseModel):
 
 
 # --- reading
-
-
-class GpuOut(ResponseModel):
-    """One GPU of a node, or one MIG instance where its GPUs are divided."""
-
-    index: int  # as Slurm counts them on the node
-    job_id: int | None = None  # job that holds it, or a shard of it
-    gpu: int | None = None  # the GPU that the MIG instance is part of
-    part: str = ""  # profile of the MIG instance
-
-
-class NodeOut(ResponseModel):
-    """A machine of the cluster: the head, a node or a spare."""
-
-    name: str
-    role: Literal["head", "node", "spare"]
-    leaf: str = ""
-    group: str = ""
-    plan: str = ""
-    address: str = ""
-    machine: str = ""  # the provider's word: running, stopped, missing
-    states: list[str] = []  # Slurm's words
-    reason: str = ""
-    gpus: list[GpuOut] = []
-    gpu_parts: str = ""  # what each GPU is divided into: "2 x 3g.71gb", "8 shards"
-    cpus: int = 0
-    cpus_used: int = 0
-    memory_mib: int = 0
-    memory_used_mib: int = 0
-    partitions: list[str] = []
-    usable: bool = False
 
 
 class CheckOut(ResponseModel):

@@ -27,7 +27,7 @@ from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.schemas.submission.commands import ExecIn, ExecOut
-from headway.schemas.submission.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
@@ -268,7 +268,7 @@ class ClusterJobs(Protocol):
         """Returns the Python stacks of all ranks of a running job. Each rank is stopped for some milliseconds."""
         ...
 
-    async def log_window(
+    async def log_part(
         self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool
     ) -> LogPartOut:
         """Returns the last `lines` lines before byte `before` of a log (None: of the whole log), read as the job's user.

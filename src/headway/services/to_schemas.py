@@ -17,23 +17,15 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import FLAKY_NODES, SPARES, JobState, NodeState
 from headway.errors import Fault
 from headway.health.incidents.timings import incident_timings
-from headway.jobs.explain.job_reasons import job_reason
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import format_phrase
+from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.view.ettr import EffectiveTime
 from headway.schemas.base import ErrorOut, FaultOut
-from headway.schemas.clusters import (
-    ChangeOut,
-    ChangeSetOut,
-    ClusterOut,
-    DifferenceOut,
-    GpuOut,
-    NewsOut,
-    NodeOut,
-    OperationOut,
-)
+from headway.schemas.clusters import ChangeOut, ChangeSetOut, ClusterOut, DifferenceOut, NewsOut, OperationOut
 from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
+from headway.schemas.nodes import GpuOut, NodeOut
 from headway.services.read_model.snapshot import Snapshot
 from headway.store import ClusterRow, Operation
 

@@ -19,8 +19,8 @@ from fastapi import Request
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.rights import Principal
 from headway.store import StoreUnavailable
 from headway.web.page_context import redirect_with_message
 

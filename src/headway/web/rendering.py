@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from headway.errors import Refused
 from headway.jobs.explain.phrases import format_wait
-from headway.services.rights import Principal
+from headway.services.access.rights import Principal
 from headway.web import navigation, page_context
 from headway.web.documentation import doc_address
 from headway.web.views.banners import cluster_banner

@@ -13,8 +13,8 @@ import pytest
 from tests.cluster.lab import Lab
 
 from headway import AsyncClient
-from headway.schemas.submission.run_options import RunIn
-from headway.schemas.submission.submissions import RetryIn
+from headway.schemas.submission.run_request import RunIn
+from headway.schemas.submission.submit_request import RetryIn
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ARRAY = """#!/bin/bash

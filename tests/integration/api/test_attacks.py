@@ -19,7 +19,7 @@ from headway.domain.cluster import Team, User
 from headway.errors import Conflict
 from headway.schemas.clusters import NewsOut
 from headway.schemas.submission.commands import ExecOut
-from headway.schemas.submission.submissions import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.jobs.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
 from headway.store.access import sessions

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headway.errors import Unanswered
-from headway.jobs import jupyter_job as jupyter
-from headway.schemas.submission.submissions import SubmitOut
+from headway.jobs import notebook_job as jupyter
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server, reading

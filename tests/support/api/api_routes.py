@@ -20,7 +20,7 @@ from headway.errors import Unreachable
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import LogFoundOut, LogPartOut
 from headway.schemas.submission.commands import ExecOut
-from headway.schemas.submission.submissions import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.store import NotebookRow
 from tests.support.api.access_table import Row
@@ -75,7 +75,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         run_command=ExecOut(code=0),
         job_runs=(),
         control=None,
-        log_window=LogPartOut(text="", start=0, end=0, size=0),
+        log_part=LogPartOut(text="", start=0, end=0, size=0),
         search_log=LogFoundOut(found=[]),
         follow_log=[b""],
         follow_array_logs=[b""],

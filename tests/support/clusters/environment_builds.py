@@ -16,7 +16,7 @@ from headway.environments.file_store import Published
 from headway.errors import Refused
 from headway.schemas.jobs import LogPartOut
 from headway.schemas.submission.commands import ExecOut
-from headway.schemas.submission.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.server.operations import environments
 from headway.store import Operation
 from tests.support.clusters import builders
@@ -96,7 +96,7 @@ def builds(server: Server) -> Builds:
         "environment_file_store": lambda _: made,
         "submit": made.submit,
         "job": made.job,
-        "log_window": LogPartOut(text="one\nerror: no such package\n", start=0, end=1, size=1),
+        "log_part": LogPartOut(text="one\nerror: no such package\n", start=0, end=1, size=1),
         "run_command": ExecOut(code=0),
         "read": server_fakes.reading(),
         "machines": (),

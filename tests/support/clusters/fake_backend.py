@@ -191,8 +191,8 @@ class FakeJobs(_Part):
     async def ended_progress(self, cluster: Cluster, job: JobState) -> Any:
         return await self._fake.call("ended_progress", cluster, job)
 
-    async def log_window(self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool) -> Any:
-        return await self._fake.call("log_window", cluster, job, before, lines, err)
+    async def log_part(self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool) -> Any:
+        return await self._fake.call("log_part", cluster, job, before, lines, err)
 
     async def rank_stacks(self, cluster: Cluster, job: JobState) -> Any:
         return await self._fake.call("rank_stacks", cluster, job)

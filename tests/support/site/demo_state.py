@@ -21,12 +21,13 @@ from headway.domain.readiness import Check
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import NotFound, Unreachable
-from headway.jobs.logs.log_window import last_lines
-from headway.schemas.clusters import ClusterOut, NodeOut, StatusOut
+from headway.jobs.logs.log_part import last_lines
+from headway.schemas.clusters import ClusterOut, StatusOut
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
+from headway.schemas.nodes import NodeOut
 from headway.schemas.submission.commands import ExecIn, ExecOut
-from headway.schemas.submission.submissions import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.snapshot import Snapshot as Known
@@ -80,7 +81,7 @@ def answers() -> dict[str, Any]:
             workdir="~",
             message=f"sbatch: Job 9 to start at {int(time.time()) + 840} using 8 processors on nodes demo-1-1 in partition train",
         ),
-        "log_window": lambda cluster, job, before, lines, err: log_part(before, lines),
+        "log_part": lambda cluster, job, before, lines, err: log_part(before, lines),
         "search_log": lambda cluster, job, text, err: log_search(text),
         "follow_log": (),
     }

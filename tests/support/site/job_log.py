@@ -11,7 +11,7 @@ import pytest
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
 from headway.jobs.logs.follow import log_piece
-from headway.jobs.logs.log_window import last_lines
+from headway.jobs.logs.log_part import last_lines
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 from tests.support.site.server import Site
 
@@ -25,7 +25,7 @@ class Log:
         self.starts: list[int] = []
         self.read: list[int] = []  # ids of the jobs whose logs were requested
         monkeypatch.setattr(demo.backend.jobs, "follow_log", self.follow)
-        demo.backend.answers |= {"log_window": self.part, "search_log": self.search}
+        demo.backend.answers |= {"log_part": self.part, "search_log": self.search}
 
     def write(self, data: bytes, *, end: bool = False) -> None:
         self.data += data

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from headway.schemas.clusters import CheckOut, ClusterOut, GpuOut, NodeOut, StatusOut
+from headway.schemas.clusters import CheckOut, ClusterOut, StatusOut
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
+from headway.schemas.nodes import GpuOut, NodeOut
 from headway.services.read_model.snapshot import Notice
 from tests.support.clusters import builders
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.billing import chargeback, intervals, machine_invoice
+from headway.billing import chargeback, intervals, machine_invoice, price_segments
 from headway.billing.chargeback import Costs, Rules
 from headway.domain.billing import GroupUsage, MachineLifetime, NodePrice, NodeSpan, SpanKind
 from tests.support.billing.october import OCTOBER, H, billed, life, priced
@@ -19,7 +19,7 @@ def test_shares_idle_spare_and_broken_costs_by_rules() -> None:
         NodeSpan("lab-1-2", SpanKind.SPARE, OCTOBER.start, 0),
     ]
     lives = [life("lab-1-1", 0, 100 * H), life("lab-1-2", 0, 100 * H)]
-    cut = machine_invoice.segments(priced((0, "1")), {"main"}, OCTOBER)
+    cut = price_segments.segments(priced((0, "1")), {"main"}, OCTOBER)
     nodes = machine_invoice.metered(lives, states, cut, OCTOBER.end)
     bill = machine_invoice.invoice_lines("lab", OCTOBER, nodes)
     costs = Costs()
@@ -91,7 +91,7 @@ def test_chargeback_parts_sum_to_invoice_for_any_history(
     now: int,
 ) -> None:
     lives, states, prices, uses, rules, shares = history
-    cut = machine_invoice.segments(prices, {one.group for one in lives}, OCTOBER)
+    cut = price_segments.segments(prices, {one.group for one in lives}, OCTOBER)
     now = OCTOBER.start + now % (60 * 24 * H)
     nodes = machine_invoice.metered(lives, states, cut, now)
     not_there = [(segment, machine_invoice.unused(segment, nodes, now)) for segment in cut]

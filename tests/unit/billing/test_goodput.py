@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.billing import budgets, capacity, goodput
-from headway.billing.budgets import Level
+from headway.billing import budget_levels, capacity, goodput
+from headway.billing.budget_levels import Level
 from headway.billing.capacity import Ends
 from headway.billing.goodput import Cause, Parts
 from headway.domain.cluster import Budget
@@ -84,12 +84,12 @@ def test_causes_are_ranked_by_cost() -> None:
 
 def test_budget_warns_then_caps() -> None:
     budget = Budget("usd", Decimal(100), "month", 0.8)
-    levels = [budgets.budget_status("vision", budget, 0, Fraction(used)).level for used in (79, 80, 99, 100, 500)]
+    levels = [budget_levels.budget_status("vision", budget, 0, Fraction(used)).level for used in (79, 80, 99, 100, 500)]
     assert levels == [Level.OK, Level.WARN, Level.WARN, Level.OVER, Level.OVER]
-    told = budgets.budget_status("vision", budget, 0, Fraction(2500, 30))
+    told = budget_levels.budget_status("vision", budget, 0, Fraction(2500, 30))
     assert (told.used, told.left) == (Decimal("83.33"), Decimal("16.67"))
-    over = budgets.budget_status("speech", Budget("gpu_hours", Decimal(1), "day", cap=False), 0, Fraction(2))
-    assert budgets.capped([budgets.budget_status("vision", budget, 0, Fraction(100)), over]) == {"vision"}
+    over = budget_levels.budget_status("speech", Budget("gpu_hours", Decimal(1), "day", cap=False), 0, Fraction(2))
+    assert budget_levels.capped([budget_levels.budget_status("vision", budget, 0, Fraction(100)), over]) == {"vision"}
 
 
 @given(st.lists(st.tuples(st.integers(-500, 1500), st.integers(0, 800), st.integers(1, 9)), max_size=30))

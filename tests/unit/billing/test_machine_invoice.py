@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from headway.billing import machine_invoice
+from headway.billing import machine_invoice, price_segments
 from headway.billing.money import usd
 from headway.domain.billing import NodePrice, NodeSpan, SpanKind
 from tests.support.billing.october import OCTOBER, H, billed, life, priced
@@ -32,7 +32,7 @@ def test_bills_reserved_machines_even_when_unused() -> None:
     lives = [life("n1", 0, 0), life("n2", 2 * day, 4 * day)]
     kept = [NodePrice("main", OCTOBER.start + day, Decimal(2), reserved=2)]
     prices = [*kept, NodePrice("main", OCTOBER.start + 10 * day, Decimal(2))]
-    cut, now = machine_invoice.segments(prices, {"main"}, OCTOBER), OCTOBER.start + 20 * day
+    cut, now = price_segments.segments(prices, {"main"}, OCTOBER), OCTOBER.start + 20 * day
     nodes = machine_invoice.metered(lives, [], cut, now)
     found = machine_invoice.invoice_lines(
         "lab", OCTOBER, nodes, [(one, machine_invoice.unused(one, nodes, now)) for one in cut]

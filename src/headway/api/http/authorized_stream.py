@@ -11,8 +11,8 @@ from fastapi import Request
 
 from headway.api.auth.dependencies import require_right
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
+from headway.services.access.rights import Principal, Right
 from headway.services.interruptible_stream import Interrupted, pieces_until
-from headway.services.rights import Principal, Right
 
 RECHECK_S = 5.0  # the right is checked this often
 T = TypeVar("T")

@@ -27,9 +27,9 @@ from headway.api.auth.dependencies import app_state, authenticate
 from headway.api.http import error_handlers
 from headway.errors import HeadwayError, TooManyAtOnce
 from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
-from headway.services.rights import Principal
 from headway.services.to_schemas import operation_out
 from headway.store import AuditAsk, Operation, StoreUnavailable
 from headway.store.access.idempotency_keys import Answer

@@ -8,7 +8,7 @@ from headway.cli.output import formatting, tables
 from headway.cli.output.terminal import Terminal, paint
 
 if TYPE_CHECKING:
-    from headway.schemas.clusters import NodeOut
+    from headway.schemas.nodes import NodeOut
 
 
 def node_lines(nodes: list[NodeOut], *, simulated: bool, terminal: Terminal) -> list[str]:

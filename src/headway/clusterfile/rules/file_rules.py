@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 
-from headway.catalog import slurm_keys
+from headway.catalog import slurm_conf_settings
 from headway.catalog.releases import IMAGES
-from headway.clusterfile import groups, preemption, topology
+from headway.clusterfile import groups, partition_tiers, topology
 from headway.clusterfile.draft import Draft
 from headway.clusterfile.model import ClusterFile, DatasetPart
 from headway.clusterfile.rules.gpu_parts_rules import check_gpu_parts
@@ -329,11 +329,11 @@ def _partition_names(draft: Draft) -> None:
                 seen.add(other)
 
 
-def preemption_rules(file: ClusterFile) -> dict[str, preemption.PreemptionRule]:
+def preemption_rules(file: ClusterFile) -> dict[str, partition_tiers.PreemptionRule]:
     """Returns the preemption settings of each partition, limited to existing names."""
     known = file.partitions
     return {
-        name: preemption.PreemptionRule(
+        name: partition_tiers.PreemptionRule(
             frozenset(item for item in part.preempts if item in known and item != name), part.tier
         )
         for name, part in known.items()
@@ -343,7 +343,7 @@ def preemption_rules(file: ClusterFile) -> dict[str, preemption.PreemptionRule]:
 def _preemption(draft: Draft) -> None:
     if any(re.fullmatch(r"partitions(\.[^.]+(\.(preempts|tier)(\[\d+\])?)?)?", place) for place in draft.removed):
         return
-    for clash in preemption.assign_tiers(preemption_rules(draft.file))[1]:
+    for clash in partition_tiers.assign_tiers(preemption_rules(draft.file))[1]:
         draft.fault(f"partitions.{clash.partition}.{clash.field}", clash.message, clash.hint)
 
 
@@ -355,11 +355,11 @@ def _slurm(draft: Draft) -> None:
     tables += [(f"partitions.{name}.slurm", part.slurm, True) for name, part in draft.file.partitions.items()]
     for path, table, partition in tables:
         for key, value in table.items():
-            message, hint = slurm_keys.key_fault(key, value, version, partition=partition)
+            message, hint = slurm_conf_settings.key_fault(key, value, version, partition=partition)
             if message:
                 draft.fault(f"{path}.{key}", message, hint)
     least, unkillable = (
-        slurm_keys.least_unkillable_s(draft.file.slurm),
+        slurm_conf_settings.least_unkillable_s(draft.file.slurm),
         draft.file.slurm.get("UnkillableStepTimeout", ""),
     )
     if unkillable.isdecimal() and int(unkillable[:12]) < least:

@@ -10,7 +10,6 @@ from headway.domain.slurm.hostlist import compress, expand
 from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
 from headway.domain.slurm.state import JobState, NodeState
 from headway.jobs.explain.account_limits import explain_limit, parse_limit
-from headway.jobs.explain.job_reasons import job_reason
 from headway.jobs.explain.phrases import Moment, Phrase, count_of, describe_end, format_duration, join_phrases
 from headway.jobs.explain.placement_search import (
     RESOURCE_REASONS,
@@ -19,6 +18,7 @@ from headway.jobs.explain.placement_search import (
     has_simple_constraint,
     reason_word,
 )
+from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.view.array_tasks import tasks_of
 
 _DEPENDENCY = re.compile(

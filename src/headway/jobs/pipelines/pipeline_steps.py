@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from headway.domain.slurm.job_states import FAILED
 from headway.domain.slurm.state import JobState
-from headway.jobs.explain.job_reasons import job_reason
+from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.pipelines.pipeline_file import Pipeline
 from headway.schemas.submission.job_values import GitIn
 from headway.schemas.submission.pipelines import PipelineOut, StepOut
-from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.run_request import RunIn
 from headway.store.db.rows import PipelineRow
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.catalog.releases import SlurmRelease, slurm_release
-from headway.catalog.slurm_keys import MESSAGE_TIMEOUT_S, least_unkillable_s
+from headway.catalog.slurm_conf_settings import MESSAGE_TIMEOUT_S, least_unkillable_s
 from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, pair, path, slurm_text
@@ -28,7 +28,7 @@ LEADS_WHY = (
     "Writes the active controller's name to the state folder, so that a controller that hung learns it lost control."
 )
 SUBMITTED_WHY = "sbatch logs its command in the user's home, to resubmit jobs that a killed controller had not saved."
-# The same rule as in headway.services.authorization: all users see the queue; only a team's members see its usage.
+# The same rule as in headway.services.access.authorization: all users see the queue; only a team's members see its usage.
 PRIVATE = "usage"
 PRIVATE_WHY = "Every user sees the whole queue; usage is visible to its user and the user's team."
 SRUN_PORTS = (60001, 63000)  # ports where srun listens for its tasks, on owned machines

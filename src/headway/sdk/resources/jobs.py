@@ -13,8 +13,9 @@ from headway.domain.slurm.job_states import ENDED
 from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ArrayOut, JobOut, JobsPage, JobStacksOut
 from headway.schemas.submission.job_values import GitIn
-from headway.schemas.submission.run_options import RunIn, RunOptions
-from headway.schemas.submission.submissions import LineageOut, RetryIn, RunOut, SubmitIn, SubmitOut
+from headway.schemas.submission.lineage import LineageOut
+from headway.schemas.submission.run_request import RunIn, RunOptions, RunOut
+from headway.schemas.submission.submit_request import RetryIn, SubmitIn, SubmitOut
 from headway.sdk.connection import Resource, cluster_path, non_empty
 from headway.sdk.reconnect import ServerOutage, follow_log
 from headway.sdk.resources.bundles import Bundles

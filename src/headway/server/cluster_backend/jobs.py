@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut, RankStackOut
-from headway.schemas.submission.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.server.cluster_backend.connections import ConnectionPool
 from headway.server.cluster_backend.slurm_state import SlurmState
 from headway.services.to_schemas import course_out
@@ -91,16 +91,16 @@ class Jobs:
             errors=dict(found.errors),
         )
 
-    async def log_window(
+    async def log_part(
         self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool
     ) -> LogPartOut:
-        from headway.jobs.logs.log_window import read_log_window
+        from headway.jobs.logs.log_part import read_log_part
 
         slurm = await self._pool.slurm(cluster)
-        return await read_log_window(slurm.links, slurm.head, job, before=before, lines=lines, err=err)
+        return await read_log_part(slurm.links, slurm.head, job, before=before, lines=lines, err=err)
 
     async def search_log(self, cluster: Cluster, job: JobState, text: str, *, err: bool) -> LogFoundOut:
-        from headway.jobs.logs.log_window import search_log
+        from headway.jobs.logs.log_part import search_log
 
         slurm = await self._pool.slurm(cluster)
         return await search_log(slurm.links, slurm.head, job, text, err=err)

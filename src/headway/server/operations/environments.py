@@ -16,13 +16,13 @@ from headway.domain.slurm.job_states import ENDED, WAITING
 from headway.domain.slurm.state import JobState
 from headway.environments.build_job import BuildFolders, build_folders, job_name, prepare_build
 from headway.errors import HeadwayError, NotFound, Refused, Unanswered, Unreachable
-from headway.jobs.explain.job_reasons import explain_reason
+from headway.jobs.explain.reason_sentences import explain_reason
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.schemas.submission.commands import ExecIn
 from headway.server.operations.operation_run import OperationRun
-from headway.services.authorization import require_still_listed
+from headway.services.access.authorization import require_still_listed
+from headway.services.access.rights import Principal, principal_for
 from headway.services.jobs.submission import submit_and_record
-from headway.services.rights import Principal, principal_for
 from headway.services.storage.environments import require_owner
 from headway.services.storage.versions import record_removal
 from headway.store import StoreUnavailable
@@ -206,7 +206,7 @@ class EnvironmentOperation:
 
     async def _last_lines(self, cluster: Cluster, job: JobState) -> list[str]:
         try:
-            part = await self._state.backend.jobs.log_window(cluster, job, before=None, lines=_LOG_LINES, err=False)
+            part = await self._state.backend.jobs.log_part(cluster, job, before=None, lines=_LOG_LINES, err=False)
         except HeadwayError:  # there is none yet
             return []
         return [line for line in part.text.splitlines() if line.strip()]

@@ -10,9 +10,9 @@ from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.schemas.people import PersonIn, PersonOut
 from headway.schemas.server import ServerOut
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal, Right, linux_user_of
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
-from headway.services.rights import Principal, Right, linux_user_of
 from headway.store import Person
 from headway.validation.syntax_rules import user_name_fault
 

@@ -12,10 +12,10 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError
 from headway.schemas.people import TeamOut, TeamsOut
+from headway.services.access.authorization import may_see_team_usage
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import may_see_team_usage
 from headway.services.billing.budgets import cached_cap_usage
-from headway.services.rights import Principal
 
 READ_TIMEOUT_S = 10.0
 

@@ -7,10 +7,10 @@ from urllib.parse import quote
 from headway.domain.role import Role
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.people import PersonIn, SignInLinkOut, TokenIn, TokenOut
+from headway.services.access.authorization import write_audit_line
 from headway.services.access.people import store_person
+from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
-from headway.services.rights import Principal, Right
 from headway.store import Token
 
 

@@ -14,11 +14,11 @@ from headway.jobs.submission.prepare_job import preview_run
 from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources
 from headway.jobs.submission.submission_check import requested_partitions
 from headway.schemas.billing import BudgetOut, EstimateOut
-from headway.schemas.submission.submissions import CheckJobIn, CheckJobOut
+from headway.schemas.submission.submit_request import CheckJobIn, CheckJobOut
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, unit_label
 from headway.services.billing.reports.report_scope import HOUR_S
-from headway.services.rights import Principal
 
 
 async def estimate_cost(

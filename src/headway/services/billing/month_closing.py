@@ -7,12 +7,12 @@ from dataclasses import asdict
 from headway.billing import chargeback, machine_invoice
 from headway.billing.periods import Period, month_of, zone
 from headway.errors import Conflict, NotFound, Refused
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.monthly_bill import compute_chargeback, join_to_last_closed, month_after
 from headway.services.billing.reports.report_scope import BilledCluster
-from headway.services.rights import Principal
 from headway.store import InvoiceRow
 
 

@@ -6,7 +6,7 @@ nothing."""
 
 from __future__ import annotations
 
-from headway.billing.budgets import BudgetStatus, Level
+from headway.billing.budget_levels import BudgetStatus, Level
 from headway.billing.periods import last_week, zone
 from headway.domain.billing import Notification
 from headway.domain.cluster import Cluster

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from headway.billing import machine_invoice
-from headway.billing.machine_invoice import Segment
+from headway.billing import price_segments
 from headway.billing.periods import Period
+from headway.billing.price_segments import Segment
 from headway.services.app_state import AppState
 from headway.services.billing.reports.report_scope import BilledCluster
 from headway.store.billing.run_sums import NONE, Only, ReportSpan
@@ -64,13 +64,13 @@ async def priced_segments(state: AppState, billed: BilledCluster, period: Period
 async def unpriced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:
     """Returns the period once for each group that runs were on but that never had a price."""
     known = {row.group for row in await state.store.prices.of_cluster(billed.name)}
-    return machine_invoice.segments([], {*await state.store.usage.groups(billed.name)} - known, period)
+    return price_segments.segments([], {*await state.store.usage.groups(billed.name)} - known, period)
 
 
 async def cut_by_prices(state: AppState, billed: BilledCluster, period: Period, groups: set[str]) -> list[Segment]:
     """Returns the period cut wherever the price of one of these groups changed, group by group."""
     prices = await state.store.prices.of_cluster(billed.name)
-    return [segment for segment in machine_invoice.segments(prices, groups, period) if segment.group in groups]
+    return [segment for segment in price_segments.segments(prices, groups, period) if segment.group in groups]
 
 
 async def usage_cost(

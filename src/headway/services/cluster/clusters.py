@@ -16,11 +16,11 @@ from headway.schemas.clusters import (
     ScaleIn,
     StatusOut,
 )
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
 from headway.services.cluster import planning
 from headway.services.cluster.document_secrets import without_secrets
-from headway.services.rights import Principal
 from headway.services.to_schemas import cluster_out, node_outs, operation_out
 
 

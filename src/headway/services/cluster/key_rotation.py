@@ -8,10 +8,10 @@ from headway.domain.operation import RotateParams
 from headway.errors import Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.key_rotation import RotateIn
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
-from headway.services.rights import Principal
 from headway.services.to_schemas import operation_out
 
 

@@ -6,10 +6,10 @@ from typing import Literal
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import Conflict
+from headway.services.access.authorization import authorize_action, write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import authorize_action, write_audit_line
 from headway.services.jobs.lookup import read_job_now, slurm_target
-from headway.services.rights import Principal
 
 Action = Literal["cancel", "requeue", "hold", "release"]
 _POSSIBLE_IN: dict[Action, frozenset[str]] = {

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 
 from headway.errors import Refused, TooManyAtOnce
 from headway.jobs.submission.job_folders import user_folders
-from headway.schemas.submission.submissions import BundleOut
+from headway.schemas.submission.submit_request import BundleOut
+from headway.services.access.authorization import cluster_to_work_on, command_slot, write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
-from headway.services.rights import Principal
 
 MAX_ARCHIVE = 64 * 1024 * 1024  # bytes, compressed
 MAX_ARCHIVES_IN_MEMORY = 4  # uploads to one cluster at a time

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
 from headway.schemas.submission.commands import CommandIn, ExecIn, ExecOut
+from headway.services.access.authorization import cluster_to_work_on, command_slot, write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState, CommandInput
-from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
-from headway.services.rights import Principal
 
 INPUT_QUEUE = 4  # pieces of input that are kept while the command does not read
 RECHECK_S = 1.0  # while a piece of input waits: how often to check that command and sender are still there

@@ -28,12 +28,12 @@ from headway.schemas.jobs import (
     ScriptOut,
 )
 from headway.schemas.submission.commands import ExecIn
-from headway.schemas.submission.submissions import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
+from headway.services.access.authorization import authorize_action, cluster_to_work_on, command_slot
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
 from headway.services.jobs.lookup import array_task_states, find_record
 from headway.services.read_model.pending_reasons import job_history, pending_reason
-from headway.services.rights import Principal
 from headway.services.to_schemas import incident_out, job_out
 from headway.slurm.user_commands import batch_script_argv
 from headway.store import JobRecord
@@ -125,7 +125,7 @@ async def read_log_part(
     """Returns the last `lines` of the log, or those before the byte offset `before`."""
     cluster, job = await _job_with_readable_log(state, who, name, job_id, task)
     with command_slot(state, who):
-        return await state.backend.jobs.log_window(cluster, job, before=before, lines=lines, err=err)
+        return await state.backend.jobs.log_part(cluster, job, before=before, lines=lines, err=err)
 
 
 async def search_log(

@@ -17,11 +17,12 @@ from headway.jobs.submission.batch_script import TASK_SUFFIX
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submission.commands import ExecIn
 from headway.schemas.submission.job_values import GitIn
-from headway.schemas.submission.submissions import LineageOut, SubmitIn
+from headway.schemas.submission.lineage import LineageOut
+from headway.schemas.submission.submit_request import SubmitIn
+from headway.services.access.authorization import authorize_action, cluster_to_work_on, command_slot
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import authorize_action, cluster_to_work_on, command_slot
 from headway.services.jobs.lookup import require_record
-from headway.services.rights import Principal
 from headway.store import JobRecord
 from headway.transport.remote_program import program_source
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
+from headway.services.access.authorization import authorize_action, log_slot
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import authorize_action, log_slot
 from headway.services.interruptible_stream import Interrupted, next_piece, pieces_until
-from headway.services.rights import Principal
 
 FIRST_PIECE_TIMEOUT_S = 2.0
 

@@ -8,9 +8,9 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.state import JobState
 from headway.errors import NotFound
 from headway.jobs.view.array_tasks import tasks_of
+from headway.services.access.authorization import command_slot
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import command_slot
-from headway.services.rights import Principal
 from headway.store import JobRecord
 
 

@@ -13,16 +13,21 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unanswered
-from headway.jobs import jupyter_job as jupyter
-from headway.jobs.explain.job_reasons import explain_reason
+from headway.jobs import notebook_job as jupyter
+from headway.jobs.explain.reason_sentences import explain_reason
 from headway.schemas.submission.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
+from headway.services.access.authorization import (
+    cluster_to_work_on,
+    command_slot,
+    require_still_listed,
+    write_audit_line,
+)
+from headway.services.access.rights import Principal, Right, principal_for
 from headway.services.app_state import AppState
-from headway.services.authorization import cluster_to_work_on, command_slot, require_still_listed, write_audit_line
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lookup import read_job_now
 from headway.services.jobs.notebook_access import NotebookRun
 from headway.services.jobs.submission import node_offer, record_submission
-from headway.services.rights import Principal, Right, principal_for
 from headway.store import NotebookRow, StoreUnavailable
 
 if TYPE_CHECKING:

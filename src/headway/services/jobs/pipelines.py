@@ -21,10 +21,10 @@ from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.submission.job_values import GitIn
 from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
+from headway.services.access.authorization import authorize_as_owner, cluster_to_work_on, command_slot, write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import authorize_as_owner, cluster_to_work_on, command_slot, write_audit_line
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
-from headway.services.rights import Principal
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.storage.environments import require_present
 from headway.store import PipelineRow

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from headway.errors import Conflict
 from headway.schemas.jobs import JobStacksOut
+from headway.services.access.authorization import authorize_action, command_slot, write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import authorize_action, command_slot, write_audit_line
 from headway.services.jobs.lookup import read_job_now, slurm_target
-from headway.services.rights import Principal
 
 
 async def read_rank_stacks(state: AppState, who: Principal, name: str, job_id: int, task: str = "") -> JobStacksOut:

@@ -7,12 +7,12 @@ from headway.jobs.submission import secret_masking
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_resubmit
 from headway.jobs.submission.requested_resources import without_dependency
 from headway.jobs.view.array_tasks import failed_tasks, with_array
-from headway.schemas.submission.submissions import RetryIn, SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import RetryIn, SubmitIn, SubmitOut
+from headway.services.access.authorization import authorize_as_owner, cluster_to_work_on
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import authorize_as_owner, cluster_to_work_on
 from headway.services.jobs.lookup import array_task_states, only_task, require_record
 from headway.services.jobs.submission import new_folder_suffix, submit_and_record
-from headway.services.rights import Principal
 from headway.services.storage.environments import require_present
 from headway.store import JobRecord
 

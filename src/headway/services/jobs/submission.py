@@ -22,11 +22,11 @@ from headway.jobs.submission.submission_check import (
     submission_faults,
 )
 from headway.schemas.base import FaultOut
-from headway.schemas.submission.run_options import RunIn
-from headway.schemas.submission.submissions import CheckJobIn, CheckJobOut, RunOut, SubmitIn, SubmitOut
+from headway.schemas.submission.run_request import RunIn, RunOut
+from headway.schemas.submission.submit_request import CheckJobIn, CheckJobOut, SubmitIn, SubmitOut
+from headway.services.access.authorization import cluster_to_work_on, command_slot, write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import cluster_to_work_on, command_slot, write_audit_line
-from headway.services.rights import Principal
 from headway.services.storage.datasets import pin_versions
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.storage.environments import pin_environment

@@ -7,10 +7,10 @@ from headway.domain.slurm.hostlist import expand
 from headway.errors import NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
-from headway.services.rights import Principal
 from headway.services.to_schemas import operation_out
 
 _MOST = 20_000  # nodes

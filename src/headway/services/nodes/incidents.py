@@ -5,9 +5,9 @@ from __future__ import annotations
 from headway.errors import NotFound
 from headway.health.policy import flaky_score
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
-from headway.services.rights import Principal
 from headway.services.to_schemas import incident_out
 
 

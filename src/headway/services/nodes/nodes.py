@@ -11,9 +11,9 @@ from headway.domain.incident import REBOOTS, FaultAction, Incident
 from headway.domain.slurm.state import BUSY
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
-from headway.services.rights import Principal
 from headway.services.to_schemas import incident_out, node_outs
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from headway.domain.operation import RollParams
 from headway.errors import Fault
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
-from headway.services.rights import Principal
 from headway.services.to_schemas import changeset_out, operation_out
 
 

@@ -9,6 +9,7 @@ from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import JobsAsk, JobsPage
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.read_model.queue_order_cache import PageOfSnapshot, find_page
 from headway.services.read_model.queue_search import (
@@ -17,7 +18,6 @@ from headway.services.read_model.queue_search import (
     kind_of,
 )
 from headway.services.read_model.snapshot import Snapshot
-from headway.services.rights import Principal
 from headway.services.to_schemas import job_row, row_now
 
 JOB_STATES = sorted(ENDED | RUNNING | WAITING)

@@ -16,10 +16,10 @@ from headway.domain.operation import BackupParams, RestoreParams
 from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.storage.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
 from headway.services.cluster.operations import queue_operation
-from headway.services.rights import Principal
 from headway.services.storage.path_policy import require_allowed_path
 from headway.services.to_schemas import operation_out
 from headway.store import Operation

@@ -13,10 +13,10 @@ from headway.domain.operation import EnvironmentParams
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.storage.environments import EnvironmentDetailOut, EnvironmentIn, EnvironmentOut
+from headway.services.access.authorization import cluster_to_work_on, write_audit_line
+from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
-from headway.services.authorization import cluster_to_work_on, write_audit_line
 from headway.services.cluster.operations import queue_operation
-from headway.services.rights import Principal, Right
 from headway.services.storage.versions import find_version, require_unused
 from headway.services.to_schemas import operation_out
 

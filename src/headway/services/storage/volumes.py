@@ -11,9 +11,9 @@ from headway.domain.slurm.state import NodeState
 from headway.domain.volume_usage import VolumeUsage
 from headway.errors import HeadwayError
 from headway.schemas.storage.volumes import BenchIn, LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
-from headway.services.rights import Principal
 from headway.store import VolumeSpeedRow
 
 MAX_AGE_S = 10.0  # of the cached sizes

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
-from headway.jobs.explain.job_reasons import job_reason as ended_why
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
+from headway.jobs.explain.reason_sentences import job_reason as ended_why
 from headway.schemas.base import API_PREFIX
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import ArrayOut, JobRunOut, JobRunsOut, PlacementOut, ProgressOut

@@ -8,8 +8,9 @@ from decimal import Decimal, InvalidOperation
 
 from headway.domain.slurm.hostlist import compress, natural_key
 from headway.domain.slurm.state import JobState
-from headway.schemas.clusters import CheckOut, ClusterOut, NodeOut
+from headway.schemas.clusters import CheckOut, ClusterOut
 from headway.schemas.incidents import IncidentOut
+from headway.schemas.nodes import NodeOut
 from headway.services.read_model.overview import SHOWN_INCIDENTS, Overview
 from headway.web.views.banners import Banner
 from headway.web.views.loss_chart import loss_chart

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headway.domain.durations import split_duration
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import BUSY
-from headway.jobs.explain.job_reasons import explain_reason
-from headway.schemas.clusters import NodeOut
+from headway.jobs.explain.reason_sentences import explain_reason
+from headway.schemas.nodes import NodeOut
 
 _DOWN = {"DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}
 _STARTING = {"UNKNOWN", "FUTURE", "INVALID_REG", "POWERING_UP", "REBOOT_ISSUED"}

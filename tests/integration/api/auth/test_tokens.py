@@ -13,9 +13,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.errors import TooManyTries
-from headway.schemas.submission.submissions import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
+from headway.services.access.rights import TOKEN_SCOPES
 from headway.services.login_throttle import MAX_FAILURES, MAX_KEYS, LoginThrottle, address_key
-from headway.services.rights import TOKEN_SCOPES
 from headway.store import AuditAsk, Store
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import URL, Server, reading

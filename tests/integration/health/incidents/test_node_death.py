@@ -11,7 +11,7 @@ from headway.domain.incident import FaultAction, Incident, IncidentState, Sympto
 from headway.domain.machines.machine import MachineState
 from headway.health.detection.agent_events import Heartbeats, OfflineAction
 from headway.health.detection.silence_rules import LEASE_EXPIRED_S, PROBE_EVERY_S
-from headway.health.policy.dead_nodes_spares_requeues import DeadNode, plan_actions
+from headway.health.policy.slurm_actions import DeadNode, plan_actions
 from tests.support.clusters.builders import job, machine, node
 from tests.support.clusters.incident_cluster import LAB, NODE, Ward, symptom
 

@@ -11,7 +11,7 @@ import pytest
 
 from headway.images import recipe
 
-MODULES = ("messages", "reference", "credentials", "image_store", "syscalls", "sandbox", "oci")
+MODULES = ("messages", "reference", "credentials", "image_store", "syscalls", "sandbox", "oci_bundles")
 
 
 @pytest.fixture(scope="module")

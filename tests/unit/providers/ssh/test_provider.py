@@ -25,7 +25,7 @@ from headway.domain.machines.machine import Machine
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.survey import DetectedHardware
 from headway.errors import Unreachable
-from headway.health.policy.dead_nodes_spares_requeues import plan_actions
+from headway.health.policy.slurm_actions import plan_actions
 from headway.providers.ssh import provider as ssh_provider
 from headway.providers.ssh.provider import SshProvider
 from headway.providers.ssh.records import ClaimedHost, MachineContainer

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.domain.slurm.state import JobState
-from headway.schemas.clusters import CheckOut, GpuOut, NodeOut, StatusOut
+from headway.schemas.clusters import CheckOut, StatusOut
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import ProgressOut
+from headway.schemas.nodes import GpuOut, NodeOut
 from headway.services.read_model.overview import Overview
 from headway.services.read_model.queue_search import QueueQuery
 from headway.services.read_model.queue_search import query_page as find

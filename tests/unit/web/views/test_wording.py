@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headway.jobs.explain.job_reasons import REASON_SENTENCES
-from headway.schemas.clusters import GpuOut, NodeOut
+from headway.jobs.explain.reason_sentences import REASON_SENTENCES
+from headway.schemas.nodes import GpuOut, NodeOut
 from headway.web.views.overview import price
 from headway.web.views.wording import count, duration, job_word, node_kind, pending_reason
 

@@ -10,9 +10,9 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.schemas.clusters import NewsOut
+from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import LiveState, events_topic
-from headway.services.rights import Principal, Right
 
 router = APIRouter(tags=["events"])
 PING_S = 10

@@ -9,8 +9,7 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, Page, States, Text, Words, contains, fits
 from headway.domain.slurm.hostlist import natural_key
-from headway.schemas.clusters import NodeOut
-from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
+from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeOut, NodeTestIn, RebootIn
 from headway.services.nodes import nodes as service
 from headway.services.to_schemas import node_outs
 

@@ -15,9 +15,9 @@ from headway.schemas.clusters import (
     EventOut,
     OperationOut,
 )
+from headway.services.access.rights import Right
 from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import operation_topic
-from headway.services.rights import Right
 from headway.services.to_schemas import operation_out
 from headway.store import OperationAsk
 

@@ -12,7 +12,7 @@ from headway.api.http.array_task import ArrayTask
 from headway.api.http.compression import accepts_gzip
 from headway.api.http.path_numbers import PathNumber
 from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobsAsk, JobsPage, JobStacksOut, ScriptOut
-from headway.schemas.submission.submissions import LineageOut
+from headway.schemas.submission.lineage import LineageOut
 from headway.services.jobs import details
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lineage import get_lineage

@@ -20,7 +20,7 @@ from headway.domain.slurm.job_states import ENDED, WAITING
 
 if TYPE_CHECKING:
     from headway.schemas.jobs import ArrayOut, JobOut
-    from headway.schemas.submission.submissions import LineageOut
+    from headway.schemas.submission.lineage import LineageOut
 
 _PASSING = "/tmp/headway-"  # the temporary path of a submitted script, which no longer exists
 
@@ -96,7 +96,7 @@ def rerun(
 
 
 def _once_more(words: list[str], env: list[str] | None, output: Format, how: str) -> None:
-    from headway.schemas.submission.submissions import RetryIn
+    from headway.schemas.submission.submit_request import RetryIn
 
     cluster, word = parse_job_words(words)
     api = common.connect()

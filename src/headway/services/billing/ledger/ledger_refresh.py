@@ -5,11 +5,11 @@ from __future__ import annotations
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, Refused
 from headway.schemas.billing import CollectedOut
+from headway.services.access.authorization import write_audit_line
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import write_audit_line
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.reports.report_scope import BilledCluster, ReportScope, load_billed_cluster, visible_teams
-from headway.services.rights import Principal
 
 MAX_AGE_S = 10.0  # a ledger younger than this is not read again
 

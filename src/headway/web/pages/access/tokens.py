@@ -11,8 +11,8 @@ from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError
 from headway.schemas.people import TokenIn, TokenOut
+from headway.services.access.rights import TOKEN_SCOPES, Right
 from headway.services.access.tokens import create_token, list_tokens, revoke_token
-from headway.services.rights import TOKEN_SCOPES, Right
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

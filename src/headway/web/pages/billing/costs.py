@@ -19,6 +19,7 @@ from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.billing import capacity
 from headway.billing.periods import Period, before, days, month_of, zone
 from headway.schemas.billing import CauseOut, RunsOut, UsageRow
+from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, load_visible_budgets, spent_or_nearly_spent
 from headway.services.billing.invoice_views import load_chargeback, load_invoice
@@ -36,7 +37,6 @@ from headway.services.billing.reports.report_scope import (
 )
 from headway.services.billing.reports.runs import RunSelection, load_runs
 from headway.services.billing.reports.usage import UsageFilter, load_usage, usage_selection
-from headway.services.rights import Principal, Right
 from headway.store.billing.run_sums import NONE
 from headway.store.billing.usage import BY, listed
 from headway.web.page_routes import page_router

@@ -13,9 +13,10 @@ from starlette.responses import RedirectResponse, Response
 from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.domain.incident import Incident
 from headway.errors import HeadwayError
-from headway.schemas.clusters import ClusterOut, NodeOut
+from headway.schemas.clusters import ClusterOut
+from headway.schemas.nodes import NodeOut
+from headway.services.access.rights import Right
 from headway.services.app_state import AppState
-from headway.services.rights import Right
 from headway.services.to_schemas import cluster_out, incident_out, node_outs
 from headway.store import ClusterRow
 from headway.web.page_routes import page_router

@@ -14,9 +14,9 @@ from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, Operator, S
 from headway.api.http.path_numbers import PathNumber
 from headway.domain.incident import Incident, IncidentState
 from headway.schemas.incidents import IncidentOut, IncidentStepOut
+from headway.services.access.rights import Right
 from headway.services.app_state import AppState
 from headway.services.nodes.incidents import get_incident, return_from_incident
-from headway.services.rights import Right
 from headway.services.to_schemas import incident_out
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router

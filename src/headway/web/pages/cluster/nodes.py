@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from headway.api.auth.dependencies import Anyone, State
 from headway.domain.cluster import Partition
 from headway.domain.slurm.hostlist import natural_key
-from headway.schemas.clusters import NodeOut
+from headway.schemas.nodes import NodeOut
 from headway.services.cluster.metrics import get_gpu_utilisation
 from headway.services.to_schemas import cluster_out, node_outs
 from headway.web.page_routes import page_router

@@ -20,9 +20,9 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.errors import NotFound
+from headway.services.access.rights import Right
 from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import operation_topic
-from headway.services.rights import Right
 from headway.services.to_schemas import operation_out
 from headway.web.event_stream import HEADERS, LEAVE, PULSE_S, run_in_turn
 from headway.web.page_routes import page_router

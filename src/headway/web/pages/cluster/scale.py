@@ -16,9 +16,9 @@ from headway.api.auth.dependencies import Admin, Anyone, Planner, State
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, Refused
 from headway.schemas.clusters import ChangeSetOut, ScaleIn
+from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster import clusters, planning
-from headway.services.rights import Principal, Right
 from headway.services.to_schemas import cluster_out
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

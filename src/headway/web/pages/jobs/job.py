@@ -19,15 +19,15 @@ from headway.errors import HeadwayError, NotAllowed, NotFound
 from headway.jobs.view.array_tasks import array_out
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ScriptOut
-from headway.schemas.submission.submissions import LineageOut
+from headway.schemas.submission.lineage import LineageOut
+from headway.services.access.authorization import authorize_action
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import authorize_action
 from headway.services.jobs import details
 from headway.services.jobs.actions import Action, act_on_job
 from headway.services.jobs.clone import can_clone
 from headway.services.jobs.lineage import get_lineage
 from headway.services.read_model.pending_reasons import pending_reason
-from headway.services.rights import Principal
 from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router

@@ -8,12 +8,12 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import Anyone, State
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, Refused
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
 from headway.services.read_model.pending_reasons import pending_reason
 from headway.services.read_model.queue_order_cache import find_page
 from headway.services.read_model.queue_search import QueuePage
-from headway.services.rights import Principal
 from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router

@@ -19,14 +19,14 @@ from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.submission.submission_check import sbatch_fault
 from headway.schemas.base import FaultOut
 from headway.schemas.billing import EstimateOut
-from headway.schemas.submission.submissions import CheckJobIn, CheckJobOut
+from headway.schemas.submission.submit_request import CheckJobIn, CheckJobOut
+from headway.services.access.authorization import cluster_to_work_on
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.authorization import cluster_to_work_on
 from headway.services.billing.budgets import cached_budgets
 from headway.services.billing.cost_estimate import estimate_cost
 from headway.services.jobs import reruns, submission
 from headway.services.jobs.clone import clone_source
-from headway.services.rights import Principal
 from headway.services.storage.environments import environment_choices
 from headway.store import StoreUnavailable
 from headway.web import form_idempotency

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused, Unanswered, Unreachable
-from headway.jobs import jupyter_job as jupyter
+from headway.jobs import notebook_job as jupyter
 from headway.jobs.submission import lineage, secret_masking
 from headway.jobs.submission.node_capacity import largest_node
 from headway.schemas.submission.notebooks import NotebookIn
-from headway.schemas.submission.submissions import SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

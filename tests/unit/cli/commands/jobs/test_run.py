@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.schemas.submission.submissions import BundleOut, RunOut, ScriptLine
+from headway.schemas.submission.run_request import RunOut, ScriptLine
+from headway.schemas.submission.submit_request import BundleOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 import image_store
-import oci
+import oci_bundles
 import reference
 import sandbox
 import syscalls
@@ -260,10 +260,10 @@ def _parser() -> argparse.ArgumentParser:
     bundle = commands.add_parser("oci")
     bundle.add_argument("bundle")
     bundle.add_argument("container")
-    bundle.set_defaults(work=lambda arguments: oci.run(arguments.bundle, arguments.container))
+    bundle.set_defaults(work=lambda arguments: oci_bundles.run(arguments.bundle, arguments.container))
     query = commands.add_parser("oci-query")
     query.add_argument("container")
-    query.set_defaults(work=lambda arguments: oci.query(arguments.container))
+    query.set_defaults(work=lambda arguments: oci_bundles.query(arguments.container))
     for name, work in (("import", import_), ("list", list_), ("remove", remove)):
         command = commands.add_parser(name)
         command.add_argument("--shared", default="")

@@ -7,9 +7,29 @@ from typing import Annotated, Literal, TypedDict
 
 from pydantic import Field
 
-from headway.schemas.base import RequestModel
+from headway.schemas.base import RequestModel, ResponseModel
 from headway.schemas.submission.job_flag import JobFlag
 from headway.schemas.submission.job_values import Environment, Flags, GitIn, StageIn, Words
+
+
+class ScriptLine(ResponseModel):
+    """One line of a batch script and its origin."""
+
+    text: str
+    origin: str = ""  # flag or default that the line comes from
+
+
+class RunOut(ResponseModel):
+    """The submitted job and its script. `job_id` is 0 for a dry run."""
+
+    job_id: int
+    cluster: str
+    user: str
+    workdir: str
+    script: list[ScriptLine]
+    script_args: list[str] = []
+    message: str = ""
+
 
 Launcher = Literal["torchrun", "srun", "mpi", "python"]
 

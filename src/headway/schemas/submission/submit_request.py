@@ -1,4 +1,4 @@
-"""Requests that submit jobs, and their responses."""
+"""Requests that submit a batch script, check or retry a submission, and their answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from headway.schemas.base import FaultOut, RequestModel, ResponseModel
 from headway.schemas.submission.job_values import Environment, Flags, GitIn, Script, StageIn, Words
-from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.run_request import RunIn
 
 
 class SubmitIn(RequestModel):
@@ -55,59 +55,6 @@ class RetryIn(RequestModel):
 
     env: dict[str, str] = {}
     task: str = Field("", pattern=r"^\d{0,9}$")
-
-
-class LineageOut(ResponseModel):
-    """Where a job comes from. Values of secrets are masked."""
-
-    job_id: int
-    cluster: str
-    submitted_at: float
-    person: str
-    user: str
-    kind: str  # submit, run, retry, rerun, notebook or build (of an environment)
-    parent: int = 0
-    pipeline: str = ""
-    step: str = ""
-    script_name: str = ""
-    script: str = ""
-    script_args: list[str] = []
-    sbatch_args: list[str] = []
-    workdir: str = ""
-    env: dict[str, str] = {}
-    bundle: str = ""
-    git: GitIn | None = None
-    launcher: str = ""
-    container_image: str = ""
-    container_digest: str = ""
-    datasets: list[dict[str, str]] = []
-    environments: list[dict[str, str]] = []  # name, version, python, sha256 (of the lock); removed, removed_at
-    checkpoint_dir: str = ""
-    checkpoints: list[str] = []  # the checkpoints that are there now
-    nodes: str = ""  # nodes that Slurm allocated
-    gpus: int = 0
-    partition: str = ""
-    account: str = ""
-    state: str = ""
-
-
-class ScriptLine(ResponseModel):
-    """One line of a batch script and its origin."""
-
-    text: str
-    origin: str = ""  # flag or default that the line comes from
-
-
-class RunOut(ResponseModel):
-    """The submitted job and its script. `job_id` is 0 for a dry run."""
-
-    job_id: int
-    cluster: str
-    user: str
-    workdir: str
-    script: list[ScriptLine]
-    script_args: list[str] = []
-    message: str = ""
 
 
 class BundleOut(ResponseModel):

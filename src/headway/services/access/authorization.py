@@ -1,6 +1,6 @@
 """Checks what a principal may do with a job, cluster or team, and writes the audit line of every write.
 
-Rights that depend only on the role are in services.rights."""
+Rights that depend only on the role are in services.access.rights."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from headway.domain.cluster import Cluster
 from headway.errors import NotAllowed, TooManyAtOnce
+from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
-from headway.services.rights import Principal, Right
 
 MAX_COMMANDS_PER_PERSON = 16  # running at once; admins have no limit
 MAX_OPEN_LOGS_PER_PERSON = 64  # followed at once; admins have no limit

@@ -15,8 +15,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "node" / "train"))
 
-from headway_train import files, progress
-from headway_train.files import CheckpointError, Manifest
+from headway_train import checkpoint_folder, progress
+from headway_train.checkpoint_folder import CheckpointError, Manifest
 
 
 class Killed(BaseException):
@@ -25,21 +25,21 @@ class Killed(BaseException):
 
 def save(folder: Path, step: int, keep: int = 2) -> Path:
     """What Checkpointer does around torch's own write."""
-    part = files.begin(folder, step)
+    part = checkpoint_folder.begin(folder, step)
     (part / "__0_0.distcp").write_bytes(b"%d" % step * 1000)
     (part / ".metadata").write_bytes(b"meta")
-    entries = {path.name: files.describe(path) for path in part.iterdir()}
-    place = files.publish(part, Manifest(step, 1.0, 1, "dcp", entries))
-    files.prune(folder, keep, step)
+    entries = {path.name: checkpoint_folder.describe(path) for path in part.iterdir()}
+    place = checkpoint_folder.publish(part, Manifest(step, 1.0, 1, "dcp", entries))
+    checkpoint_folder.prune(folder, keep, step)
     return place
 
 
 def whole(place: Path) -> list[str]:
-    return files.faults(place, files.read_manifest(place))
+    return checkpoint_folder.faults(place, checkpoint_folder.read_manifest(place))
 
 
 def steps(folder: Path) -> list[int]:
-    return [step for step, _ in files.published(folder)]
+    return [step for step, _ in checkpoint_folder.published(folder)]
 
 
 def test_newest_checkpoints_are_kept_and_all_else_removed(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_newest_checkpoints_are_kept_and_all_else_removed(tmp_path: Path) -> Non
         assert whole(save(tmp_path / "run", step)) == []
     assert steps(tmp_path / "run") == [120, 15]
     assert len(list((tmp_path / "run").iterdir())) == 2
-    assert files.published(tmp_path / "none") == []
+    assert checkpoint_folder.published(tmp_path / "none") == []
 
 
 CALLS = [(Path, "mkdir"), (Path, "rename"), (os, "fsync"), (os, "open"), (os, "unlink"), (os, "rmdir"), (json, "dump")]
@@ -92,9 +92,9 @@ def test_kill_at_any_call_leaves_only_complete_checkpoints(tmp_path: Path, again
         left = steps(folder)
         assert left, f"call {at}: nothing to go on from"
         assert left[0] >= (2 if again else 3), f"call {at}"
-        for _, place in files.published(folder):
+        for _, place in checkpoint_folder.published(folder):
             assert whole(place) == [], f"call {at}"
-        files.sweep(folder)
+        checkpoint_folder.sweep(folder)
         assert len(list(folder.iterdir())) == len(left), f"call {at}: a killed run's leavings are swept"
         save(folder, 9)
         assert steps(folder)[0] == 9
@@ -117,8 +117,8 @@ def place(tmp_path: Path) -> Path:
 def test_checkpoint_damage_is_reported_per_file(place: Path, harm: Callable[[Path], Any], text: str) -> None:
     harm(place)
     assert whole(place) == [text]
-    manifest = files.read_manifest(place)
-    shares = [fault for rank in range(3) for fault in files.faults(place, manifest, share=rank, of=3)]
+    manifest = checkpoint_folder.read_manifest(place)
+    shares = [fault for rank in range(3) for fault in checkpoint_folder.faults(place, manifest, share=rank, of=3)]
     assert shares == [text], "of several ranks one reads each file"
 
 
@@ -126,13 +126,13 @@ def test_checkpoint_damage_is_reported_per_file(place: Path, harm: Callable[[Pat
 def test_torn_manifest_raises_value_error(place: Path, text: str) -> None:
     (place / "manifest.json").write_text(text)
     with pytest.raises(ValueError):
-        files.read_manifest(place)
+        checkpoint_folder.read_manifest(place)
 
 
 def test_manifest_of_another_step_is_refused(place: Path) -> None:
     place.rename(place.with_name("step-00000008"))
     with pytest.raises(ValueError, match="is of step 7"):
-        files.read_manifest(place.with_name("step-00000008"))
+        checkpoint_folder.read_manifest(place.with_name("step-00000008"))
 
 
 def test_prune_keeps_the_checkpoint_just_written(tmp_path: Path) -> None:
@@ -143,46 +143,46 @@ def test_prune_keeps_the_checkpoint_just_written(tmp_path: Path) -> None:
 
 
 def test_publish_refuses_a_file_that_not_all_ranks_see(tmp_path: Path) -> None:
-    part = files.begin(tmp_path, 1)
-    entry = files.Entry(1, "x")
+    part = checkpoint_folder.begin(tmp_path, 1)
+    entry = checkpoint_folder.Entry(1, "x")
     with pytest.raises(CheckpointError, match=r"__1_0.distcp is not seen by all ranks: use a folder on shared storage"):
-        files.publish(part, Manifest(1, 1.0, 2, "dcp", {"__1_0.distcp": entry}))
+        checkpoint_folder.publish(part, Manifest(1, 1.0, 2, "dcp", {"__1_0.distcp": entry}))
     assert steps(tmp_path) == []
 
 
 def test_default_checkpoint_folder_is_named_by_user_and_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "SCRATCH", tmp_path)
+    monkeypatch.setattr(checkpoint_folder, "SCRATCH", tmp_path)
     (tmp_path / "ann").mkdir()
     for name in ("HEADWAY_CHECKPOINT_DIR", "SLURM_JOB_ID", "SLURM_JOB_NAME"):
         monkeypatch.delenv(name, raising=False)
-    assert files.default_folder() == Path("checkpoints")
+    assert checkpoint_folder.default_folder() == Path("checkpoints")
     monkeypatch.setenv("USER", "ann")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.setenv("SLURM_JOB_NAME", "train")
-    assert files.default_folder() == tmp_path / "ann/train-12"
+    assert checkpoint_folder.default_folder() == tmp_path / "ann/train-12"
     monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", "/scratch/x")
-    assert files.default_folder() == Path("/scratch/x")
+    assert checkpoint_folder.default_folder() == Path("/scratch/x")
 
 
 def test_default_checkpoint_folder_requires_the_scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container without scratch, where everybody may make any folder."""
     scratch = tmp_path / "scratch"
-    monkeypatch.setattr(files, "SCRATCH", scratch)
+    monkeypatch.setattr(checkpoint_folder, "SCRATCH", scratch)
     monkeypatch.delenv("HEADWAY_CHECKPOINT_DIR", raising=False)
     monkeypatch.setenv("USER", "ann")
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     with pytest.raises(
         CheckpointError, match=r"scratch/ann does not exist.*--container-mounts=.*HEADWAY_CHECKPOINT_DIR"
     ):
-        files.default_folder()
+        checkpoint_folder.default_folder()
     with pytest.raises(CheckpointError, match="scratch does not exist"):
-        files.begin(scratch / "ann" / "run", 1)
+        checkpoint_folder.begin(scratch / "ann" / "run", 1)
     assert not scratch.exists()
     scratch.mkdir()
     with pytest.raises(CheckpointError, match="scratch/ann does not exist"):
-        files.default_folder()
-    files.begin(scratch / "ann" / "runs" / "deep", 1)
-    assert files.default_folder().parent == scratch / "ann"
+        checkpoint_folder.default_folder()
+    checkpoint_folder.begin(scratch / "ann" / "runs" / "deep", 1)
+    assert checkpoint_folder.default_folder().parent == scratch / "ann"
 
 
 def test_checkpoint_counts_are_sent_with_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

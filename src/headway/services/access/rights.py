@@ -2,7 +2,7 @@
 
 Roles are not ranks: a lead may read a log that an operator may not. A role is a set of rights (`ROLE_RIGHTS`), and a
 token narrows that set to its scopes (`TOKEN_SCOPES`). Checks that depend on the owner of a job are in
-services.authorization."""
+services.access.authorization."""
 
 from __future__ import annotations
 

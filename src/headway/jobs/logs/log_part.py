@@ -17,7 +17,7 @@ WINDOW_BYTES = 256 * 1024  # the most bytes of one part
 MAX_MATCHES = 200
 
 
-async def read_log_window(
+async def read_log_part(
     links: HelperConnections, head: Machine, job: JobState, *, before: int | None, lines: int, err: bool
 ) -> LogPartOut:
     """Returns the last `lines` lines before byte `before` (None: of the whole log), complete lines unless a line

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headway.cluster.scaling.spares import spares_to_reserve
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.slurm.state import JobState, NodeState
-from headway.health.policy.dead_nodes_spares_requeues import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
+from headway.health.policy.slurm_actions import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
 from tests.support.clusters.builders import cluster, job, machine, node
 
 LAB = cluster()  # lab-1-[1-4], spare lab-2-1

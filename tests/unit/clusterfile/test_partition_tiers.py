@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.clusterfile.preemption import PreemptionRule, assign_tiers
+from headway.clusterfile.partition_tiers import PreemptionRule, assign_tiers
 
 NAMES = ("a", "b", "c", "d")
 
