@@ -1,4 +1,4 @@
-"""The cluster page in a browser: live updates, content policy, keyboard, theme, stale data and lost servers."""
+"""The overview of a cluster in a browser: live updates, content policy, keyboard, theme, stale data and lost servers."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Unanswered
-from headway.jobs import notebook_job as jupyter
+from headway.jobs import notebook_job
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
@@ -76,7 +76,7 @@ async def test_interrupted_notebook_start_keeps_the_secret_of_its_job(
     (row,) = await server.store.notebooks.of_cluster("lab")
     requests = [call[1] for call in server.backend.named("submit")]
     assert (row.job_id, len(requests), len(set(server.backend.tags))) == (4 + submitted, submitted, 1)
-    assert {(request.env[jupyter.SECRET_VARIABLE], request.script_args[0]) for request in requests} == {
+    assert {(request.env[notebook_job.SECRET_VARIABLE], request.script_args[0]) for request in requests} == {
         (row.secret, row.folder)
     }
 

@@ -13,7 +13,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unanswered
-from headway.jobs import notebook_job as jupyter
+from headway.jobs import notebook_job
 from headway.jobs.explain.reason_sentences import explain_reason
 from headway.schemas.submission.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
 from headway.services.access.authorization import (
@@ -67,7 +67,7 @@ async def start_notebook(state: AppState, who: Principal, name: str, request: No
         )
     cluster = await cluster_to_work_on(state, name, who)
     offer, notebook_id = node_offer(state, cluster), _notebook_id(who)
-    prepared, folder = jupyter.prepare_notebook(
+    prepared, folder = notebook_job.prepare_notebook(
         request, cluster, offer, who.user, notebook_id, secret := random.token_urlsafe(32)
     )
     made = NotebookRow(
@@ -76,7 +76,7 @@ async def start_notebook(state: AppState, who: Principal, name: str, request: No
     row = await state.store.notebooks.save(made)
     # The row is from an earlier try of this request, and its job may already use that try's secret
     if row.secret != secret:
-        prepared, _ = jupyter.prepare_notebook(request, cluster, offer, who.user, notebook_id, row.secret)
+        prepared, _ = notebook_job.prepare_notebook(request, cluster, offer, who.user, notebook_id, row.secret)
     try:
         with command_slot(state, who):
             done = await state.backend.jobs.submit(
@@ -188,7 +188,7 @@ async def open_tunnel(state: AppState, row: NotebookRow) -> Tunnel:
         if job is None or job.state not in RUNNING or not job.nodes:
             raise Conflict(f"the notebook is not running{f': {_why(job)}' if job else ''}")
         made = await state.backend.commands.open_tunnel(
-            cluster, job.nodes[0], row.user, jupyter.notebook_socket(row.folder)
+            cluster, job.nodes[0], row.user, notebook_job.notebook_socket(row.folder)
         )
         state.notebooks.tunnels[row.id] = run_of(job), made
         return made

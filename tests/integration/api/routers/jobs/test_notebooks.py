@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused, Unanswered, Unreachable
-from headway.jobs import notebook_job as jupyter
-from headway.jobs.submission import lineage, secret_masking
+from headway.jobs import notebook_job
 from headway.jobs.submission.node_capacity import largest_node
 from headway.schemas.submission.notebooks import NotebookIn
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
@@ -32,23 +31,6 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     await made.close()
 
 
-def test_notebook_secret_and_path_appear_only_in_the_environment() -> None:
-    prepared, folder = jupyter.prepare_notebook(
-        NotebookIn(gpus=2), builders.cluster(), largest_node(builders.cluster()), "ann", "ab" * 8, "s3cret"
-    )
-    request = prepared.request
-    assert request.env == {jupyter.SECRET_VARIABLE: "s3cret", jupyter.BASE_VARIABLE: "/n/abababababababab/"}
-    words = " ".join([*request.args, *request.script_args, request.script or "", folder])
-    assert "s3cret" not in words
-    assert "ab" * 8 not in words
-    assert set(lineage.stored_request(prepared)["env"].values()) == {secret_masking.MASK}
-    assert "--gpus-per-node=2" in request.args
-    assert request.script_args[:2] == [folder, "3600"]
-    assert prepared.stage is not None
-    assert list(prepared.stage.files) == request.script_args[2:]  # the program that makes kernels
-    assert folder.startswith("/scratch/ann/")
-
-
 @pytest.mark.parametrize(
     ("ask", "text"),
     [
@@ -59,7 +41,7 @@ def test_notebook_secret_and_path_appear_only_in_the_environment() -> None:
 )
 def test_notebook_refuses_unavailable_gpus_partition_and_team(ask: dict[str, Any], text: str) -> None:
     with pytest.raises(Refused, match=text):
-        jupyter.prepare_notebook(
+        notebook_job.prepare_notebook(
             NotebookIn(**ask), builders.cluster(), largest_node(builders.cluster()), "ann", "ab" * 8, "s"
         )
 
@@ -70,7 +52,7 @@ async def test_notebook_state_follows_its_job(server: Server) -> None:
     sent = server.backend.named("submit")[0][1]
     assert isinstance(sent, SubmitIn)
     row = await server.store.notebooks.get(made["id"])
-    assert sent.env[jupyter.SECRET_VARIABLE] == row.secret
+    assert sent.env[notebook_job.SECRET_VARIABLE] == row.secret
     record = await server.store.jobs.get("lab", 7)
     assert record is not None
     assert row.secret not in str(record)

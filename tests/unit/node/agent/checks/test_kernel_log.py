@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from agent.checks import kernel_log, system_checks
@@ -49,3 +52,111 @@ def test_records_of_user_programs_in_the_kernel_log_are_ignored() -> None:
         record = f"{word},5,9000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=7, x"
         assert kernel_log.GpuErrors("n", "b", dict).record_line(record, 10.0, 10.0) is ours, word
         assert bool(kernel_log.kernel_line(record)) is ours, word
+
+
+XID = "4,{number},{usec},-;NVRM: Xid (PCI:0000:3b:00): {code}, pid={pid}, GPU has fallen off the bus."
+
+
+def line(code: int = 79, number: int = 5, usec: int = 9_000_000, pid: str = "77") -> str:
+    return XID.format(code=code, number=number, usec=usec, pid=pid)
+
+
+def faults(**others: Any) -> Any:
+    known: dict[str, Any] = {"gpus": lambda: {":3b:00": 2}, "job_of_pid": {77: 12}.get}
+    return kernel_log.GpuErrors("lab-1-1", "b00t", **{**known, **others})
+
+
+def test_xid_line_is_parsed_with_gpu_job_and_time() -> None:
+    node = faults()
+    assert node.record_line(line(), 1000.0, 10.0)
+    (fault,) = node.pending_message()["faults"]
+    assert fault == {
+        "id": "lab-1-1-b00t-5-9000000",
+        "at": 999.0,
+        "code": 79,
+        "gpu": 2,
+        "job": 12,
+        "text": "pid=77, GPU has fallen off the bus.",
+    }
+
+
+def test_other_kernel_lines_are_ignored() -> None:
+    node = faults()
+    for record in (
+        "6,1,2,-;usb 1-1: new device",
+        "nonsense",
+        ";NVRM: Xid (PCI:0000:3b:00): 79, x",
+        "4,1,2,-;NVRM: Xid",
+        "",
+    ):
+        assert not node.record_line(record, 1000.0, 10.0)
+    assert node.record_line("4,1,2,-;NVRM: Xid (PCI:0000:99:00): 31, pid='<unknown>', name=<unknown>", 1000.0, 10.0)
+    (fault,) = node.pending_message()["faults"]
+    assert (fault["gpu"], fault["job"]) == (None, None)
+
+
+def test_fault_is_sent_with_every_heartbeat_until_acknowledged() -> None:
+    node = faults()
+    node.record_line(line(), 1000.0, 10.0)
+    first, second = node.pending_message(), node.pending_message()
+    assert first == second
+    node.acknowledge(None)
+    node.acknowledge([{"x": 1}])
+    assert node.pending_message() == first
+    node.acknowledge([first["faults"][0]["id"]])
+    assert node.pending_message() == {"node": "lab-1-1", "faults": []}
+
+
+def test_errors_beyond_one_message_follow_at_once() -> None:
+    node = faults()
+    for number in range(kernel_log.MOST_IN_A_BEAT + 1):
+        node.record_line(line(code=31, number=number), 1000.0, 10.0)
+    first = [fault["id"] for fault in node.pending_message()["faults"]]
+    assert node.acknowledge(first), "one more waits"
+    assert not node.acknowledge(first), "the second head says the same"
+    assert not node.acknowledge([fault["id"] for fault in node.pending_message()["faults"]])
+
+
+def test_records_before_an_unreadable_one_count(monkeypatch: Any) -> None:
+    answers: list[Any] = [b"6,1,2,-;one", OSError(22, "Invalid argument"), b"6,3,4,-;three", BlockingIOError()]
+
+    def read(*_: Any) -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return bytes(answer)
+
+    log = kernel_log.KernelLog("/dev/null")
+    monkeypatch.setattr(kernel_log.os, "read", read)
+    assert log.new_records() == ["6,1,2,-;one"]
+    assert log.new_records() == ["6,3,4,-;three"]
+
+
+def test_pci_addresses_are_normalised_for_comparison() -> None:
+    assert kernel_log.bus_of("00000000:3B:00.0") == kernel_log.bus_of("0000:3b:00") == ":3b:00"
+    assert kernel_log.bus_of("0001:3b:00") != kernel_log.bus_of("0000:3b:00")
+
+
+def test_kernel_log_reads_whole_lines_and_follows_a_replaced_file(tmp_path: Path) -> None:
+    path = tmp_path / "kmsg"
+    log = kernel_log.KernelLog(str(path))
+    assert log.new_records() == []
+    path.write_text("one\ntw")
+    assert log.new_records() == ["one"]
+    with path.open("a") as file:
+        file.write("o\n")
+    assert log.new_records() == ["two"]
+    path.unlink()
+    path.write_text("three\n")
+    assert [*log.new_records(), *log.new_records()] == ["three"]
+
+
+def test_nvml_event_is_a_fault_unless_the_kernel_log_had_it() -> None:
+    node = faults()
+    assert node.record_driver_event("00000000:3B:00.0", 62, 1000.0)
+    assert [(row["code"], row["gpu"]) for row in node.pending_message()["faults"]] == [(62, 2)]
+    node.record_line(line(79), 2000.0, 10.0)
+    assert not node.record_driver_event("00000000:3B:00.0", 79, 2001.0), "the log was there first"
+    assert node.record_driver_event("00000000:3B:00.0", 79, 3000.0), "another one, later"
+    assert node.last == {2: 79}
+    assert node.seen[2, 79][0] == 2
