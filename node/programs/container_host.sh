@@ -20,12 +20,19 @@ base=/var/lib/headway/machine
 root=$base/root
 unit=headway-machine.service
 unit_file=/etc/systemd/system/$unit
+deletion=headway-machine-deletion.service
 fail() {
     echo "$1" >&2
     exit 1
 }
 have() { command -v "$1" >/dev/null 2>&1; }
 v1() { [ ! -e /sys/fs/cgroup/cgroup.controllers ]; }
+
+# Deletes the former image here and now.
+delete_old() {
+    systemctl stop "$deletion" 2>/dev/null || true
+    rm -rf "$base/old"
+}
 
 # The folders of podman are the machine's own, so that other containers of the host are not touched.
 pod() {
@@ -94,6 +101,7 @@ image)
 room)
     mkdir -p "$base"
     chmod 0700 "$base"
+    delete_old
     free=$(df -Pk "$base" | awk 'END { print int($4 / 1024) }')
     [ "$free" -ge "$2" ] || fail "$base has $free MiB of free disk space, and a copy of the node image needs $2 MiB"
     ;;
@@ -119,7 +127,7 @@ up)
     if [ "$(cat "$base/image" 2>/dev/null)" != "$id" ]; then
         [ "$(cat "$base/next/usr/lib/headway/image-id" 2>/dev/null)" = "$id" ] || fail "the image $id is not on this host"
         systemctl stop "$unit" 2>/dev/null || true
-        rm -rf "$base/old"
+        delete_old
         rm -f "$base/image"
         [ ! -d "$root" ] || mv "$root" "$base/old"
         mv "$base/next" "$root"
@@ -160,7 +168,8 @@ END
     systemctl daemon-reload
     systemctl --quiet enable "$unit"
     systemctl start "$unit"
-    rm -rf "$base/old" # takes long on a busy disk, so the machine does not wait for it
+    # Deleting the former image takes minutes on a busy disk, so nothing waits for it.
+    if [ -d "$base/old" ]; then systemd-run --quiet --collect --unit="$deletion" rm -rf "$base/old" || delete_old; fi
     ;;
 restart)
     systemctl restart "$unit"
@@ -225,6 +234,7 @@ leave)
     systemctl --quiet disable "$unit" 2>/dev/null || true
     systemctl stop "$unit" 2>/dev/null || true
     systemctl reset-failed "$unit" 2>/dev/null || true
+    delete_old
     if [ -d "$base/podman" ]; then
         pod rm --force --all --time 10 >/dev/null 2>&1 || true
     fi

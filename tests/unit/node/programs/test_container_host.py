@@ -78,8 +78,7 @@ def test_machine_starts_with_podman_or_systemd_nspawn_only(tmp_path: Path, runti
     assert list(base.iterdir()) == [], "nothing was done"
 
 
-def test_machine_is_down_only_while_its_folder_is_exchanged(tmp_path: Path) -> None:
-    """Deleting the former image takes minutes on a busy disk, so the machine starts before."""
+def test_machine_does_not_wait_for_the_deletion_of_its_former_image(tmp_path: Path) -> None:
     base, units = tmp_path / "machine", tmp_path / "units"
     units.mkdir()
     for folder, image in (("root", "old"), ("next", "new")):
@@ -88,16 +87,19 @@ def test_machine_is_down_only_while_its_folder_is_exchanged(tmp_path: Path) -> N
         (base / folder / "usr/lib/headway/image-id").write_text(f"{image}\n")
     (base / "image").write_text("old\n")
     text = (node_dir() / "programs" / "container_host.sh").read_text().replace(FOLDER, str(base))
-    text = text.replace("/etc/systemd/system", str(units))
-    text = text.replace("set -eu\n", f'set -eu\nsystemctl() {{ echo "$*: $(ls -x {base})"; }}\n', 1)
+    text = text.replace("/etc/systemd/system", str(units)).replace("systemd-run", "systemd_run")
+    functions = f"""systemctl() {{ echo "$*: $(ls -x {base})"; }}
+systemd_run() {{ echo "run $4 $5 $6: begins"; }}
+"""
+    text = text.replace("set -eu\n", f"set -eu\n{functions}", 1)
     argv = ["sh", "-c", text, "host.sh", "up", "new", "lab-1-1", "podman", str(tmp_path / "home")]
     done = subprocess.run(argv, input=tar({}), capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     seen = dict(line.split(": ", 1) for line in done.stdout.decode().splitlines())
     assert seen["stop headway-machine.service"].split() == ["files.tar", "image", "next", "root"]
-    assert "old" in seen["start headway-machine.service"].split()
+    assert seen["start headway-machine.service"].split() == ["image", "old", "root", "settings"]
+    assert list(seen)[-1] == f"run rm -rf {base}/old"
     assert (base / "root/usr/lib/headway/image-id").read_text() == "new\n"
-    assert sorted(path.name for path in base.iterdir()) == ["image", "root", "settings"]
 
 
 def test_host_without_a_machine_has_no_image(tmp_path: Path) -> None:
