@@ -88,6 +88,7 @@ class Image:
     released: bool = True  # Debian has released the suite: it has updates and security fixes
     has_jupyterlab: bool = True  # Debian packages what JupyterLab needs
     tested_on_owned_machines: bool = True
+    runs_on_cgroup_v1: bool = True  # its systemd (before 258) can manage cgroup v1, on a host that has it
 
     @property
     def summary(self) -> str:
@@ -102,7 +103,7 @@ IMAGES: Mapping[str, Image] = {
         Image("debian13", "Debian 13", "trixie", _24_11, download_mb=505, build_s=150),
         Image(
             "debian14", "Debian 14", "forky", _26_05, download_mb=505, build_s=150,
-            released=False, tested_on_owned_machines=False,
+            released=False, tested_on_owned_machines=False, runs_on_cgroup_v1=False,
         ),
         Image("debian12", "Debian 12", "bookworm", _22_05, download_mb=490, build_s=150, has_jupyterlab=False),
     )

@@ -52,11 +52,12 @@ def container_problems(cluster: Cluster, survey: Survey, known: RunIn) -> Iterat
     if not container_runtime(survey):
         yield _problem(survey, *_no_runtime(survey, cluster.image))
     elif survey.cgroup_v1:
+        runs = IMAGES[cluster.image].runs_on_cgroup_v1
         yield _problem(
             survey,
             "has cgroup v1, which systemd no longer supports from version 258 on",
-            "boot it with systemd.unified_cgroup_hierarchy=1 before its next upgrade",
-            fatal=False,
+            f"boot it with systemd.unified_cgroup_hierarchy=1{' before its next upgrade' if runs else ''}",
+            fatal=not runs,
         )
     port = known.container_port(survey.machine)
     if survey.machine not in known.claimed and port in survey.listening:

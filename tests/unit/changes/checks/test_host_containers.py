@@ -112,6 +112,12 @@ def test_cgroup_v1_with_runc_is_only_a_warning() -> None:
     assert "systemd.unified_cgroup_hierarchy=1" in problem.fix
 
 
+def test_cgroup_v1_stops_an_apply_of_an_image_whose_systemd_refuses_it() -> None:
+    (problem,) = container_problems(replace(LAB, image="debian14"), replace(UBUNTU, cgroup_v1=True), wanted())
+    assert problem.fatal
+    assert problem.fix == "boot it with systemd.unified_cgroup_hierarchy=1"
+
+
 def test_port_of_an_earlier_apply_is_the_own_one() -> None:
     known = replace(wanted(), claimed=frozenset(["lab-1-1"]), contained=frozenset(["lab-1-1"]))
     assert not list(container_problems(LAB, replace(UBUNTU, listening=frozenset([2222])), known))
