@@ -394,7 +394,7 @@ class Monitoring(Protocol):
         Unreachable if Prometheus does not answer."""
         ...
 
-    async def send_alerts(self, cluster: Cluster, news: Sequence[Notification]) -> None:
+    async def send_alerts(self, cluster: Cluster, notifications: Sequence[Notification]) -> None:
         """Sends notifications to the cluster's Alertmanager, which passes them to its alert channels and suppresses
         repeated ones. Raises Unreachable if it does not answer."""
         ...

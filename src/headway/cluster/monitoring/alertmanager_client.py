@@ -10,13 +10,15 @@ from headway.cluster.monitoring.http_client import ForwardsPorts, open_http_clie
 from headway.domain.billing import Notification
 from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError, Unreachable
-from headway.render.monitoring.alertmanager_conf import NEWS
+from headway.render.monitoring.alertmanager_conf import NOTIFICATION
 from headway.render.monitoring.prometheus_conf import ALERTS_PORT
 
 ALERT_S = 86_400  # Alertmanager remembers a notification for this long and does not send it again
 
 
-async def send_alerts(connections: ForwardsPorts, head: Machine, news: Sequence[Notification], now: float) -> None:
+async def send_alerts(
+    connections: ForwardsPorts, head: Machine, notifications: Sequence[Notification], now: float
+) -> None:
     """Sends the notifications. Sending the same ones again causes no second message. Raises Unreachable if Alertmanager
     or the head does not answer, HeadwayError if Alertmanager refuses."""
     import httpx
@@ -24,7 +26,7 @@ async def send_alerts(connections: ForwardsPorts, head: Machine, news: Sequence[
     async with open_http_client(connections, head, ALERTS_PORT) as client:
         try:
             answer = await client.post(
-                "/api/v2/alerts", json=[_alert(head.cluster, notification, now) for notification in news]
+                "/api/v2/alerts", json=[_alert(head.cluster, notification, now) for notification in notifications]
             )
         except (httpx.TimeoutException, httpx.TransportError) as error:
             raise Unreachable(
@@ -44,7 +46,7 @@ def _alert(cluster: str, notification: Notification, now: float) -> dict[str, ob
             "alertname": notification.kind,
             "cluster": cluster,
             "severity": notification.severity,
-            NEWS: notification.key,
+            NOTIFICATION: notification.key,
         },
         "annotations": {"title": notification.title, "summary": notification.text},
         "startsAt": _moment(notification.at),

@@ -7,7 +7,7 @@ import json
 from headway.domain.cluster import Alerts, Cluster
 from headway.render.escaping import MARK, word
 
-NEWS = "news"  # label of a message that is sent once; its value is the message's key
+NOTIFICATION = "notification"  # label of a message that is sent once; its value is the message's key
 _TITLE = "{{ .CommonAnnotations.title }}"
 
 
@@ -22,9 +22,9 @@ def alertmanager_yml(cluster: Cluster) -> str:
             "repeat_interval": "4h",
             "routes": [
                 {
-                    "matchers": [f'{NEWS}!=""'],
-                    "receiver": "news",
-                    "group_by": [NEWS],
+                    "matchers": [f'{NOTIFICATION}!=""'],
+                    "receiver": "notifications",
+                    "group_by": [NOTIFICATION],
                     "group_wait": "1s",
                     "repeat_interval": "96h",  # longer than such an alert lasts, so that it is sent once
                 }
@@ -33,29 +33,29 @@ def alertmanager_yml(cluster: Cluster) -> str:
         "inhibit_rules": [
             {
                 "source_matchers": ["severity=critical"],
-                "target_matchers": ["severity=warning", f'{NEWS}=""'],
+                "target_matchers": ["severity=warning", f'{NOTIFICATION}=""'],
                 "equal": ["node", "gpu"],
             }
         ],
         "receivers": [
             {"name": "people", **_ways(cluster, cluster.alerts)},
-            {"name": "news", **_ways(cluster, cluster.alerts, news=True)},
+            {"name": "notifications", **_ways(cluster, cluster.alerts, sent_once=True)},
         ],
     }
     return as_yaml(settings)
 
 
-def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, object]:
+def _ways(cluster: Cluster, alerts: Alerts, *, sent_once: bool = False) -> dict[str, object]:
     """Returns the receivers. The end of an alert is sent too; a message that is sent once has no end, and a title of
     its own."""
     ways: dict[str, object] = {}
     if alerts.webhook:
-        ways["webhook_configs"] = [{"url": alerts.webhook, "send_resolved": not news}]
+        ways["webhook_configs"] = [{"url": alerts.webhook, "send_resolved": not sent_once}]
     text = "{{ range .Alerts }}{{ .Annotations.summary }}\n{{ end }}"
     if alerts.chat:
         title = f"[{{{{ .Status }}}}] {cluster.name}: {{{{ .CommonLabels.alertname }}}} {{{{ .CommonLabels.node }}}}"
-        title = _TITLE if news else title
-        ways["slack_configs"] = [{"api_url": alerts.chat, "send_resolved": not news, "title": title, "text": text}]
+        title = _TITLE if sent_once else title
+        ways["slack_configs"] = [{"api_url": alerts.chat, "send_resolved": not sent_once, "title": title, "text": text}]
     if alerts.mail:
         ways["email_configs"] = [
             {
@@ -64,8 +64,8 @@ def _ways(cluster: Cluster, alerts: Alerts, *, news: bool = False) -> dict[str, 
                 "smarthost": cluster.mail_relay,
                 "hello": cluster.head,
                 "require_tls": False,
-                "send_resolved": not news,
-                **({"headers": {"Subject": _TITLE}, "html": "", "text": text} if news else {}),
+                "send_resolved": not sent_once,
+                **({"headers": {"Subject": _TITLE}, "html": "", "text": text} if sent_once else {}),
             }
         ]
     return ways

@@ -26,9 +26,9 @@ class Monitoring:
         opened = await self._pool.opened(cluster)
         return await query_range(opened.context.connections, slurm.head, queries, start, end, step_s)
 
-    async def send_alerts(self, cluster: Cluster, news: Sequence[Notification]) -> None:
+    async def send_alerts(self, cluster: Cluster, notifications: Sequence[Notification]) -> None:
         from headway.cluster.monitoring.alertmanager_client import send_alerts
 
         slurm = await self._pool.slurm(cluster)
         opened = await self._pool.opened(cluster)
-        await send_alerts(opened.context.connections, slurm.head, news, time.time())
+        await send_alerts(opened.context.connections, slurm.head, notifications, time.time())

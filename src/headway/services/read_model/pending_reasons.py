@@ -28,15 +28,15 @@ def pending_reason(state: AppState, cluster: Cluster, job: JobState) -> PendingR
 def _world(state: AppState, cluster: Cluster, before: ClusterSnapshot | None) -> ClusterSnapshot:
     snapshot = state.live.snapshot(cluster.name)
     at = snapshot.as_of or state.clock()
-    news = (
+    diff = (
         diff_since(snapshot, before.by_id).all_changes() if before is not None and before.cluster is cluster else None
     )
-    if before is None or news is None:
+    if before is None or diff is None:
         current = ClusterSnapshot.from_readings(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
         # the same mapping as in the snapshot, so that lists share the diff
         return replace(current, by_id=snapshot.by_id)
     here = replace(before, nodes=snapshot.nodes, reservations=snapshot.reservations)
-    return here.update(at, snapshot.jobs, snapshot.by_id, *news)
+    return here.update(at, snapshot.jobs, snapshot.by_id, *diff)
 
 
 async def job_history(state: AppState, cluster: Cluster) -> tuple[JobState, ...]:

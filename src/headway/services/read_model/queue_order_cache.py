@@ -57,10 +57,10 @@ async def find_page(
     cached = orders.get(whole)
     if cached is not None and cached[0].of is snapshot.by_id:
         return PageOfSnapshot(page_of_result(cached[0], question), snapshot)
-    if cached is not None and (news := diff_since(snapshot, cached[0].of)).is_cheap(
+    if cached is not None and (diff := diff_since(snapshot, cached[0].of)).is_cheap(
         filter_fields(whole) | sort_fields(whole)
     ):
-        found = update_result(cached[0], news, whole, now)
+        found = update_result(cached[0], diff, whole, now)
         if found is not None:
             orders[whole] = found, snapshot
             return PageOfSnapshot(page_of_result(found, question), snapshot)
@@ -94,14 +94,14 @@ async def _order(snapshot: Snapshot, whole: QueueQuery, now: float, before: Quer
 async def _remade(snapshot: Snapshot, whole: QueueQuery, now: float, before: QueryResult) -> QueryResult | None:
     """Returns the new result from the previous one, or None if that is not possible. Which jobs match and in which
     order are separate questions, and the former mostly has the same answer as before."""
-    news = diff_since(snapshot, before.of)
+    diff = diff_since(snapshot, before.of)
     for name in sorted(filter_fields(whole) | sort_fields(whole)):
-        if not news.is_cheap((name,)):
-            news.changed_in((name,))
+        if not diff.is_cheap((name,)):
+            diff.changed_in((name,))
             await asyncio.sleep(0)
-    found = update_result(before, news, whole, now)
+    found = update_result(before, diff, whole, now)
     if found is None:
-        found = update_members(before, news, whole, now)
+        found = update_members(before, diff, whole, now)
         if found is not None:
             found = sort_result(found, await _keys(snapshot, whole, found, now), whole)
     return found

@@ -99,17 +99,17 @@ def find_jobs(jobs: Iterable[JobState], query: QueueQuery, now: float) -> QueryR
     return search.result(of)
 
 
-def update_result(found: QueryResult, news: JobsDiff, query: QueueQuery, now: float) -> QueryResult | None:
+def update_result(found: QueryResult, diff: JobsDiff, query: QueueQuery, now: float) -> QueryResult | None:
     """Returns the result of `find_jobs` for a later reading, made from the result of an earlier one: searching ten
     thousand jobs for each query and reading is the most expensive part of a list. Returns None if that is not
     worthwhile, because many jobs changed in the fields of the query, or because the order depends on the time."""
     column = BY_KEY.get(query.sort.removeprefix("-"))
-    changed = news.changed_in(filter_fields(query) | sort_fields(query))
+    changed = diff.changed_in(filter_fields(query) | sort_fields(query))
     if changed is None or (column is not None and column.runs_on):
         return None
     key, descending = _order(query.sort, now)
-    before, after = news.before, news.after
-    left, come, counts = _come_and_gone(found, news, query, changed)
+    before, after = diff.before, diff.after
+    left, come, counts = _come_and_gone(found, diff, query, changed)
     order = list(found.order)
     if descending:
         order.reverse()
@@ -122,25 +122,25 @@ def update_result(found: QueryResult, news: JobsDiff, query: QueueQuery, now: fl
     return QueryResult(order, counts, now, after)
 
 
-def update_members(found: QueryResult, news: JobsDiff, query: QueueQuery, now: float) -> QueryResult | None:
+def update_members(found: QueryResult, diff: JobsDiff, query: QueueQuery, now: float) -> QueryResult | None:
     """Returns the same as `update_result`, but without an order: used if all positions may have changed, as when
     priorities change."""
-    changed = news.changed_in(filter_fields(query))
+    changed = diff.changed_in(filter_fields(query))
     if changed is None:
         return None
-    left, come, counts = _come_and_gone(found, news, query, changed)
+    left, come, counts = _come_and_gone(found, diff, query, changed)
     out = {job.id for job in left}
-    return QueryResult([*(n for n in found.order if n not in out), *(job.id for job in come)], counts, now, news.after)
+    return QueryResult([*(n for n in found.order if n not in out), *(job.id for job in come)], counts, now, diff.after)
 
 
 def _come_and_gone(
-    found: QueryResult, news: JobsDiff, query: QueueQuery, changed: Iterable[int]
+    found: QueryResult, diff: JobsDiff, query: QueueQuery, changed: Iterable[int]
 ) -> tuple[list[JobState], list[JobState], dict[str, int]]:
     """Returns (the jobs that leave the result, as they were; the jobs that enter it, as they are; the new counts by
     kind)."""
     counts = dict(found.counts)
-    left = _fitting((news.before[number] for number in (*news.removed, *changed)), query)
-    come = _fitting((news.after[number] for number in (*news.added, *changed)), query)
+    left = _fitting((diff.before[number] for number in (*diff.removed, *changed)), query)
+    come = _fitting((diff.after[number] for number in (*diff.added, *changed)), query)
     for sign, jobs in ((-1, left), (1, come)):
         for job in jobs:
             counts[kind_of(job.state)] += sign

@@ -16,14 +16,14 @@ class Notifications(StorePart):
 
     async def add(self, cluster: str, notification: Notification) -> None:
         """Adds a notification to be sent; does nothing if one with its key exists."""
-        n = t.news
+        n = t.notifications
         values = {name: getattr(notification, name) for name in Notification.__dataclass_fields__}
         async with self._database.write() as db:
             await db.execute(insert_into(db, n).values(cluster=cluster, told_at=0, **values).on_conflict_do_nothing())
 
     async def exists(self, cluster: str, key: str) -> bool:
         """Returns whether a notification with this key exists."""
-        n = t.news
+        n = t.notifications
         async with self._database.read() as db:
             found = await db.execute(select(n.c.key).where(n.c.cluster == cluster, n.c.key == key))
             return found.first() is not None
@@ -31,7 +31,7 @@ class Notifications(StorePart):
     async def pending(self, cluster: str, since: int) -> list[Notification]:
         """Returns notifications that were not sent yet, the oldest first; those older than `since` are omitted because
         they are outdated."""
-        n = t.news
+        n = t.notifications
         query = select(*(n.c[name] for name in Notification.__dataclass_fields__))
         async with self._database.read() as db:
             rows = await db.execute(
@@ -41,6 +41,6 @@ class Notifications(StorePart):
 
     async def mark_sent(self, cluster: str, keys: Iterable[str], at: int) -> None:
         """Records when these notifications were sent."""
-        n = t.news
+        n = t.notifications
         async with self._database.write() as db:
             await db.execute(update(n).where(n.c.cluster == cluster, n.c.key.in_(list(keys))).values(told_at=at))

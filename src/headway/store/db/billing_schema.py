@@ -248,8 +248,8 @@ job_saves = Table(
 )
 
 # Notifications that are sent once through the alert channels of a cluster: first stored here, then sent.
-news = Table(
-    "news",
+notifications = Table(
+    "notifications",
     metadata,
     Column("cluster", String(64), primary_key=True),
     Column("key", String(200), primary_key=True),

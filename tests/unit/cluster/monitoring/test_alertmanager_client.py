@@ -18,14 +18,14 @@ HEAD = machine("lab-head")
 
 async def test_notification_is_sent_as_a_one_day_alert_with_its_key(forwarded: ForwardedPort) -> None:
     forwarded.port = ALERTS_PORT
-    news = Notification(
+    notification = Notification(
         "week/2026-W41", "WeeklySummary", "info", "lab: week 2026-W41", "all: 3.00 GPU-hours\n2", 1_000_000
     )
-    await send_alerts(forwarded, HEAD, [news], 1_000_060.0)
+    await send_alerts(forwarded, HEAD, [notification], 1_000_060.0)
     [alert] = json.loads(forwarded.asked)
-    assert (alert["labels"]["news"], alert["labels"]["alertname"]) == ("week/2026-W41", "WeeklySummary")
+    assert (alert["labels"]["notification"], alert["labels"]["alertname"]) == ("week/2026-W41", "WeeklySummary")
     assert alert["annotations"] == {"title": "lab: week 2026-W41", "summary": "all: 3.00 GPU-hours\n2"}
     assert (alert["startsAt"], alert["endsAt"]) == ("1970-01-12T13:46:40+00:00", "1970-01-13T13:47:40+00:00")
     forwarded.path.unlink()
     with pytest.raises(Unreachable, match="Alertmanager on lab-head does not answer"):
-        await send_alerts(forwarded, HEAD, [news], 1_000_060.0)
+        await send_alerts(forwarded, HEAD, [notification], 1_000_060.0)

@@ -22,19 +22,23 @@ def loaded(text: str) -> Any:
 
 def test_alert_receivers_follow_cluster_file() -> None:
     told = loaded(alertmanager_conf.alertmanager_yml(replace(CLUSTER, alerts=WAYS)))
-    people, news = told["receivers"]
+    people, once = told["receivers"]
     assert people["webhook_configs"][0]["url"] == WAYS.webhook
     assert people["slack_configs"][0]["api_url"] == WAYS.chat
     mail = people["email_configs"][0]
     assert (mail["to"], mail["smarthost"]) == ("oncall@example.org", "10.87.3.1:2525")
     assert loaded(alertmanager_conf.alertmanager_yml(cpu_cluster()))["receivers"] == [
         {"name": "people"},
-        {"name": "news"},
+        {"name": "notifications"},
     ]
     for way in ("webhook_configs", "slack_configs", "email_configs"):  # what is told once has no end to tell
-        assert (people[way][0]["send_resolved"], news[way][0]["send_resolved"]) == (True, False)
+        assert (people[way][0]["send_resolved"], once[way][0]["send_resolved"]) == (True, False)
     [route] = told["route"]["routes"]
-    assert (route["receiver"], route["matchers"], route["group_by"]) == ("news", ['news!=""'], ["news"])
+    assert (route["receiver"], route["matchers"], route["group_by"]) == (
+        "notifications",
+        ['notification!=""'],
+        ["notification"],
+    )
 
 
 def test_alert_url_with_special_characters_is_quoted() -> None:

@@ -136,12 +136,12 @@ def test_incremental_result_equals_full_query(ask: QueueQuery) -> None:
             after[number] = some(rng, number)
         for number in range(100 * (reading + 1), 100 * (reading + 1) + rng.randrange(8)):
             after[number] = some(rng, number)
-        news, whole = JobsDiff(found.of, after), find_jobs(after.values(), ask, 101 + reading)
-        members = update_members(found, news, ask, 101 + reading)
+        diff, whole = JobsDiff(found.of, after), find_jobs(after.values(), ask, 101 + reading)
+        members = update_members(found, diff, ask, 101 + reading)
         assert members is not None
         keys = {job.id: sort_key_of(ask, 0)(job) for job in after.values()}
         assert sort_result(members, keys, ask) == whole
-        carried = update_result(found, news, ask, 101 + reading)
+        carried = update_result(found, diff, ask, 101 + reading)
         assert carried is not None
         assert carried == whole
         found = carried
@@ -164,9 +164,9 @@ MANY = {number: builders.job(number, "PENDING", priority=number) for number in r
 def test_result_is_reused_unless_queried_fields_change(ask: QueueQuery, kept: bool, members: bool) -> None:
     """All priorities and reasons are others: those who ask for other things have their order still."""
     after = {number: replace(job, priority=number % 7, reason=f"R{number}") for number, job in MANY.items()}
-    news, found = JobsDiff(MANY, after), find_jobs(MANY.values(), ask, 0)
-    carried = update_result(found, news, ask, 0)
-    assert (carried is not None, update_members(found, news, ask, 0) is not None) == (kept, members)
+    diff, found = JobsDiff(MANY, after), find_jobs(MANY.values(), ask, 0)
+    carried = update_result(found, diff, ask, 0)
+    assert (carried is not None, update_members(found, diff, ask, 0) is not None) == (kept, members)
     if carried is not None:
         assert carried == find_jobs(after.values(), ask, 0)
         assert query_page(after.values(), replace(ask, limit=1), 0).jobs[0] is after[carried.order[0]]
@@ -175,11 +175,11 @@ def test_result_is_reused_unless_queried_fields_change(ask: QueueQuery, kept: bo
 def test_result_is_not_reused_after_many_changes_or_for_elapsed_time() -> None:
     half = {number: job for number, job in MANY.items() if number % 2}
     for before, after in ((half, MANY), (MANY, half)):
-        ask, news = QueueQuery(sort="jobid"), JobsDiff(before, after)
-        assert update_result(find_jobs(before.values(), ask, 0), news, ask, 0) is None
-        assert update_members(find_jobs(before.values(), ask, 0), news, ask, 0) is None
-    ask, news = QueueQuery(sort="-timeused"), JobsDiff(MANY, MANY)
-    assert update_result(find_jobs(MANY.values(), ask, 0), news, ask, 0) is None
+        ask, diff = QueueQuery(sort="jobid"), JobsDiff(before, after)
+        assert update_result(find_jobs(before.values(), ask, 0), diff, ask, 0) is None
+        assert update_members(find_jobs(before.values(), ask, 0), diff, ask, 0) is None
+    ask, diff = QueueQuery(sort="-timeused"), JobsDiff(MANY, MANY)
+    assert update_result(find_jobs(MANY.values(), ask, 0), diff, ask, 0) is None
 
 
 def another(value: object) -> object:

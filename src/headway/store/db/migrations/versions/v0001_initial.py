@@ -233,7 +233,7 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "machine", "began", name="pk_lives"),
     )
     op.create_table(
-        "news",
+        "notifications",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("key", sa.String(length=200), nullable=False),
         sa.Column("kind", sa.String(length=32), nullable=False),
@@ -242,7 +242,7 @@ def _create_tables() -> None:
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("at", sa.BigInteger(), nullable=False),
         sa.Column("told_at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("cluster", "key", name="pk_news"),
+        sa.PrimaryKeyConstraint("cluster", "key", name="pk_notifications"),
     )
     op.create_table(
         "node_images",

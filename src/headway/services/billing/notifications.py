@@ -1,7 +1,7 @@
-"""Billing notices, each sent once by a cluster's alert channels: budgets near or over their limit, and weekly
+"""Notifications about costs, each sent once by a cluster's alert channels: budgets near or over their limit, and weekly
 summaries.
 
-A notice is stored before it is sent, and sent again until the alert manager accepts it, so restarts lose and repeat
+A notification is stored before it is sent, and sent again until the alert manager accepts it, so restarts lose and repeat
 nothing."""
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from headway.services.billing.reports.usage import load_usage
 from headway.services.billing.usage_costs import ALL
 
 SUMMARY_DELAY_S = 3600  # after the end of a week, because accounting records come late
-MAX_NOTICE_AGE_S = 7 * 86_400  # older notices are dropped unsent
+MAX_AGE_S = 7 * 86_400  # older ones are dropped unsent
 MAX_CAUSES = 3  # in a summary
 
 
-async def record_budget_notice(state: AppState, cluster: Cluster, status: BudgetStatus, now: int) -> None:
-    """Stores a notice that a team's budget is spent or nearly spent, once per level, period and limit. The cluster's
+async def record_budget_notification(state: AppState, cluster: Cluster, status: BudgetStatus, now: int) -> None:
+    """Stores a notification that a team's budget is spent or nearly spent, once per level, period and limit. The cluster's
     public event list does not mention it, because not everyone may see the team's usage."""
     spent = f"team {status.team}: {_words(status)}"
     key = f"budget/{status.team}/{status.start}/{status.budget.limit.normalize():f} {status.budget.unit}/{status.level.value}"
     title = (
         f"{cluster.name}: the budget of {status.team} {'is spent' if status.level is Level.OVER else 'is soon spent'}"
     )
-    news = Notification(key, "Budget", "warning", title, spent, now)
-    await state.store.notifications.add(cluster.name, news)
+    notification = Notification(key, "Budget", "warning", title, spent, now)
+    await state.store.notifications.add(cluster.name, notification)
 
 
 async def record_weekly_summary(state: AppState, cluster: Cluster, now: int) -> None:
@@ -76,12 +76,12 @@ def summary(used: UsageOut, good: GoodputOut, budgets: list[BudgetOut]) -> str:
 
 
 async def send_pending(state: AppState, cluster: Cluster, now: int) -> None:
-    """Sends the stored notices. Raises Unreachable if the alert manager does not accept them; they are sent again next
+    """Sends the stored notifications. Raises Unreachable if the alert manager does not accept them; they are sent again next
     time."""
-    news = await state.store.notifications.pending(cluster.name, now - MAX_NOTICE_AGE_S)
-    if news:
-        await state.backend.monitoring.send_alerts(cluster, news)
-        await state.store.notifications.mark_sent(cluster.name, [notification.key for notification in news], now)
+    pending = await state.store.notifications.pending(cluster.name, now - MAX_AGE_S)
+    if pending:
+        await state.backend.monitoring.send_alerts(cluster, pending)
+        await state.store.notifications.mark_sent(cluster.name, [notification.key for notification in pending], now)
 
 
 def _goodput(share: float | None) -> str:
