@@ -42,7 +42,7 @@ bench:  ## the figures that the README quotes, but for the half hour of 100 faul
 	  set -- $$part; echo "== bench/$$1.py"; of=$$1; shift; $(BIN)/python bench/$$of.py "$$@" || exit 1; done
 
 gpu-proof:  ## check what Headway does with this machine's real GPUs, and write docs/gpu-checks.md
-	@$(PYTHON) node/gpu_proof
+	@$(PYTHON) node/gpu_proof $(ARGS)
 
 screenshots:  ## every page, light, dark and on a phone: screenshots/index.html
 	@$(PYTHON) tools/setup.py --for test --quiet

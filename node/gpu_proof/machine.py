@@ -21,23 +21,26 @@ SIMULATED_GPUS = 2
 @dataclass(frozen=True)
 class Proof:
     """What the steps need: the agent's configuration for this machine and its source of GPU metrics. `library`: the
-    CUDA driver's library, "" for that of the machine."""
+    CUDA driver's library, "" for that of the machine. `packages`: a folder with Slurm's Debian packages to install, "" for
+    the machine's own sources; None: nothing may be installed."""
 
     config: Config
     source: Source
     seconds: float
     library: str = ""
+    packages: str | None = None
 
 
-def open_proof(simulated_library: str, seconds: float) -> Proof:
+def open_proof(simulated_library: str, seconds: float, packages: str | None = None) -> Proof:
     """Returns the machine to check. Raises OSError when no driver answers."""
     if simulated_library:
         config = Config(head="127.0.0.1", simulated=True, gpus=SIMULATED_GPUS, product="SIMULATED GPU")
         devices = os.environ.get("HEADWAY_SIMULATED_DEVICES", "/dev")
-        return Proof(config, Simulated(config, devices=devices), seconds, simulated_library)
+        return Proof(config, Simulated(config, devices=devices), seconds, simulated_library, packages)
     source = Nvml()
     gpus = source.read()
-    return Proof(Config(head="127.0.0.1", gpus=len(gpus), product=gpus[0].name if gpus else ""), source, seconds)
+    config = Config(head="127.0.0.1", gpus=len(gpus), product=gpus[0].name if gpus else "")
+    return Proof(config, source, seconds, packages=packages)
 
 
 def describe_machine(proof: Proof) -> Mapping[str, str]:

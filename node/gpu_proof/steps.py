@@ -1,4 +1,4 @@
-"""The steps of `make gpu-proof`. Each yields its results; none changes the machine."""
+"""The steps of `make gpu-proof`. Each yields its results; none changes the machine, but for packages that it may install."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from agent.checks.runner import BAD, CHECKS, MachineState, run_every_check
 from agent.gpu import interface
 from agent.gpu.nvml import Nvml
 from agent.node_tests.allreduce import interface_with_address
-from agent.node_tests.command import GPU_TESTS, GpuTests, run_gpu_tests, run_guarded
+from agent.node_tests.command import GPU_TESTS, GpuTests, run_dcgm, run_gpu_tests, run_guarded
 from agent.node_tests.nccl import Nccl, nccl_all_reduce
 from agent.node_tests.results import NodeTestResult, NodeTestSkipped
 from gpu_proof.machine import Proof
 from gpu_proof.report import Result
+from gpu_proof.slurm_steps import run_slurm
 from gpu_proof.training import run_rlhf, run_training
 
 _READS = 50
@@ -85,6 +86,8 @@ def run_node_tests(proof: Proof) -> Iterator[Result]:
     began = time.monotonic()
     for result in run_gpu_tests(GPU_TESTS, proof.config, proof.source, proof.seconds, library=proof.library):
         yield _result(result)
+    for result in run_dcgm(proof.config):
+        yield _result(result)
     yield Result("all tests of the node", "ok", f"{time.monotonic() - began:.1f} s (goal: 90 s)")
 
 
@@ -150,6 +153,7 @@ STEPS: Mapping[str, Callable[[Proof], Iterator[Result]]] = {
     "tests": run_node_tests,
     "nccl": run_nccl,
     "agent": measure_agent,
+    "slurm": run_slurm,
     "training": run_training,
     "rlhf": run_rlhf,
 }

@@ -30,10 +30,10 @@ _TRAININGS = {
     "train_lightning.py": ("lightning", "transformers"),
 }
 _RLHF = ("sft", "reward", "policy")
-_MODEL = "--width 2048 --layers 16 --heads 16 --context 1024 --batch 8"
-_EVERY = "--log-every 5 --checkpoint-every 10"
-_STEPS = 40
-_KILL_AFTER = 20  # a training is killed once it has logged this step
+MODEL = "--width 2048 --layers 16 --heads 16 --context 1024 --batch 8"
+EVERY = "--log-every 5 --checkpoint-every 10"
+TRAIN_STEPS = 40
+KILL_AFTER = 20  # a training is killed once it has logged this step
 _LONGEST_S = 420.0
 
 
@@ -41,14 +41,14 @@ def run_training(proof: Proof) -> Iterator[Result]:
     """Trains each example with torchrun, kills it with SIGKILL, starts it again, and compares."""
     for script, packages in _TRAININGS.items():
         what = script.removesuffix(".py")
-        if reason := _reason_to_skip(proof, packages):
+        if reason := reason_to_skip(proof, packages):
             yield Result(what, "not run", reason)
             continue
         with tempfile.TemporaryDirectory() as folder:
-            size = "" if proof.config.simulated else _MODEL
-            words = [script, "--steps", str(_STEPS), "--checkpoint-dir", folder, *f"{size} {_EVERY}".split()]
-            argv = torchrun(_ranks(proof), words)
-            first = Training(argv, proof.source, kill_after=_KILL_AFTER)
+            size = "" if proof.config.simulated else MODEL
+            words = [script, "--steps", str(TRAIN_STEPS), "--checkpoint-dir", folder, *f"{size} {EVERY}".split()]
+            argv = torchrun(ranks(proof), words)
+            first = Training(argv, proof.source, kill_after=KILL_AFTER)
             yield first.result(f"{what} until it is killed")
             again = Training(argv, proof.source)
             yield again.result(f"{what} again")
@@ -59,12 +59,12 @@ def run_training(proof: Proof) -> Iterator[Result]:
 
 def run_rlhf(proof: Proof) -> Iterator[Result]:
     """Runs the training steps of examples/rlhf.yaml one after another, each on all GPUs."""
-    if reason := _reason_to_skip(proof, ("trl", "datasets", "transformers")):
+    if reason := reason_to_skip(proof, ("trl", "datasets", "transformers")):
         yield Result("rlhf", "not run", reason)
         return
     with tempfile.TemporaryDirectory() as folder:
         for step in _RLHF:
-            argv = torchrun(_ranks(proof), ["rlhf.py", step, "--models", folder, "--width", "512"])
+            argv = torchrun(ranks(proof), ["rlhf.py", step, "--models", folder, "--width", "512"])
             result = Training(argv, proof.source).result(f"rlhf {step}")
             yield result
             if result.state == "FAILED":  # the next step needs its model
@@ -76,11 +76,12 @@ def torchrun(ranks: int, words: Sequence[str], python: str = sys.executable) -> 
     return [python, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", *words]
 
 
-def _ranks(proof: Proof) -> int:
+def ranks(proof: Proof) -> int:
+    """Returns the number of processes of a training: one for each GPU."""
     return 1 if proof.config.simulated else proof.config.gpus
 
 
-def _reason_to_skip(proof: Proof, packages: Sequence[str]) -> str:
+def reason_to_skip(proof: Proof, packages: Sequence[str]) -> str:
     """Returns why an example that needs these packages can't run here, "" if it can."""
     torch = torch_version()
     if torch == "none":
