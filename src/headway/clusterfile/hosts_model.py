@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -27,9 +28,13 @@ class JumpPart(Part):
     )
 
 
+_BY_GROUP = "it holds for a group: give the machine a group of its own (groups.NAME)"
+
+
 class HostPart(Part):
     """One of your machines."""
 
+    elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(("plan", "mig", "shards", "mps"), _BY_GROUP)
     address: Annotated[str, checked_by(syntax_rules.host_fault)] = Field(description="Address or host name.")
     role: Literal["head", "node"] | None = Field(
         None,

@@ -176,8 +176,10 @@ def _words_for(detail: ErrorDetails, loc: Loc, model: type[BaseModel]) -> tuple[
     if kind == "extra_forbidden":
         fields = fields_at(model, loc[:-1])
         there = f"known here: {syntax_rules.join_words(fields, 'and')}"
-        hint = syntax_rules.did_you_mean(str(loc[-1]), fields) or (
-            f"{_COMMA}; {there}" if detail["input"] is None else there
+        hint = (
+            _elsewhere(model, loc)
+            or syntax_rules.did_you_mean(str(loc[-1]), fields)
+            or (f"{_COMMA}; {there}" if detail["input"] is None else there)
         )
         return "unknown field", hint
     if kind == "literal_error":
@@ -192,11 +194,22 @@ def _words_for(detail: ErrorDetails, loc: Loc, model: type[BaseModel]) -> tuple[
 
 def fields_at(model: type[BaseModel], loc: Loc) -> list[str]:
     """Returns the names of the fields that are allowed at a place of the file."""
+    part = _part_at(model, loc)
+    return list(part.model_fields) if part else []
+
+
+def _elsewhere(model: type[BaseModel], loc: Loc) -> str:
+    """Returns where an unknown field belongs, "" if that is not known."""
+    known = getattr(_part_at(model, loc[:-1]), "elsewhere", {})
+    return str(known.get(loc[-1], ""))
+
+
+def _part_at(model: type[BaseModel], loc: Loc) -> type[BaseModel] | None:
     annotation: Any = model
     for part in loc:
         annotation = _step(_bare(annotation), part)
     bare = _bare(annotation)
-    return list(bare.model_fields) if isinstance(bare, type) and issubclass(bare, BaseModel) else []
+    return bare if isinstance(bare, type) and issubclass(bare, BaseModel) else None
 
 
 def _step(annotation: Any, part: str | int) -> Any:

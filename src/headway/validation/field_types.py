@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
@@ -147,6 +147,8 @@ class Part(BaseModel):
     the value, and `ro` would be such a field."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+    # Fields that people look for here and that belong elsewhere, with the hint of the error.
+    elsewhere: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod

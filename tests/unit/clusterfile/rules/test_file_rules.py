@@ -38,6 +38,11 @@ ROWS: list[tuple[str, str, str]] = [
     ("storage: {scrach: {}}", "storage.scrach", "did you mean scratch?"),
     ("storage: {home: {size: 1}}", "storage.home.size", "unknown field"),
     ("fabric: {switches: [{name: a, node: 4}]}", "fabric.switches[0].node", "did you mean nodes?"),
+    (
+        'provider: ssh\nhosts: [a, {address: b, mig: {"3g.71gb": 2}}]',
+        "hosts[1].mig",
+        "unknown field; it holds for a group: give the machine a group of its own (groups.NAME)",
+    ),
     # a field that is left empty is one that was left out, if there is such a field
     ("nodez:", "nodez", "unknown field; did you mean nodes?"),
     ("storage: {home: {size: }}", "storage.home.size", "unknown field"),
