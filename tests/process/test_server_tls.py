@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.api.auth.sessions import flow_cookie
+from headway.api.auth.sign_in import flow_cookie
 from tests.support.servers.server_fakes import Server
 from tests.support.servers.server_process import start, state_dir
 

@@ -12,7 +12,7 @@ from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys import secrets
 from headway.cluster.scaling.scale_in import keep_node
-from headway.cluster.scaling.spares import spares_to_reserve
+from headway.cluster.scaling.spare_selection import spares_to_reserve
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON, is_headway_reason
 from headway.domain.machines.machine import Machine, MachineState

@@ -14,6 +14,7 @@ from headway.domain.provider_traits import ProviderTraits
 from headway.errors import Fault
 from headway.validation import syntax_rules
 
+FaultText = tuple[str, str, str]  # path, message, hint
 MOST_COMPARED = 20_000
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.catalog import slurm_conf_settings
+from headway.catalog import allowed_slurm_keys
 from headway.clusterfile.model import ClusterFile
 
 
@@ -21,8 +21,8 @@ def cluster_file_schema() -> dict[str, Any]:
     hosts["items"] = {"anyOf": [{"type": "string", "description": "An address."}, hosts["items"]]}
     jump = parts["HostPart"]["properties"]["jump"]
     jump["anyOf"] = [{"type": "string", "description": "An address."}, *jump["anyOf"]]
-    _list_keys(document["properties"]["slurm"], slurm_conf_settings.CLUSTER_KEYS)
-    _list_keys(parts["PartitionPart"]["properties"]["slurm"], slurm_conf_settings.PARTITION_KEYS)
+    _list_keys(document["properties"]["slurm"], allowed_slurm_keys.CLUSTER_KEYS)
+    _list_keys(parts["PartitionPart"]["properties"]["slurm"], allowed_slurm_keys.PARTITION_KEYS)
     for mapping, part in (("partitions", "PartitionPart"), ("teams", "TeamPart"), ("users", "UserPart")):
         # An entry with an empty value gets every default.
         document["properties"][mapping]["additionalProperties"] = {
@@ -31,11 +31,11 @@ def cluster_file_schema() -> dict[str, Any]:
     return document
 
 
-def _list_keys(field: dict[str, Any], keys: dict[str, slurm_conf_settings.Key]) -> None:
+def _list_keys(field: dict[str, Any], keys: dict[str, allowed_slurm_keys.Key]) -> None:
     field["properties"] = {name: _key(key) for name, key in keys.items()}
     field["additionalProperties"] = False
 
 
-def _key(key: slurm_conf_settings.Key) -> dict[str, Any]:
+def _key(key: allowed_slurm_keys.Key) -> dict[str, Any]:
     only = f" (Slurm {key.since} or later)" if key.since else ""
     return {"type": ["string", "integer"], "description": f"{key.form}{only}"}

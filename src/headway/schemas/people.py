@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from headway.domain.role import Role
 from headway.schemas.base import RequestModel, ResponseModel
-
-Scope = Literal["read", "jobs", "nodes", "all"]
-
-
-class TokenIn(RequestModel):
-    """A request for a new access token. `days` is how long it is valid; null: without end."""
-
-    person: str = ""  # "" is the person of the request; only admins may name another
-    role: Role | None = None
-    label: str = Field("", max_length=200)
-    days: int | None = Field(None, ge=1, le=36_500)
-    scopes: list[Scope] = Field(["all"], min_length=1, max_length=4)
-    cluster: str = Field("", max_length=64)  # the only cluster that the token is valid for; "" is every cluster
-
-
-class TokenOut(ResponseModel):
-    """An access token."""
-
-    id: str
-    person: str
-    role: str
-    label: str
-    created_at: float
-    expires_at: float | None = None
-    last_used_at: float | None = None
-    scopes: list[str] = ["all"]
-    cluster: str = ""
-    token: str | None = None  # only in the response that creates it
 
 
 class PersonIn(RequestModel):

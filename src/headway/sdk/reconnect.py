@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import httpx
 
 RETRY_S = 0.5
+RECONNECT_S = 60.0  # how long a followed log or operation reconnects after each lost connection
 # Limit of `Job.wait` without a timeout, in seconds: long enough for a machine to be repaired on the next working day,
 # but a server that never returns does not block a script forever.
 MAX_OUTAGE_S = 2 * 86400.0

@@ -39,7 +39,7 @@ def print_for_programs(found: Any, output: Sheet | Format) -> bool:
     if output.value == "json":
         common.print_json(found)
     elif output.value == "csv":
-        from headway.schemas import csv_export
+        from headway.schemas import csv_format
 
-        sys.stdout.write(csv_export.to_csv(found))
+        sys.stdout.write(csv_format.to_csv(found))
     return output.value != "table"

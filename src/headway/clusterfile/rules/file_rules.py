@@ -9,11 +9,12 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 
-from headway.catalog import slurm_conf_settings
+from headway.catalog import allowed_slurm_keys
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, partition_tiers, topology
 from headway.clusterfile.draft import Draft
 from headway.clusterfile.model import ClusterFile, DatasetPart
+from headway.clusterfile.rules import group_rules
 from headway.clusterfile.rules.gpu_parts_rules import check_gpu_parts
 from headway.clusterfile.rules.slurm_state_folder import state_folder_faults
 from headway.clusterfile.rules.team_rules import check_people, check_team_limits
@@ -33,7 +34,7 @@ def check_all(draft: Draft) -> None:
 def _groups(draft: Draft) -> None:
     file = draft.file
     if draft.is_intact("groups"):
-        for path, message, hint in groups.short_form_faults(file):
+        for path, message, hint in group_rules.short_form_faults(file):
             if draft.is_intact(path):
                 draft.fault(path, message, hint)
     for name, part in groups.parts_of(file).items():
@@ -46,9 +47,9 @@ def _groups(draft: Draft) -> None:
                 near or f"use one of {syntax_rules.join_words(draft.catalogue, 'and')}",
             )
         if draft.is_intact(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
-            for where, message, hint in groups.size_faults(path, part, draft.provider):
+            for where, message, hint in group_rules.size_faults(path, part, draft.provider):
                 draft.fault(where, message, hint)
-    for where, message, hint in (*groups.idle_faults(file), *groups.reserved_faults(file)):
+    for where, message, hint in (*group_rules.idle_faults(file), *group_rules.reserved_faults(file)):
         draft.fault(where, message, hint)
     _cost(draft)
 
@@ -355,11 +356,11 @@ def _slurm(draft: Draft) -> None:
     tables += [(f"partitions.{name}.slurm", part.slurm, True) for name, part in draft.file.partitions.items()]
     for path, table, partition in tables:
         for key, value in table.items():
-            message, hint = slurm_conf_settings.key_fault(key, value, version, partition=partition)
+            message, hint = allowed_slurm_keys.key_fault(key, value, version, partition=partition)
             if message:
                 draft.fault(f"{path}.{key}", message, hint)
     least, unkillable = (
-        slurm_conf_settings.least_unkillable_s(draft.file.slurm),
+        allowed_slurm_keys.least_unkillable_s(draft.file.slurm),
         draft.file.slurm.get("UnkillableStepTimeout", ""),
     )
     if unkillable.isdecimal() and int(unkillable[:12]) < least:

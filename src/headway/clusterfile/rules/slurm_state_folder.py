@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from headway.clusterfile.groups import FaultText
+from headway.clusterfile.draft import FaultText
 from headway.clusterfile.model import ClusterFile
 from headway.domain.provider_traits import ProviderTraits
 from headway.validation import syntax_rules

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from headway.cluster.scaling.spares import spares_to_reserve
+from headway.cluster.scaling.spare_selection import spares_to_reserve
 from headway.domain.cluster import Cluster
 from headway.domain.incident import INCIDENT_REASON, OWN_REASON, SLURM_DRAINS, SLURM_REASONS
 from headway.domain.machines.machine import Machine, MachineState

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from headway.domain.environment import FOLDER, NAME_PATTERN, EnvironmentVersion, parse_label
 from headway.errors import Fault, Refused
 from headway.jobs.submission.requested_resources import RequestedResources, requested_resources
-from headway.jobs.submission.script_lines import insert_lines
+from headway.jobs.submission.user_script_lines import insert_lines
 from headway.schemas.submission.submit_request import SubmitIn
 
 FLAG = "--environment"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from headway.domain.dataset import FOLDER
 from headway.errors import Fault, Refused
 from headway.jobs.submission.requested_resources import RequestedResources, requested_resources
-from headway.jobs.submission.script_lines import insert_lines
+from headway.jobs.submission.user_script_lines import insert_lines
 from headway.schemas.submission.submit_request import SubmitIn
 
 SCRATCH = "/tmp"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from headway.catalog.allowed_slurm_keys import MESSAGE_TIMEOUT_S, least_unkillable_s
 from headway.catalog.releases import SlurmRelease, slurm_release
-from headway.catalog.slurm_conf_settings import MESSAGE_TIMEOUT_S, least_unkillable_s
 from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, pair, path, slurm_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from headway.schemas.base import FaultOut, RequestModel, ResponseModel
-from headway.schemas.submission.job_values import Environment, Flags, GitIn, Script, StageIn, Words
-from headway.schemas.submission.run_request import RunIn
+from headway.schemas.submission.job_options import RunIn
+from headway.schemas.submission.value_types import Environment, Flags, GitIn, Script, StageIn, Words
 
 
 class SubmitIn(RequestModel):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator
 
-from headway.schemas.people import PersonIn, PersonOut, SignInLinkOut, TokenIn, TokenOut
+from headway.schemas.people import PersonIn, PersonOut, SignInLinkOut
+from headway.schemas.tokens import TokenIn, TokenOut
 from headway.sdk.connection import Resource, path_segment
 
 

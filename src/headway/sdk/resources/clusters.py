@@ -23,6 +23,7 @@ from headway.schemas.clusters import (
 )
 from headway.schemas.key_rotation import RotateIn
 from headway.sdk.connection import Resource, cluster_path, path_segment
+from headway.sdk.reconnect import RECONNECT_S
 from headway.sdk.server_address import start_command
 
 STOPPED_PATIENCE_S = 15.0  # a server that was stopped on purpose may be about to start again
@@ -130,7 +131,12 @@ class Operations(Resource):
         return self._connection.get_list("/operations", OperationOut, params={"cluster": cluster} if cluster else None)
 
     def events(
-        self, operation: str, *, after: int = 0, patience_s: float = 60.0, on_lost: Callable[[], None] | None = None
+        self,
+        operation: str,
+        *,
+        after: int = 0,
+        patience_s: float = RECONNECT_S,
+        on_lost: Callable[[], None] | None = None,
     ) -> Iterator[EventOut]:
         """Yields the operation's progress after event `after` until the operation has finished; `get` then returns its result.
 
@@ -166,7 +172,7 @@ class Operations(Resource):
             time.sleep(0.2)
             self._connection.reconnect()
 
-    def wait(self, operation: str, *, patience_s: float = 60.0) -> OperationOut:
+    def wait(self, operation: str, *, patience_s: float = RECONNECT_S) -> OperationOut:
         """Waits for the operation and returns its final state."""
         for _ in self.events(operation, patience_s=patience_s):
             pass

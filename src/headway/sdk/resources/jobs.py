@@ -12,12 +12,12 @@ from typing import Unpack
 from headway.domain.slurm.job_states import ENDED
 from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ArrayOut, JobOut, JobsPage, JobStacksOut
-from headway.schemas.submission.job_values import GitIn
+from headway.schemas.submission.job_options import RunIn, RunOptions, RunOut
 from headway.schemas.submission.lineage import LineageOut
-from headway.schemas.submission.run_request import RunIn, RunOptions, RunOut
 from headway.schemas.submission.submit_request import RetryIn, SubmitIn, SubmitOut
+from headway.schemas.submission.value_types import GitIn
 from headway.sdk.connection import Resource, cluster_path, non_empty
-from headway.sdk.reconnect import ServerOutage, follow_log
+from headway.sdk.reconnect import RECONNECT_S, ServerOutage, follow_log
 from headway.sdk.resources.bundles import Bundles
 from headway.sdk.resources.clusters import Clusters
 from headway.sdk.submission import build_request, script_text, send_files
@@ -102,7 +102,7 @@ class Jobs(Resource):
         follow: bool = False,
         err: bool = False,
         task: str = "",
-        patience_s: float = 60.0,
+        patience_s: float = RECONNECT_S,
     ) -> Iterator[bytes]:
         """Yields the job's output (or with `err` its error output) in pieces; `follow` continues until the job has
         ended.

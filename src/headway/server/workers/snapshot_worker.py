@@ -17,7 +17,7 @@ from headway.domain.slurm.state import JobState, NodeState
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.machine_meter import MachineMeter
-from headway.services.nodes.nodes import resume_reboots
+from headway.services.nodes.node_actions import resume_reboots
 from headway.services.read_model.snapshot import ALL_JOBS, Snapshot
 from headway.store import ClusterRow
 

@@ -17,7 +17,7 @@ import oidc_provider_mock
 import pytest
 from werkzeug.serving import make_server
 
-from headway.api.auth import sessions
+from headway.api.auth import sign_in
 from headway.services.settings import Oidc
 from headway.store import AuditAsk
 from tests.support.servers.server_fakes import URL, Server
@@ -77,7 +77,7 @@ def provider() -> Iterator[Provider]:
 
 @pytest.fixture(autouse=True)
 def fresh(provider: Provider) -> None:
-    sessions._new_provider.cache_clear()
+    sign_in._new_provider.cache_clear()
     provider.spoil = ""
 
 
@@ -86,7 +86,7 @@ def use(server: Server, provider: Provider, **more: Any) -> None:
     server.state.settings = replace(server.state.settings, oidc=oidc)
 
 
-async def sign_in(server: Server, provider: Provider, subject: str) -> tuple[httpx.AsyncClient, httpx.Response]:
+async def sign_in_by(server: Server, provider: Provider, subject: str) -> tuple[httpx.AsyncClient, httpx.Response]:
     browser = server.anonymous()
     left = await browser.get("/signin/oidc")
     assert left.status_code == 303, left.text
@@ -96,7 +96,7 @@ async def sign_in(server: Server, provider: Provider, subject: str) -> tuple[htt
 async def test_oidc_user_signs_in_as_viewer_until_admin_sets_role(server: Server, provider: Provider) -> None:
     use(server, provider)
     provider.people("u-1", preferred_username="eve", email="eve@example.org")
-    browser, back = await sign_in(server, provider, "u-1")
+    browser, back = await sign_in_by(server, provider, "u-1")
     assert back.status_code == 200, back.text
     cookie = back.headers["set-cookie"].lower()
     assert "httponly" in cookie
@@ -111,7 +111,7 @@ async def test_oidc_user_signs_in_as_viewer_until_admin_sets_role(server: Server
     admin = await server.client("ann")
     await admin.put("/api/v1/people/eve", json={"role": "member", "user": "eve"})
     assert (await browser.get("/api/v1/me")).json()["role"] == "member"
-    again, _ = await sign_in(server, provider, "u-1")  # the same person, with what the admin said
+    again, _ = await sign_in_by(server, provider, "u-1")  # the same person, with what the admin said
     assert (await again.get("/api/v1/me")).json()["role"] == "member"
     assert len([one for one in await server.store.people.all() if one.subject]) == 1
 
@@ -120,11 +120,11 @@ async def test_oidc_sign_in_does_not_take_over_existing_names(server: Server, pr
     use(server, provider, user_claim="preferred_username")
     await server.client("ann", "admin")
     provider.people("u-2", preferred_username="ann")
-    browser, back = await sign_in(server, provider, "u-2")
+    browser, back = await sign_in_by(server, provider, "u-2")
     assert back.status_code == 403
     assert (await browser.get("/api/v1/me")).status_code == 401
     use(server, provider)
-    browser, _ = await sign_in(server, provider, "u-2")
+    browser, _ = await sign_in_by(server, provider, "u-2")
     found = (await browser.get("/api/v1/me")).json()
     assert (found["person"][:4], found["role"]) == ("ann-", "viewer")
     assert re.fullmatch(r"ann-[0-9a-f]{8}", found["person"]), "of a name that a path can hold, whatever its sub is"
@@ -134,12 +134,12 @@ async def test_oidc_claims_set_role_and_linux_user(server: Server, provider: Pro
     roles = (("gpu-admins", "admin"), ("gpu-ops", "operator"))
     use(server, provider, role_claim="groups", roles=roles, user_claim="preferred_username")
     provider.people("u-3", preferred_username="olga", groups=["staff", "gpu-ops"])
-    browser, back = await sign_in(server, provider, "u-3")
+    browser, back = await sign_in_by(server, provider, "u-3")
     assert back.status_code == 200, back.text
     assert (await browser.get("/api/v1/me")).json()["role"] == "operator"
     _, token = await server.store.tokens.create("olga", label="laptop")
     provider.people("u-3", preferred_username="olga", groups=["staff"])
-    _, back = await sign_in(server, provider, "u-3")
+    _, back = await sign_in_by(server, provider, "u-3")
     assert back.status_code == 403
     assert (await browser.get("/api/v1/me")).status_code == 401, "the earlier session has ended"
     assert await server.store.tokens.holder(token) is None
@@ -154,10 +154,10 @@ async def test_sign_in_without_the_role_claim_is_refused_and_deletes_no_person(
 ) -> None:
     use(server, provider, role_claim="groups", roles=(("gpu-ops", "operator"),))
     provider.people("u-6", preferred_username="ines", groups=["gpu-ops"])
-    await sign_in(server, provider, "u-6")
+    await sign_in_by(server, provider, "u-6")
     _, token = await server.store.tokens.create("ines", label="laptop")
     provider.people("u-6", preferred_username="ines")
-    browser, back = await sign_in(server, provider, "u-6")
+    browser, back = await sign_in_by(server, provider, "u-6")
     assert back.status_code == 403
     assert "the sign-in provider sent no claim groups" in back.text
     assert (await browser.get("/api/v1/me")).status_code == 401
@@ -167,12 +167,12 @@ async def test_sign_in_without_the_role_claim_is_refused_and_deletes_no_person(
 async def test_last_admin_is_refused_but_not_removed(server: Server, provider: Provider) -> None:
     use(server, provider, role_claim="groups", roles=(("gpu-admins", "admin"),), user_claim="preferred_username")
     provider.people("u-7", preferred_username="rosa", groups=["gpu-admins"])
-    await sign_in(server, provider, "u-7")
+    await sign_in_by(server, provider, "u-7")
     for other in await server.store.people.all():
         if other.subject is None:
             await server.store.people.delete(other.name)
     provider.people("u-7", preferred_username="rosa", groups=["staff"])
-    _, back = await sign_in(server, provider, "u-7")
+    _, back = await sign_in_by(server, provider, "u-7")
     assert back.status_code == 403
     assert [person.name for person in await server.store.people.all()] == ["rosa"]
 
@@ -189,7 +189,7 @@ async def test_oidc_refuses_foreign_replayed_or_late_responses(server: Server, p
     back = provider.consent((await browser.get("/signin/oidc")).headers["location"], "u-4")
     assert (await browser.get(back.replace("state=", "state=x"))).status_code == 401
     provider.spoil = "nonce"
-    _, replayed = await sign_in(server, provider, "u-4")
+    _, replayed = await sign_in_by(server, provider, "u-4")
     assert replayed.status_code == 401
     provider.spoil = ""
     late = server.anonymous()

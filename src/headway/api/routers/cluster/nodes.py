@@ -10,7 +10,7 @@ from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, Page, States, Text, Words, contains, fits
 from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeOut, NodeTestIn, RebootIn
-from headway.services.nodes import nodes as service
+from headway.services.nodes import node_actions as service
 from headway.services.to_schemas import node_outs
 
 router = APIRouter(prefix="/clusters/{name}/nodes", tags=["nodes"])

@@ -13,7 +13,7 @@ from headway.cli.output import formatting, tables
 from headway.domain.role import Role
 
 if TYPE_CHECKING:
-    from headway.schemas.people import TokenOut
+    from headway.schemas.tokens import TokenOut
 
 app = typer.Typer(
     help="Manage access tokens and sign-in links.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -41,7 +41,7 @@ def create(
     output: Output = Format.table,
 ) -> None:
     """Create a token. It is shown only once."""
-    from headway.schemas.people import TokenIn
+    from headway.schemas.tokens import TokenIn
 
     fields = {
         "person": person,

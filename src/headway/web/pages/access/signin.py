@@ -15,7 +15,7 @@ from typing import Annotated
 from fastapi import Form, Request
 from starlette.responses import RedirectResponse, Response
 
-from headway.api.auth import sessions
+from headway.api.auth import sign_in
 from headway.api.auth.dependencies import State
 from headway.api.auth.same_origin import require_same_origin
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
@@ -44,11 +44,11 @@ async def by_code(request: Request, state: State, code: Annotated[str, Form(max_
 
 async def _by_code(request: Request, state: State, code: str) -> Response:
     try:
-        person, cookie, expires = await sessions.sign_in_by_code(state, request, code)
+        person, cookie, expires = await sign_in.sign_in_by_code(state, request, code)
     except (NotSignedIn, TooManyTries) as error:
         return _sign_in_page(state, error)
     answer = RedirectResponse("/", status_code=303)
-    await sessions.set_session_cookie(state, request, person, answer, "link", cookie, expires)
+    await sign_in.set_session_cookie(state, request, person, answer, "link", cookie, expires)
     return answer
 
 
@@ -62,11 +62,11 @@ async def by_token(
     """Signs in with a token. Only accepts forms of this origin: another site must not sign a browser in as another person."""
     require_same_origin(request, state.settings.url)
     try:
-        known = await sessions.sign_in_by_token(state, request, person.strip(), token.strip())
+        known = await sign_in.sign_in_by_token(state, request, person.strip(), token.strip())
     except (NotSignedIn, NotAllowed, TooManyTries) as error:
         return _sign_in_page(state, error, person)
     answer = RedirectResponse("/", status_code=303)
-    await sessions.open_session(state, request, known, answer, "token")
+    await sign_in.open_session(state, request, known, answer, "token")
     return answer
 
 
@@ -74,11 +74,11 @@ async def by_token(
 async def leave(request: Request, state: State) -> Response:
     """Redirects to the OpenID provider."""
     try:
-        url, secret = await sessions.start_provider_flow(state, request)
+        url, secret = await sign_in.start_provider_flow(state, request)
     except HeadwayError as error:
         return _sign_in_page(state, error)
     answer = RedirectResponse(url, status_code=303, headers={"Cache-Control": "no-store"})
-    sessions.set_flow_cookie(state, answer, secret)
+    sign_in.set_flow_cookie(state, answer, secret)
     return answer
 
 
@@ -87,13 +87,13 @@ async def back(request: Request, state: State) -> Response:
     """Signs in with the provider's answer. Returns a page that goes to the home page by itself: after a redirect the
     request would still count as the provider's, and browsers would not send the strict cookie."""
     try:
-        person = await sessions.sign_in_by_provider(state, request, request.query_params)
+        person = await sign_in.sign_in_by_provider(state, request, request.query_params)
     except HeadwayError as error:
         answer = _sign_in_page(state, error)
     else:
         answer = render("signedin.html", person=person.name)
-        await sessions.open_session(state, request, person, answer, "provider")
-    sessions.delete_flow_cookie(state, answer)
+        await sign_in.open_session(state, request, person, answer, "provider")
+    sign_in.delete_flow_cookie(state, answer)
     return answer
 
 
@@ -101,7 +101,7 @@ async def back(request: Request, state: State) -> Response:
 async def signout(request: Request, state: State) -> Response:
     """Ends the session."""
     answer = RedirectResponse("/", status_code=303, headers=HEADERS)
-    await sessions.close_session(state, request, answer)
+    await sign_in.close_session(state, request, answer)
     return answer
 
 

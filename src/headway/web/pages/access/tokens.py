@@ -10,7 +10,7 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError
-from headway.schemas.people import TokenIn, TokenOut
+from headway.schemas.tokens import TokenIn, TokenOut
 from headway.services.access.rights import TOKEN_SCOPES, Right
 from headway.services.access.tokens import create_token, list_tokens, revoke_token
 from headway.web.page_context import redirect_with_message

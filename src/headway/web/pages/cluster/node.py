@@ -13,7 +13,7 @@ from headway.domain.slurm.state import BUSY, OUT
 from headway.errors import Refused
 from headway.schemas.jobs import JobOut
 from headway.services.access.rights import Right
-from headway.services.nodes import nodes as service
+from headway.services.nodes import node_actions as service
 from headway.services.nodes.incidents import get_node_history
 from headway.services.to_schemas import job_out
 from headway.web.page_context import redirect_with_message

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.domain.incident import REBOOTS, FaultAction, IncidentState
 from headway.errors import Conflict, Unreachable
-from headway.services.nodes.nodes import resume_reboots
+from headway.services.nodes.node_actions import resume_reboots
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server, reading
 

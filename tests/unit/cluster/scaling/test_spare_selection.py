@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.cluster.scaling.spares import spares_to_reserve
+from headway.cluster.scaling.spare_selection import spares_to_reserve
 from headway.domain.slurm.state import NodeState
 from tests.support.clusters.builders import cluster, node
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
 from headway.schemas.submission.job_flag import JobFlag
-from headway.schemas.submission.job_values import Environment, Flags, GitIn, StageIn, Words
+from headway.schemas.submission.value_types import Environment, Flags, GitIn, StageIn, Words
 
 
 class ScriptLine(ResponseModel):

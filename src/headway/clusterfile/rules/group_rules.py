@@ -1,0 +1,91 @@
+"""Rules of a cluster file about node groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headway.clusterfile.draft import FaultText
+from headway.clusterfile.groups import max_nodes, min_nodes
+from headway.clusterfile.model import ClusterFile, GroupPart
+from headway.domain.provider_traits import ProviderTraits
+from headway.validation.field_types import UNLIMITED
+
+
+def short_form_faults(file: ClusterFile) -> Iterator[FaultText]:
+    """Yields fields of the short form in a file that has groups, and missing fields of the short form."""
+    if file.groups:
+        if file.plan is not None:
+            yield "plan", "each group has its own", "remove it"
+        if file.nodes is not None:
+            yield "nodes", "each group has its own", "remove it"
+        if file.max is not None:
+            yield "max", "each group has its own", "remove it"
+        if file.spares:
+            yield "spares", "each group has its own", "remove it"
+        for name in ("mig", "shards", "mps"):
+            if getattr(file, name):
+                yield name, "each group has its own", f"give it in the group: groups.NAME.{name}"
+        return
+    if file.plan is None:
+        yield "plan", "is missing", ""
+    if file.nodes is None:
+        yield "nodes", "is missing", ""
+
+
+def idle_faults(file: ClusterFile) -> Iterator[FaultText]:
+    """Yields faults of autoscaled groups."""
+    times = {name: part.idle for name, part in file.groups.items() if part.idle is not None}
+    for name, idle in times.items():
+        if idle != next(iter(times.values())):
+            yield f"groups.{name}.idle", "differs from the groups above", "give one value: Slurm has one for all groups"
+    for name in times:
+        if file.groups[name].spares:
+            yield f"groups.{name}.spares", "can't be combined with idle", "use min instead"
+
+
+def reserved_faults(file: ClusterFile) -> Iterator[FaultText]:
+    """Yields faults of reserved groups."""
+    for name, part in file.groups.items():
+        if part.reserved and part.spot:
+            yield f"groups.{name}.spot", "can't be combined with reserved", "remove one of the two"
+        if part.reserved and (part.idle is not None or part.max is not None):
+            where = "idle" if part.idle is not None else "max"
+            yield (
+                f"groups.{name}.{where}",
+                "can't be combined with reserved: reserved machines are paid for all the time",
+                "make a second group for machines that are not reserved",
+            )
+
+
+def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterator[FaultText]:
+    """Yields faults of the node counts and the kind of machines of one group. `path`: "" for the short form, else
+    "groups.NAME."."""
+    if part.spot and not provider.creates_machines:
+        yield f"{path}spot", "is true, and your own machines are not taken back", "remove spot"
+    if part.idle is not None:
+        if part.nodes is not None:
+            yield f"{path}nodes", "can't be combined with idle: Slurm sets the number of nodes", "give min and max"
+        if part.max is None:
+            yield f"{path}max", "is missing", "give the largest number of nodes"
+        if part.idle == UNLIMITED:
+            yield f"{path}idle", "is infinite", "leave it out and give nodes"
+        elif part.idle < 60:
+            yield f"{path}idle", "is less than a minute", "give 1 or more: a machine takes minutes to start"
+    else:
+        if part.nodes is None:
+            yield f"{path}nodes", "is missing", "give nodes; or min, max and idle for a group that scales automatically"
+        if part.min is not None:
+            yield f"{path}min", "needs idle", "give idle, or use nodes instead"
+    if part.max is not None and part.max < min_nodes(part):
+        yield (
+            f"{path}max",
+            f"is {part.max}, and the group has {min_nodes(part)} nodes",
+            f"give {min_nodes(part)} or more",
+        )
+    if max_nodes(part) == 0 and part.nodes == 0 and not provider.creates_machines:
+        yield f"{path}nodes", "is 0", "give 1 or more; headway down releases all your machines"
+    elif max_nodes(part) == 0 and part.nodes == 0:
+        yield f"{path}nodes", "is 0 and max is missing", "add max, the largest number of nodes"
+    if not provider.creates_machines and (part.idle is not None or max_nodes(part) > min_nodes(part)):
+        where = "idle" if part.idle is not None else "max"
+        yield f"{path}{where}", "needs a provider that creates machines", "leave it out: hosts lists all your machines"
