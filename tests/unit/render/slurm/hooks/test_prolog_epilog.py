@@ -84,15 +84,41 @@ def program(folder: Path, name: str, text: str) -> None:
     (folder / "bin" / name).chmod(0o755)
 
 
-def epilog(folder: Path, user: int) -> int:
-    text = scripts(slurm_release("24.11"), acts=False)[EPILOG].text
+def epilog(folder: Path, user: int, *, acts: bool = False, **more: str) -> int:
+    text = scripts(slurm_release("24.11"), acts=acts)[EPILOG].text
     assert text.count(LEFT) == 1
     text = text.replace(LEFT, f"{folder}/shm {folder}/tmp").replace(SYSV, f"{folder}/sysvipc")
     text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
+    text = text.replace("/run/headway/", f"{folder}/")
     for part in ("shm/headway", "tmp", "job-tmp"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(user)}
+    env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(user), **more}
     return subprocess.run(["bash", "-c", text], env=env, check=False, timeout=30).returncode
+
+
+@pytest.mark.parametrize(
+    ("code", "waits"),
+    [
+        pytest.param("0", 0, id="success"),
+        pytest.param("256", 10, id="script ended with 1"),
+        pytest.param("9", 10, id="killed"),
+        pytest.param("1", 0, id="another node is down"),
+    ],
+)
+def test_epilog_waits_for_a_gpu_error_only_if_the_job_failed_by_itself(tmp_path: Path, code: str, waits: int) -> None:
+    """slurmctld gives exit code 1 to a job that it has requeued because a node is down: waiting would delay its restart."""
+    program(tmp_path, "sleep", f"echo $1 >>{tmp_path}/waited")
+    (tmp_path / "waited").touch()
+    assert epilog(tmp_path, 0, acts=True, SLURM_JOB_EXIT_CODE=code, SLURM_JOB_GPUS="0,1") == 0
+    assert (tmp_path / "waited").read_text().split() == ["0.2"] * waits
+
+
+def test_epilog_of_a_job_that_headway_holds_waits_whatever_its_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "hold").mkdir()
+    (tmp_path / "hold" / "7").touch()
+    program(tmp_path, "sleep", f"rm {tmp_path}/hold/7; echo $1 >>{tmp_path}/waited")
+    assert epilog(tmp_path, 0, acts=True, SLURM_JOB_EXIT_CODE="1", SLURM_JOB_GPUS="0") == 0
+    assert (tmp_path / "waited").read_text().split() == ["0.2"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to somebody else")
