@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.paths import instance_label
+
 HEADWAY = Path(sys.executable).with_name("headway")
 USER = "bench"
 SPEC = f"""\
@@ -63,6 +65,20 @@ class BenchCluster:
         if ran.returncode:
             sys.exit(f"bench: headway {' '.join(argv)} ended with {ran.returncode}\n{ran.stdout}{ran.stderr}")
         return ran.stdout
+
+    def container(self, machine: str) -> str:
+        """Returns the podman container of a machine. Exits if it does not run."""
+        wanted = {
+            "headway.instance": instance_label(self.state),
+            "headway.cluster": "bench",
+            "headway.machine": machine,
+        }
+        filters = [word for name, value in wanted.items() for word in ("--filter", f"label={name}={value}")]
+        argv = ["podman", "ps", "--quiet", *filters]
+        found = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+        if len(found) != 1:
+            sys.exit(f"bench: {machine} has {len(found)} machines on this host")
+        return found[0]
 
     def gpu_step(self) -> None:
         """Runs a step on all GPUs of four nodes, and exits if a node did not see its eight GPUs."""

@@ -17,7 +17,6 @@ import time
 from pathlib import Path
 
 from bench_cluster import BenchCluster, bench_cluster
-from headway.paths import instance_label
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = (ROOT / "examples" / "quickstart.yaml").read_text(encoding="utf-8").replace("name: demo", "name: bench")
@@ -70,18 +69,6 @@ PARTS = (
 )
 
 
-def container(at: BenchCluster, node: str) -> str:
-    """Returns the podman container of a node of this measurement's cluster. Exits if there is none."""
-    wanted = {"headway.instance": instance_label(at.state), "headway.cluster": "bench", "headway.machine": node}
-    filters = [word for name, value in wanted.items() for word in ("--filter", f"label={name}={value}")]
-    found = subprocess.run(
-        ["podman", "ps", "--quiet", *filters], capture_output=True, text=True, timeout=60, check=True
-    ).stdout.split()
-    if len(found) != 1:
-        sys.exit(f"bench: {node} has {len(found)} machines on this host")
-    return found[0]
-
-
 def submit(at: BenchCluster) -> int:
     """Submits the training as `make demo` does. Returns the job's number."""
     told = at.headway("submit", "bench", "--chdir", "examples", "examples/train_ddp.sbatch", *STEPS)
@@ -113,7 +100,7 @@ def once(at: BenchCluster, victim: int) -> dict[str, float]:
 
     until(reached, f"step {KILL_AT_STEP}")
     nodes = json.loads(at.headway("job", "bench", str(job), "-o", "json"))["nodes"]
-    machine = container(at, nodes[victim])
+    machine = at.container(nodes[victim])
     argv = ["exec", "bench", "--", "python3", "-c", WATCH, str(job), nodes[victim], log, "1", str(MOST_S)]
     watch = subprocess.Popen(
         [str(Path(sys.executable).with_name("headway")), *argv], env=at.env, stdout=subprocess.PIPE, text=True

@@ -17,9 +17,11 @@ from agent.checks.kernel_log import MOST_IN_A_BEAT, GpuErrors, KernelLog, boot_i
 from agent.checks.runner import BAD, MOUNT, OK
 from agent.checks.system_checks import is_kernel_error
 from agent.config import Config
+from agent.environments.keeper import EnvironmentKeeper
 from agent.failover.reregistration import Reregistration
 from agent.files import touch_file
 from agent.gpu.factory import LateSource
+from agent.gpu.job_gpus import jobs_on_node
 from agent.gpu.nvml import Nvml
 from agent.jobs.job_changes import LOOK_S, JobChanges
 from agent.jobs.torch_builds import FLAG
@@ -74,6 +76,7 @@ def serve_node(config: Config) -> None:
     if config.offline_response:
         lease.start()
     watcher.start()
+    EnvironmentKeeper(lambda: not jobs_on_node()).start()
     events = DriverEvents(source)
     events.start()
     MetricsServer(outs[0].getsockname()[0], lambda: watcher.text).start()

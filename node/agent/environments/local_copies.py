@@ -1,0 +1,250 @@
+"""Copies software environments from network storage to this node's disk, and mounts each copy over its original.
+
+Importing torch opens thousands of small files, which takes long on a network file system. A copy is mounted at the same
+path, so that jobs need no change: a job that starts before the copy is complete reads the network storage. Environments
+never change, so a copy needs no update. Nothing is copied where the storage is a disk of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from agent.log import log
+
+FOLDER = "/environments"
+COPIES = "/var/lib/headway/environments"
+RECORD = ".headway.json"  # in a version: see node/programs/environment_store.py
+MOST_SHARE = 0.1  # of the disk, for all copies together
+LEAST_FREE_SHARE = 0.1  # of the disk, after a copy
+FIRST_USER = 1000  # user id
+COPY_S = 4 * 3600.0
+COMMAND_S = 60.0
+_NETWORK = re.compile(r"nfs4?|cifs|smb3|ceph|lustre|gpfs|beegfs|wekafs|glusterfs|9p|fuse\..+")
+_MOUNTED = re.compile(r"^\d+ \d+ \S+ \S+ (\S+) .* - (\S+) ", re.MULTILINE)  # mount point, type
+_USED = re.compile(rf"(?:^|\0)VIRTUAL_ENV={FOLDER}/([^/\0]+)/([1-9][0-9]*)(?:\0|$)")
+_QUIETLY = ("nice", "-n", "19", "ionice", "-c", "3")
+
+Run = Callable[[list[str], float], None]
+
+
+def run(argv: list[str], timeout_s: float) -> None:
+    """Runs a command. Raises OSError or subprocess.SubprocessError."""
+    subprocess.run(argv, check=True, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of an environment. `published`: Unix seconds."""
+
+    name: str
+    number: int
+    bytes: int
+    published: float
+
+    @property
+    def place(self) -> str:
+        """Returns its path below FOLDER and COPIES."""
+        return f"{self.name}/{self.number}"
+
+
+def list_versions(folder: str = FOLDER) -> list[Version]:
+    """Returns the versions that are published. Raises OSError."""
+    found = []
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("."):
+            continue
+        for number in os.listdir(f"{folder}/{name}"):
+            record = f"{folder}/{name}/{number}/{RECORD}"
+            try:
+                with open(record) as file:
+                    size = int(json.load(file)["bytes"])
+                found.append(Version(name, int(number), size, os.stat(record).st_mtime))
+            except (OSError, ValueError, KeyError, TypeError):  # it is being removed, or is no version
+                continue
+    return found
+
+
+def newest(versions: Iterable[Version]) -> list[Version]:
+    """Returns the newest version of each environment, the one published last first."""
+    last: dict[str, Version] = {}
+    for version in versions:
+        if version.name not in last or version.number > last[version.name].number:
+            last[version.name] = version
+    return sorted(last.values(), key=lambda version: -version.published)
+
+
+def choose(versions: Iterable[Version], used_at: Mapping[str, float], most_bytes: float) -> list[Version]:
+    """Returns the versions to have on this disk: those that jobs used here, the last used first, then the newest of each
+    environment, as many as `most_bytes` allow. `used_at`: place -> Unix seconds. Versions without files of their own are
+    left out: those of the node image."""
+    versions = [version for version in versions if version.bytes]
+    used = sorted((one for one in versions if one.place in used_at), key=lambda one: -used_at[one.place])
+    chosen: list[Version] = []
+    for version in [*used, *(one for one in newest(versions) if one.place not in used_at)]:
+        if sum(one.bytes for one in chosen) + version.bytes <= most_bytes:
+            chosen.append(version)
+    return chosen
+
+
+def used_now(proc: str = "/proc") -> set[str]:
+    """Returns the places of the versions that users' processes have activated."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir(proc)):
+        try:
+            if os.stat(f"{proc}/{pid}").st_uid < FIRST_USER:
+                continue
+            with open(f"{proc}/{pid}/environ", encoding="utf-8", errors="replace") as file:
+                found |= {f"{name}/{number}" for name, number in _USED.findall(file.read())}
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def mounts(text: str) -> dict[str, str]:
+    """Returns mount point -> type of file system from the text of /proc/self/mountinfo; of mounts over each other the
+    topmost."""
+    return dict(_MOUNTED.findall(text))
+
+
+class LocalCopies:
+    """The copies on this node. `run` runs a command; `clock` returns Unix seconds."""
+
+    def __init__(
+        self,
+        run: Run = run,
+        clock: Callable[[], float] = lambda: 0.0,
+        folder: str = FOLDER,
+        copies: str = COPIES,
+        proc: str = "/proc",
+    ) -> None:
+        self._run, self._clock, self._folder, self._copies, self._proc = run, clock, folder, copies, proc
+        self._fault = ""  # as last logged
+
+    def look_once(self) -> None:
+        """Removes copies of removed versions, mounts those that are there, and makes at most one that is missing. Raises
+        OSError when the environments can't be read."""
+        there = self._mounts()
+        if not _NETWORK.fullmatch(there.get(self._folder, "")):
+            return
+        versions = list_versions(self._folder)
+        known = {version.place for version in versions}
+        used = used_now(self._proc) & known
+        for place in self._have():
+            if place not in known:
+                self._drop(place, there)
+        for place in used:
+            self._note_use(place)
+        disk = shutil.disk_usage(os.path.dirname(self._copies))
+        wanted = choose(versions, self._used_at(known), MOST_SHARE * disk.total)
+        for place in sorted(self._have() - {version.place for version in wanted} - used):
+            self._drop(place, there)
+        have = self._have()
+        for version in wanted:
+            if version.place in have:
+                self._mount(version.place, there)
+        missing = [version for version in wanted if version.place not in have]
+        if missing and self._copy(missing[0]):
+            self._mount(missing[0].place, there)
+
+    def _mounts(self) -> dict[str, str]:
+        with open(f"{self._proc}/self/mountinfo") as file:
+            return mounts(file.read())
+
+    def _have(self) -> set[str]:
+        """Returns the places of the complete copies."""
+        try:
+            names = os.listdir(self._copies)
+        except FileNotFoundError:
+            return set()
+        return {
+            f"{name}/{number}"
+            for name in names
+            if not name.startswith(".")
+            for number in os.listdir(f"{self._copies}/{name}")
+            if number.isdigit()
+        }
+
+    def _used_at(self, known: Iterable[str]) -> dict[str, float]:
+        found = {}
+        for place in known:
+            try:
+                found[place] = os.stat(self._mark(place)).st_mtime
+            except OSError:
+                continue
+        return found
+
+    def _note_use(self, place: str) -> None:
+        os.makedirs(f"{self._copies}/.used", mode=0o755, exist_ok=True)
+        with open(self._mark(place), "w"):
+            now = self._clock()
+        os.utime(self._mark(place), (now, now))
+
+    def _mark(self, place: str) -> str:
+        return f"{self._copies}/.used/{place.replace('/', '@')}"
+
+    def _copy(self, version: Version) -> bool:
+        """Copies a version, complete or not at all. Returns whether it is there."""
+        place, draft = f"{self._copies}/{version.place}", f"{self._copies}/.draft"
+        disk = shutil.disk_usage(os.path.dirname(self._copies))
+        if disk.free - version.bytes < LEAST_FREE_SHARE * disk.total:
+            return self._report(f"{version.place} is not copied to this disk: {disk.free >> 20} MiB are free")
+        try:
+            erase(draft)
+            os.makedirs(os.path.dirname(place), mode=0o755, exist_ok=True)
+            self._run([*_QUIETLY, "cp", "-a", "--", f"{self._folder}/{version.place}", draft], COPY_S)
+            # A copy that a power cut left incomplete would have its final name otherwise.
+            self._run(["sync", "-f", draft], COPY_S)
+            os.rename(draft, place)
+        except (OSError, subprocess.SubprocessError) as error:
+            erase(draft)
+            return self._report(f"{version.place} could not be copied to this disk: {error}")
+        log(f"environment {version.place} is copied to this disk")
+        return True
+
+    def _mount(self, place: str, there: dict[str, str]) -> None:
+        target = f"{self._folder}/{place}"
+        if target in there:
+            return
+        try:
+            self._run(["mount", "--bind", "-o", "ro,nosuid,nodev", "--", f"{self._copies}/{place}", target], COMMAND_S)
+        except (OSError, subprocess.SubprocessError) as error:
+            self._report(f"the copy of {place} could not be mounted: {error}")
+            return
+        there[target] = ""
+
+    def _drop(self, place: str, there: dict[str, str]) -> None:
+        """Unmounts and deletes a copy, unless a process uses it."""
+        target = f"{self._folder}/{place}"
+        if target in there:
+            try:
+                self._run(["umount", "--", target], COMMAND_S)
+            except (OSError, subprocess.SubprocessError):  # in use
+                return
+            del there[target]
+        gone = f"{self._copies}/.gone"
+        erase(gone)
+        os.rename(f"{self._copies}/{place}", gone)
+        erase(gone)
+
+    def _report(self, fault: str) -> bool:
+        """Logs a fault once. Returns False."""
+        if fault != self._fault:
+            log(fault)
+        self._fault = fault
+        return False
+
+
+def erase(folder: str) -> None:
+    """Deletes a folder whose folders may have no write bits."""
+    if os.path.isdir(folder):
+        for base, below, _ in os.walk(folder):
+            os.chmod(base, 0o755)
+            for name in below:
+                if not os.path.islink(f"{base}/{name}"):
+                    os.chmod(f"{base}/{name}", 0o755)
+        shutil.rmtree(folder)
