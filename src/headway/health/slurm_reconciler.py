@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +28,6 @@ from headway.health.policy.slurm_actions import DeadNode, ReserveSpares, StartRe
 from headway.slurm import job_commands, reservations
 
 CAPS_EVERY_S = 10.0
-REQUEUE_PAUSE_S = 1.0  # pause between a job's end and its next start, as slurmd needs it (job_commands.start_job_now)
 
 
 @dataclass
@@ -67,7 +65,6 @@ class SlurmReconciler:
         by_name = {node.name: node for node in nodes if not node.absent}
         if by_name:
             self.incidents.empty_slots = frozenset(set(self.cluster.slot_names) - by_name.keys())
-        waited = False
         for action in plan_actions(self.cluster, machines, by_name, all_jobs.values(), reserved):
             if isinstance(action, DeadNode):
                 if not action.running or await self.incidents.confirm_dead(action.node, action.jobs):
@@ -75,12 +72,10 @@ class SlurmReconciler:
                         action.node, action.what, at=action.at, runs_again=action.running, fence=action.what
                     )
                 continue
-            if isinstance(action, StartRequeuedJob):
-                if not self.cluster.health.act or (action.job, all_jobs[action.job].restarts) in self.started:
-                    continue
-                if not waited:
-                    await asyncio.sleep(REQUEUE_PAUSE_S)
-                    waited = True
+            if isinstance(action, StartRequeuedJob) and (
+                not self.cluster.health.act or (action.job, all_jobs[action.job].restarts) in self.started
+            ):
+                continue
             words = await self._carry_out(action, head, all_jobs)
             if words:
                 messages.append(words)
@@ -122,7 +117,7 @@ class SlurmReconciler:
                 return "spares", f"{compress(names)} is a spare now" if names else "the spare takes over"
             case StartRequeuedJob(job):
                 self.started.add((job, jobs[job].restarts))
-                await job_commands.start_job_now(run, head, job)
+                await job_commands.start_requeued_job(run, head, job, jobs[job].submit_time)
                 return (
                     f"job {job}",
                     f"requeued (restart {jobs[job].restarts}), starts as soon as nodes are free",

@@ -64,15 +64,16 @@ async def _launch_refused(connections: Remote, head: Machine, job_id: int, since
     return any(int(match[2] or match[1]) == job_id for match in _LAUNCH_REFUSED_LOG.finditer(ran.stdout))
 
 
-async def start_job_now(connections: Remote, head: Machine, job_id: int) -> None:
-    """Sets a requeued job's begin time to now, so that the next scheduling cycle may start it. Does nothing for a job
-    that runs already.
+async def start_requeued_job(connections: Remote, head: Machine, job_id: int, requeued_at: int) -> None:
+    """Sets a requeued job's begin time to the second after its requeue, instead of Slurm's two minutes. `requeued_at`:
+    its submit time, in unix seconds of the head's clock. Does nothing for a job that runs already.
 
-    Do not call it within a second of the job's end: slurmd counts in whole seconds, and takes a job that begins on the
-    same node in the second in which it ended for the ended one ("already killed"), which Slurm then counts as failed."""
+    It must not begin in the second in which it ended: slurmd counts in whole seconds, and takes a job that begins on the
+    same node in that second for the ended one ("already killed"), which Slurm then counts as failed."""
     with contextlib.suppress(CommandFailed):
         name = await _single_job_name(connections, head, job_id)
-        await run_scontrol(connections, head, "update", f"JobId={name}", "StartTime=now")
+        # uts: unix seconds, so that the server needs neither the head's clock nor its time zone
+        await run_scontrol(connections, head, "update", f"JobId={name}", f"StartTime=uts{requeued_at + 1}")
 
 
 async def requeue_job(connections: Remote, head: Machine, job_id: int) -> None:

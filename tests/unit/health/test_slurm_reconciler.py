@@ -64,7 +64,7 @@ async def test_refused_reservation_does_not_stop_other_actions(tmp_path: Path) -
     messages = dict(await watch.reconcile(nodes(), [waits]))
     assert messages["spares"].endswith(OVERLAPS)
     assert "job 9" in messages
-    assert any("StartTime=now" in line and "JobId=9" in line for line in slurm.did)
+    assert any("StartTime=uts901" in line and "JobId=9" in line for line in slurm.did)
     assert "spares" not in dict(await watch.reconcile(nodes(), [])), "it is said once"
     await store.close()
 

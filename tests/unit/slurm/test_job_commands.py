@@ -17,12 +17,18 @@ def _named(job: int) -> tuple[str, ...]:
 TASKS = "2 1_0\n3 1_1\n1 1_2\n"  # as squeue shows an array of three that run: its own number is the last one's
 
 
-async def test_start_job_now_ignores_already_started_job() -> None:
-    now = ("scontrol", "update", "JobId=36_1", "StartTime=now")
-    named = {_named(36): (0, "36 36_1\n", "")}
-    await job_commands.start_job_now(
-        Scontrol({**named, now: (1, "", "36_1: Job is no longer pending execution")}), HEAD, 36
-    )
+async def test_requeued_job_starts_in_the_second_after_its_requeue_at_the_earliest() -> None:
+    update = ("scontrol", "update", "JobId=36_1", "StartTime=uts1700000001")
+    slurm = Scontrol({_named(36): (0, "36 36_1\n", ""), update: OK})
+    await job_commands.start_requeued_job(slurm, HEAD, 36, 1700000000)
+    assert slurm.said[-1] == update
+
+
+async def test_start_of_a_requeued_job_ignores_already_started_job() -> None:
+    update = ("scontrol", "update", "JobId=36", "StartTime=uts1700000001")
+    refused = (1, "", "36: Job is no longer pending execution")
+    slurm = Scontrol({_named(36): (0, "36 36\n", ""), update: refused})
+    await job_commands.start_requeued_job(slurm, HEAD, 36, 1700000000)
 
 
 async def test_reads_state_of_task_sharing_array_job_id() -> None:
