@@ -21,7 +21,6 @@ from tests.support.servers.server_fakes import Server
 
 __all__ = ["parts"]  # a fixture
 PHRASE = "correct horse"
-PARAMS = {"ref": "r", "what": "munge", "action": "verify", "name": "tiny", "version": 1}
 
 
 @pytest.fixture

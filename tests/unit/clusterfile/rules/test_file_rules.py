@@ -13,7 +13,6 @@ from headway.validation.yaml_parser import parse_yaml
 
 CATALOGUE = load_catalogue({})
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGkmVv3MMU8rK1RtH0oxfnDOZzTQAv4wqeYmLM8lJ2Vm"
-SECRET = "b3BlbnNzaC1rZXktdjEAAAAA"
 TWO = "controllers: 2\nprovider: ssh\nhosts: [a, b, c, d, e, f]"
 TOP = {"name": "lab", "plan": "h100-8", "nodes": 4}
 

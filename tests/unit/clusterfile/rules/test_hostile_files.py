@@ -11,7 +11,6 @@ from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import check_cluster_file
 
 CATALOGUE = load_catalogue({})
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGkmVv3MMU8rK1RtH0oxfnDOZzTQAv4wqeYmLM8lJ2Vm"
 SECRET = "b3BlbnNzaC1rZXktdjEAAAAA"
 TOP = {"name": "lab", "plan": "h100-8", "nodes": 4}
 

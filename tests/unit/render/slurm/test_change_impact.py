@@ -11,8 +11,6 @@ from headway.render.files import render_files
 from headway.render.slurm.change_impact import AbortingChanges, aborting_changes, changed_keys, impact_of_change
 from tests.support.clusters.render_cases import gpu_cluster, site_of
 
-BEFORE = gpu_cluster(1, 3)
-
 
 def text(slurm: dict[str, str] | None = None, per_leaf: int = 3) -> str:
     cluster = replace(gpu_cluster(1, per_leaf), slurm=slurm or {})

@@ -7,16 +7,7 @@ import pytest
 from agent import config
 from agent.gpu import dcgm, factory, nvml
 from tests.support.machines.fake_nvml import FakeNvml
-
-PLAN = config.Config(
-    head="10.0.0.1",
-    simulated=True,
-    gpus=4,
-    gpu_type="h100",
-    product="NVIDIA H100 80GB HBM3",
-    gpu_memory_mib=81559,
-    expects={"nvlinks": 18},
-)
+from tests.support.machines.simulated_gpus import PLAN
 
 
 def test_source_is_opened_by_the_first_reading_that_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,18 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent import config
 from agent.gpu import interface, simulated
-
-PLAN = config.Config(
-    head="10.0.0.1",
-    simulated=True,
-    gpus=4,
-    gpu_type="h100",
-    product="NVIDIA H100 80GB HBM3",
-    gpu_memory_mib=81559,
-    expects={"nvlinks": 18},
-)
+from tests.support.machines.simulated_gpus import PLAN
 
 
 class Place:

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.jobs import queue_recovery, submission_notes
-
-BEGAN = 1_000_000
-ME = pwd.getpwuid(os.getuid())
-THEIRS = os.getuid() + 1
-ENVIRONMENT = b"\x03\0\0\0" + f"FOO=a=b\nc\0USER={ME.pw_name}\0HOME={ME.pw_dir}\0".encode()
-
-
-def note(job: int, at: int = BEGAN - 3, *argv: bytes) -> Any:
-    return submission_notes.SubmissionNote(job, at, os.getuid(), (b"sbatch", *argv))
-
-
-def line(job: int, at: int, argv: bytes = b"sbatch\0a.sh\0") -> str:
-    return f"{job} {at} {argv.hex()}\n"
+from tests.support.machines.submissions import BEGAN, ENVIRONMENT, ME, THEIRS, line, note
 
 
 @pytest.fixture
