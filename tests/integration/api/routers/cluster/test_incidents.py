@@ -28,6 +28,27 @@ async def test_incidents_are_listed_per_cluster_with_their_steps(server: Server)
     assert (await client.get("/api/v1/clusters/other/incidents")).json() == []
 
 
+async def test_incidents_are_filtered_by_node_state_and_text(server: Server) -> None:
+    await server.apply()
+    gpu = await server.store.incidents.open("lab", "lab-1-1", "XID 79", FaultAction.RMA, 5.0, {})
+    disk = await server.store.incidents.open("lab", "lab-1-2", "the disk is full", FaultAction.RMA, 6.0, {})
+    closed = await server.store.incidents.open("lab", "lab-1-2", "XID 48", FaultAction.RMA, 7.0, {})
+    await server.store.incidents.add_step(closed, IncidentState.RETURNED, "works")
+    client = await server.client(role="viewer")
+    for query, expected in (
+        ("", [closed, disk, gpu]),
+        ("node=lab-1-2", [closed, disk]),
+        ("node=lab-1-1&node=lab-1-3", [gpu]),
+        ("state=open", [disk, gpu]),
+        ("state=returned", [closed]),
+        ("q=xid", [closed, gpu]),
+        ("q=xid&state=closed", [closed]),
+        ("node=lab-1-4", []),
+    ):
+        answer = await client.get(f"/api/v1/clusters/lab/incidents?{query}")
+        assert [row["number"] for row in answer.json()] == [one.number for one in expected], query
+
+
 async def test_open_incidents_stay_listed_after_many_newer_ones(server: Server) -> None:
     await server.apply()
     store = server.store
