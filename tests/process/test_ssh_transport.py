@@ -111,6 +111,21 @@ async def test_connection_broken_during_command_raises_unreachable(server: Serve
             await task
 
 
+async def test_connection_broken_during_conversation_raises_unreachable(server: Server) -> None:
+    """As when a host loses its power while the node image is copied to it."""
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 100_000
+            for connection in server.connections:
+                connection.abort()
+
+    async with asyncio.timeout(30), Connections(server.key) as ssh:
+        with pytest.raises(Unreachable, match="the connection to lab-1-1 broke while it ran cat"):
+            async for _ in ssh.converse(server.machine, ["cat"], endless()):
+                pass
+
+
 async def test_wait_ready_fails_at_once_on_changed_host_key(server: Server) -> None:
     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
     async with Connections(server.key) as ssh:

@@ -257,11 +257,14 @@ class Connections:
         """Yields ("out" | "err", bytes) as they arrive and, last, ("code", digits of the exit code). `feed` is the
         command's stdin. Closing the iterator sends SIGTERM to the command. Raises Unreachable if the connection
         broke."""
+        import asyncssh
+
         chunks: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(1)
 
         async def read(kind: str, reader: Any) -> None:
-            while chunk := await reader.read(CHUNK):
-                await chunks.put((kind, chunk))
+            with contextlib.suppress(asyncssh.Error, OSError):  # the missing exit code shows a broken connection
+                while chunk := await reader.read(CHUNK):
+                    await chunks.put((kind, chunk))
             await chunks.put((kind, b""))
 
         async with self._process(machine, argv, end="TERM") as process:
