@@ -108,7 +108,7 @@ def _ports_down(nodes: Nodes) -> Iterator[FabricMismatch]:
         if count < usual:
             down = [port.name for port in nodes[node].rdma_ports if not port.active]
             yield FabricMismatch(
-                f"{node} has {count} active RDMA ports, most nodes of its plan {usual}"
+                f"{node} has {count} active RDMA {'port' if count == 1 else 'ports'}, most nodes of its plan {usual}"
                 + (f"; not active: {_shown(down)}" if down else ""),
                 "look at its adapters, cables and switch ports (ibstat)",
             )

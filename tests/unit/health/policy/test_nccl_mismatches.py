@@ -63,6 +63,10 @@ def test_node_with_fewer_active_ports_than_others_is_named() -> None:
     down = replace(NODE, rdma_ports=(*PORTS[:3], replace(PORTS[3], active=False), *PORTS[4:]))
     (one,) = nccl_mismatches({"lab-1-1": NODE, "lab-1-2": down}, {})
     assert one.what == "lab-1-2 has 7 active RDMA ports, most nodes of its plan 8; not active: mlx5_3:1"
+    (one,) = nccl_mismatches(
+        {"lab-1-1": replace(NODE, rdma_ports=PORTS[:2]), "lab-1-2": replace(NODE, rdma_ports=PORTS[:1])}, {}
+    )
+    assert one.what == "lab-1-2 has 1 active RDMA port, most nodes of its plan 2"
 
 
 @pytest.mark.parametrize(("gb_s", "named"), [(11.8, True), (24.0, True), (26.0, False), (380.0, False)])
