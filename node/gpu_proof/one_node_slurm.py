@@ -23,6 +23,7 @@ _START_S = 60.0  # seconds for the start of all daemons
 _END_S = 20.0  # seconds for the end of jobs
 _LIMIT_S = 120.0  # seconds for one command of Slurm
 _POLL_S = 0.2
+_CAN_DISABLE_CGROUPS = "23.02"
 _LOOPBACK = "127.0.0.1"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # a user's PATH may lack the daemons' folders
 
@@ -201,7 +202,10 @@ PartitionName=proof Nodes={name} Default=YES MaxTime=60
     def _cgroup_conf(self) -> str:
         # Without systemd in charge of the machine, slurmd makes its own cgroups.
         alone = "" if os.path.isdir("/run/systemd/system") else "IgnoreSystemd=yes\n"
-        return f"CgroupPlugin=autodetect\nConstrainDevices=yes\n{alone}" if self.isolates else "CgroupPlugin=disabled\n"
+        if self.isolates:
+            return f"CgroupPlugin=autodetect\nConstrainDevices=yes\n{alone}"
+        # Older versions use no cgroups unless a plugin asks for them.
+        return "CgroupPlugin=disabled\n" if self.version() >= _CAN_DISABLE_CGROUPS else ""
 
     def _gres_conf(self) -> str:
         return "".join(f"Name=gpu File={device} Flags=nvidia_gpu_env\n" for device in self.devices)

@@ -1,5 +1,5 @@
-"""`make gpu-proof` on a bare Debian, where the GPUs are SIMULATED: it starts a Slurm of one node, checks that jobs can open their
-own GPUs only, and leaves nothing behind."""
+"""`make gpu-proof` on a bare Debian 13 and 12, where the GPUs are SIMULATED: it starts a Slurm of one node, checks that jobs can
+open their own GPUs only, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MACHINE = 10
 LIBRARY = "/root/libcuda.so"
 
 
-@pytest.fixture(scope="module")
-def bare(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare]:
+@pytest.fixture(scope="module", params=["debian13", "debian12"])
+def bare(request: pytest.FixtureRequest, node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare]:
     folder = tmp_path_factory.mktemp("proof")
-    made = Bare(folder / "bare", shared=False, packages="python3")
+    made = Bare(folder / request.param, request.param, shared=False, packages="python3")
     try:
         made.up(MACHINE)
         library = folder / "libcuda.so"
