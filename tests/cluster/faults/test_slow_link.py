@@ -38,9 +38,21 @@ def slow_link(lab: Lab, node: str) -> Iterator[None]:
 
 def test_sound_fabric_names_nothing_although_the_machine_is_loaded(lab: Lab) -> None:
     found = measured(lab)
-    assert found["findings"] == []
+    assert (found["findings"], found["mismatches"]) == ([], [])
     assert set(found["leaves"]) == set(NODES)
     assert found["simulated"] is True
+
+
+def test_setting_of_nccl_that_fits_no_interface_is_named_with_its_node(lab: Lab) -> None:
+    node = lab.container(NODES[1])
+    lab.podman("exec", node, "sh", "-c", "echo NCCL_SOCKET_IFNAME=ens1f0 >/etc/nccl.conf")
+    try:
+        found = measured(lab)
+    finally:
+        lab.podman("exec", node, "rm", "/etc/nccl.conf")
+    assert [one["what"] for one in found["mismatches"]] == [
+        f"NCCL_SOCKET_IFNAME=ens1f0 in /etc/nccl.conf of {NODES[1]} matches no interface (eth0)"
+    ]
 
 
 def test_slow_node_alone_is_named_repaired_and_returns_once_it_is_fast(lab: Lab) -> None:
