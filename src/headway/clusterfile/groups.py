@@ -5,7 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 from headway.catalog.mig_profiles import lay_out
-from headway.clusterfile.model import ClusterFile, GroupPart
+from headway.clusterfile.models.cluster_file import ClusterFile
+from headway.clusterfile.models.groups import GroupPart
 from headway.domain.cluster import MAIN_GROUP, Group, Plan
 from headway.domain.machines.gpu_parts import GpuParts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.catalog import allowed_slurm_keys
-from headway.clusterfile.model import ClusterFile
+from headway.clusterfile.models.cluster_file import ClusterFile
 
 
 def cluster_file_schema() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from headway.clusterfile.draft import Draft
-from headway.clusterfile.model import ClusterFile
+from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.clusterfile.resolve import build_cluster
 from headway.clusterfile.rules.file_rules import check_all
 from headway.domain.cluster import Cluster, Plan

@@ -9,22 +9,18 @@ from headway.catalog.providers import PROVIDERS
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, partition_tiers, topology
 from headway.clusterfile.draft import partitions_of
-from headway.clusterfile.gpu_driver_model import resolve_gpu_driver
-from headway.clusterfile.health_model import FABRIC_TEST_EVERY_S, HealthPart
-from headway.clusterfile.hosts_model import HostPart
-from headway.clusterfile.model import (
-    BackupPart,
-    BudgetPart,
-    ClusterFile,
-    CostPart,
-    GroupPart,
-    KeyPart,
-    MountedVolumePart,
-    PartitionPart,
-    TeamPart,
-)
+from headway.clusterfile.models.backup import BackupPart, KeyPart
+from headway.clusterfile.models.cluster_file import ClusterFile
+from headway.clusterfile.models.costs import CostPart
+from headway.clusterfile.models.environments import resolve_environments, resolve_packages
+from headway.clusterfile.models.gpu_driver import resolve_gpu_driver
+from headway.clusterfile.models.groups import GroupPart
+from headway.clusterfile.models.health import FABRIC_TEST_EVERY_S, HealthPart
+from headway.clusterfile.models.hosts import HostPart
+from headway.clusterfile.models.partitions import PartitionPart
+from headway.clusterfile.models.storage import MountedVolumePart
+from headway.clusterfile.models.teams import BudgetPart, TeamPart
 from headway.clusterfile.rules.file_rules import dataset_mount, preemption_rules
-from headway.clusterfile.software_model import resolve_environments, resolve_packages
 from headway.domain.cluster import (
     Alerts,
     BackupRule,

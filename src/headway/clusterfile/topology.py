@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from headway.clusterfile.model import FabricPart, SwitchPart
+from headway.clusterfile.models.fabric import FabricPart, SwitchPart
 from headway.domain.cluster import MAIN_GROUP, Slot, Switch
 
 SPINE = "spine"

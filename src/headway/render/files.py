@@ -36,7 +36,7 @@ from headway.render.system import (
     tmpfiles,
     volume_mounts,
 )
-from headway.render.system.login import head_user_limits, intra_job_ssh, login_limits, shell_env, sshd, users
+from headway.render.system.login import head_user_limits, intra_job_ssh, limits_conf, shell_env, sshd, users
 from headway.render.system.unit_list import MUNGE_KEY
 
 
@@ -59,7 +59,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
         sshd.SSHD: File(sshd.sshd_conf(site)),
         "/etc/environment": File(shell_env.environment(), block=site.own is not None),
         "/etc/profile.d/headway.sh": File(shell_env.profile()),
-        "/etc/security/limits.d/headway.conf": File(login_limits.login_limits()),
+        "/etc/security/limits.d/headway.conf": File(limits_conf.login_limits()),
         **{f"{shell_env.MODULES}/{name}.lua": File(text) for name, text in shell_env.modules(cluster).items()},
         **package_sources.files(cluster),
         **users.people(cluster, site),

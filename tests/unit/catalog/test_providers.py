@@ -8,7 +8,7 @@ from typing import get_args
 
 import headway
 from headway.catalog.providers import PROVIDERS
-from headway.clusterfile.model import ClusterFile
+from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.providers.registry import open_provider
 
 SOURCE = Path(headway.__file__).parent

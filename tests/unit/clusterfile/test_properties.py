@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import check_cluster_file
-from headway.clusterfile.model import ClusterFile
+from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.errors import InvalidSpec
 from headway.validation.yaml_parser import parse_yaml
 

@@ -13,7 +13,8 @@ from headway.catalog import allowed_slurm_keys
 from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, partition_tiers, topology
 from headway.clusterfile.draft import Draft
-from headway.clusterfile.model import ClusterFile, DatasetPart
+from headway.clusterfile.models.cluster_file import ClusterFile
+from headway.clusterfile.models.storage import DatasetPart
 from headway.clusterfile.rules import group_rules
 from headway.clusterfile.rules.gpu_parts_rules import check_gpu_parts
 from headway.clusterfile.rules.slurm_state_folder import state_folder_faults

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headway.catalog.mig_profiles import COMPUTE_SLICES, MEMORY_SLICES, lay_out, profiles_of
 from headway.clusterfile import groups
 from headway.clusterfile.draft import Draft, FaultText, partitions_of
-from headway.clusterfile.model import GroupPart
+from headway.clusterfile.models.groups import GroupPart
 from headway.domain.cluster import Plan
 from headway.validation.syntax_rules import join_words
 

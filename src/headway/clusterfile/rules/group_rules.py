@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from headway.clusterfile.draft import FaultText
 from headway.clusterfile.groups import max_nodes, min_nodes
-from headway.clusterfile.model import ClusterFile, GroupPart
+from headway.clusterfile.models.cluster_file import ClusterFile
+from headway.clusterfile.models.groups import GroupPart
 from headway.domain.provider_traits import ProviderTraits
 from headway.validation.field_types import UNLIMITED
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from headway.clusterfile.draft import FaultText
-from headway.clusterfile.model import ClusterFile
+from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.domain.provider_traits import ProviderTraits
 from headway.validation import syntax_rules
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headway.clusterfile import groups
 from headway.clusterfile.draft import Draft, partitions_of
-from headway.clusterfile.model import GroupPart
+from headway.clusterfile.models.groups import GroupPart
 from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED
 

@@ -1,0 +1,67 @@
+"""groups: nodes of one kind, and how many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from headway.catalog.providers import PROVIDERS
+from headway.catalog.releases import IMAGES
+from headway.validation.field_types import (
+    MOST_NODES,
+    Part,
+    Seconds,
+)
+
+if TYPE_CHECKING:
+    ProviderName = str
+    ImageName = str
+else:  # type checkers do not accept a computed Literal
+    ProviderName = Literal[tuple(PROVIDERS)]
+    ImageName = Literal[tuple(IMAGES)]
+
+
+MigLayout = dict[Annotated[str, Field(max_length=16)], Annotated[int, Field(ge=1, le=7)]]
+MIG_HELP = "MIG instances of each GPU: number by profile (default: GPUs are not divided)."
+MIG_EXAMPLES: list[MigLayout] = [{"3g.71gb": 2}]
+SHARDS_HELP = (
+    "Shards of each GPU, which jobs request as --gres shard:N. They share the GPU without isolation from each other."
+)
+MPS_HELP = "Jobs request a percentage of a GPU, as --gres mps:N, and share it through NVIDIA's MPS."
+
+
+class GroupPart(Part):
+    """Nodes of one kind."""
+
+    plan: str = Field(description="Catalogue entry with hardware and price of a node.", examples=["h100-8"])
+    nodes: int | None = Field(
+        None, ge=0, le=MOST_NODES, description="Number of nodes for jobs, without spares; not with idle."
+    )
+    max: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_NODES,
+        description="Largest number of nodes that it can be scaled to without a change of slurm.conf (default: nodes).",
+    )
+    min: int | None = Field(None, ge=0, le=MOST_NODES, description="With idle: smallest number of nodes (default: 0).")
+    idle: Seconds | None = Field(
+        None,
+        description="Let the group scale by itself between min and max: remove a node after this time without a job. Slurm time "
+        "format, or minutes.",
+        examples=["00:10:00"],
+    )
+    spares: int = Field(
+        0, ge=0, le=1000, description="Number of ready nodes that are kept free to replace failed ones."
+    )
+    mig: MigLayout = Field(default_factory=dict, max_length=6, description=MIG_HELP, examples=MIG_EXAMPLES)
+    shards: int | None = Field(None, ge=2, le=100, description=SHARDS_HELP, examples=[8])
+    mps: bool = Field(False, description=MPS_HELP)
+    spot: bool = Field(False, description="The provider may take the machines back at short notice.")
+    reserved: bool = Field(
+        False,
+        description="Charge nodes and spares as long as they are in the file, also without a machine.",
+    )
+    price: Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)] | None = Field(
+        None, description="USD per node and hour (default: the price of the plan)."
+    )

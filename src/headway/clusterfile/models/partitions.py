@@ -1,0 +1,60 @@
+"""partitions: Slurm partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from headway.catalog.providers import PROVIDERS
+from headway.catalog.releases import IMAGES
+from headway.clusterfile.models.environments import (
+    ContainerImage,
+    DefaultEnvironment,
+)
+from headway.validation.field_types import (
+    MOST_NODES,
+    GraceSeconds,
+    Part,
+    Seconds,
+    SlurmKeys,
+)
+
+if TYPE_CHECKING:
+    ProviderName = str
+    ImageName = str
+else:  # type checkers do not accept a computed Literal
+    ProviderName = Literal[tuple(PROVIDERS)]
+    ImageName = Literal[tuple(IMAGES)]
+
+
+class PartitionPart(Part):
+    """A Slurm partition: nodes, time limits, teams and preemption."""
+
+    default: bool = Field(False, description="Use it for jobs that name no partition (default: the first partition).")
+    nodes: int | None = Field(None, ge=1, le=MOST_NODES, description="Use only the first N slots (default: all).")
+    groups: list[str] = Field(
+        default_factory=list, description="Use only nodes of these groups (default: all).", examples=[["gpu"]]
+    )
+    max_time: Seconds | None = Field(None, description="Longest time limit of a job, in a Slurm time format.")
+    default_time: Seconds | None = Field(None, description="Time limit of a job without --time.")
+    tier: int | None = Field(
+        None, ge=1, le=65000, description="PriorityTier in Slurm: jobs of a higher tier are scheduled first."
+    )
+    preempts: list[str] = Field(
+        default_factory=list,
+        description="Partitions whose jobs it preempts (requeues): all preemptable partitions of a lower tier.",
+        examples=[["train", "debug"]],
+    )
+    teams: list[str] = Field(default_factory=list, description="Teams that may use it (default: all).")
+    grace_time: GraceSeconds = Field(
+        120,
+        description="Seconds between preemption and the end of a job. The job first gets its --signal, else SIGTERM.",
+    )
+    environment: DefaultEnvironment | None = Field(
+        None, description="Software environment of `headway run` in it without --environment."
+    )
+    container_image: ContainerImage | None = Field(
+        None, description="Container image of `headway run` in it, instead of an environment."
+    )
+    slurm: SlurmKeys = Field(default_factory=dict, description="More keys of the partition's line in slurm.conf.")

@@ -1,0 +1,114 @@
+"""teams, users and departures: who uses the cluster, and what each team may use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from headway.catalog.providers import PROVIDERS
+from headway.catalog.releases import IMAGES
+from headway.clusterfile.models.environments import (
+    ContainerImage,
+    DefaultEnvironment,
+)
+from headway.domain.cluster import BUDGET_WARN_SHARE
+from headway.validation.field_types import (
+    Part,
+    PublicKey,
+    UserName,
+    value_error,
+)
+
+if TYPE_CHECKING:
+    ProviderName = str
+    ImageName = str
+else:  # type checkers do not accept a computed Literal
+    ProviderName = Literal[tuple(PROVIDERS)]
+    ImageName = Literal[tuple(IMAGES)]
+
+
+GpuPart = Annotated[str, Field(pattern=r"^([1-7]g\.[1-9][0-9]{0,2}gb|shard|mps)$")]
+
+
+class GpuHoursPart(Part):
+    """GPU-hours per period."""
+
+    hours: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False, description="GPU-hours in one period.")]
+    per: Literal["day", "week", "month", "quarter", "year"] = Field(description="The period.")
+
+
+class LimitsPart(Part):
+    """Limits of a team."""
+
+    gpu_hours: GpuHoursPart | None = Field(None, description="GPU-hours per period.")
+    running_jobs: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of running jobs.")
+    submitted_jobs: int | None = Field(
+        None, ge=1, le=1_000_000, description="Largest number of running and pending jobs."
+    )
+    gpus: int | None = Field(
+        None, ge=1, le=1_000_000, description="Largest number of allocated GPUs; a MIG instance counts as one."
+    )
+    gpu_parts: dict[GpuPart, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
+        default_factory=dict,
+        max_length=20,
+        description="Largest number of allocated parts of GPUs: MIG instances by profile, shard, mps (per cent).",
+        examples=[{"3g.71gb": 4, "shard": 16}],
+    )
+
+
+class BudgetPart(Part):
+    """Budget of a team per period: money or GPU-hours."""
+
+    usd: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] | None = Field(
+        None, description="US dollars for the resources that its jobs hold."
+    )
+    gpu_hours: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
+        None, description="GPU-hours that its jobs hold."
+    )
+    per: Literal["day", "week", "month", "quarter", "year"] = Field("month", description="The period.")
+    warn: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
+        BUDGET_WARN_SHARE, description="Warn the team when it has used this share."
+    )
+    cap: bool = Field(
+        True, description="Start no more jobs of the team when the budget is spent; running jobs continue."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> BudgetPart:
+        if (self.usd is None) == (self.gpu_hours is None):
+            raise value_error("must have either usd or gpu_hours", "for example budget: {usd: 20000, per: month}")
+        return self
+
+
+class TeamPart(Part):
+    """Users of one Slurm account."""
+
+    users: list[UserName] = Field(default_factory=list, description="User names.", examples=[["alice", "bob"]])
+    leads: list[UserName] = Field(
+        default_factory=list, description="Users of the team who may manage its jobs.", examples=[["alice"]]
+    )
+    share: int = Field(1, ge=1, le=1_000_000, description="Fair share, relative to the other teams.")
+    limits: LimitsPart = Field(default_factory=LimitsPart, description="Limits.")
+    budget: BudgetPart | None = Field(None, description="Budget of the team (default: none).")
+    environment: DefaultEnvironment | None = Field(
+        None,
+        description="Software environment of its `headway run` without --environment; the partition's comes first.",
+    )
+    container_image: ContainerImage | None = Field(
+        None, description="Container image of its `headway run`, instead of an environment."
+    )
+
+
+class UserPart(Part):
+    """One person."""
+
+    ssh_keys: list[PublicKey] = Field(default_factory=list, description="Public key files, or public keys as text.")
+
+
+class DeparturesPart(Part):
+    """What happens when a user is removed from the file."""
+
+    jobs: Literal["cancel", "finish"] = Field(
+        "cancel", description="Cancel the user's running jobs, or let them finish."
+    )
