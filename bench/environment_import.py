@@ -41,6 +41,8 @@ HERE = "/environments/big/1"
 LOCAL = "/var/tmp/big"
 STAGED = "/var/lib/headway/environments/big/1"
 STAGE_S = 900
+PORT = 2222
+HOST_KEY = "/etc/headway/boot/ssh_host_ed25519_key"
 # Drops the files of a folder from the page cache, then prints the seconds of an import by the Python of another one.
 COLD = """\
 import os, subprocess, sys, time
@@ -73,30 +75,36 @@ def sshfs(folder: Path) -> Path:
     mirror = asyncio.run(host_mirror(image.suite, released=image.released))
     (folder / "sources.list").write_text("".join(f"{line}\n" for line in mirror.lines))
     settings = [
-        f'Dir::Etc::sourcelist "{folder}/sources.list"', 'Dir::Etc::sourceparts "-"', f'Dir::State::lists "{folder}"',
-        f'Dir::Cache "{folder}"', 'APT::Sandbox::User "root"', *mirror.apt_options,
+        f"Dir::Etc::sourcelist={folder}/sources.list", "Dir::Etc::sourceparts=-", f"Dir::State::lists={folder}/lists",
+        f"Dir::Cache={folder}", f"APT::Default-Release={image.suite}", "APT::Sandbox::User=root",
     ]  # fmt: skip
-    (folder / "apt.conf").write_text("".join(f"{line};\n" for line in settings))
+    (folder / "lists" / "partial").mkdir(parents=True)
+    (folder / "apt.conf").write_text("".join(f"{line};\n" for line in mirror.apt_options))
     env = {**os.environ, "APT_CONFIG": str(folder / "apt.conf")}
     for words in (["update"], ["download", "sshfs"]):
-        argv = ["apt-get", "--quiet", *words]
+        argv = ["apt-get", "--quiet", *(word for text in settings for word in ("-o", text)), *words]
         subprocess.run(argv, cwd=folder, env=env, check=True, capture_output=True, timeout=600)
     subprocess.run(["dpkg-deb", "-x", *folder.glob("sshfs_*.deb"), folder / "root"], check=True, timeout=60)
     return folder / "root" / "usr" / "bin" / "sshfs"
 
 
 def fetch_wheels(folder: Path) -> None:
-    """Downloads torch and what it needs, unless they are there, and writes the folder's index."""
+    """Downloads torch and what it needs, unless they are there."""
     folder.mkdir(parents=True, exist_ok=True)
     if not list(folder.glob("torch-*.whl")):
         argv = ["pip", "download", "--quiet", "--python-version", PYTHON, "--only-binary=:all:", "torch"]
         subprocess.run([sys.executable, "-m", *argv], cwd=folder, check=True, timeout=3600, stderr=subprocess.DEVNULL)
-    rows = []
-    for wheel in sorted(folder.glob("*.whl")):
+
+
+def make_index(wheels: Path, folder: Path) -> None:
+    """Makes a package index of the wheels, with their hashes: folder/NAME/index.html."""
+    for wheel in sorted(wheels.glob("*.whl")):
+        place = folder / wheel.name.partition("-")[0].lower().replace("_", "-")
+        place.mkdir(parents=True)
+        (place / wheel.name).symlink_to(wheel.resolve())
         with wheel.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        rows.append(f'<a href="{wheel.name}#sha256={digest}">{wheel.name}</a>\n')
-    (folder / "index.html").write_text("".join(rows))
+        (place / "index.html").write_text(f'<a href="{wheel.name}#sha256={digest}">{wheel.name}</a>\n')
 
 
 @contextmanager
@@ -110,7 +118,7 @@ def served(folder: Path, address: str) -> Iterator[str]:
     server = http.server.ThreadingHTTPServer((address, 0), functools.partial(Handler, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://{address}:{server.server_port}/index.html"
+        yield f"http://{address}:{server.server_port}/"
     finally:
         server.shutdown()
 
@@ -119,25 +127,30 @@ def build(at: BenchCluster, wheels: Path) -> float:
     """Builds the environment and returns its size in GB."""
     gateway = at.headway("exec", "bench", "--", "ip", "-4", "route", "show", "default").split()[2]
     requirements = at.folder / "requirements.txt"
-    with served(wheels, gateway) as url:
-        requirements.write_text(f"--no-index\n--find-links {url}\ntorch\n")
+    make_index(wheels, at.folder / "index")
+    with served(at.folder / "index", gateway) as url:
+        requirements.write_text(f"--index-url {url}\ntorch\n")
         ask = ["env", "add", "bench", "big", "--requirements", str(requirements), "--as", "bench"]
         at.headway(*ask, timeout_s=1800)
     return float(json.loads(at.headway("exec", "bench", "--", "cat", f"{HERE}/.headway.json"))["bytes"]) / 1e9
 
 
 def mount_shared(node: str, head: str, program: Path) -> None:
-    """Lets the node's root sign in on the head, and copies sshfs to the node."""
+    """Starts an SSH daemon on the head for the node's root alone, copies sshfs to the node, and mounts."""
     podman("cp", str(program), f"{node}:/usr/local/bin/sshfs")
     podman("exec", node, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/bench-key")
     key = podman("exec", node, "cat", "/root/bench-key.pub").strip()
-    podman("exec", head, "sh", "-c", f"mkdir -p /root/.ssh && echo '{key}' >>/root/.ssh/authorized_keys")
+    podman("exec", head, "sh", "-c", f"echo '{key}' >/root/bench-keys")
+    settings = ("AuthorizedKeysFile=/root/bench-keys", "Subsystem=sftp internal-sftp", f"Port={PORT}", "UsePAM=no")
+    options = [word for text in settings for word in ("-o", text)]
+    podman("exec", head, "/usr/sbin/sshd", "-f", "/dev/null", "-h", HOST_KEY, *options)
     mount(node)
 
 
 def mount(node: str) -> None:
     """Mounts the head's environments on the node."""
     options = "ro,allow_other,IdentityFile=/root/bench-key,StrictHostKeyChecking=no,UserKnownHostsFile=/dev/null"
+    options += f",port={PORT},no_contain_symlinks"  # a venv links to the Python of the machine
     podman("exec", node, "sshfs", "-o", options, "root@bench-head:/environments", "/environments")
 
 
