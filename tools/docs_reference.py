@@ -285,7 +285,7 @@ def metrics_page() -> str:
     """Returns the page of the agent's metrics."""
     sys.path.insert(0, str(ROOT / "node"))
     try:
-        from agent.gpu.interface import FIELDS  # type: ignore[import-not-found]
+        from agent.gpu.gpu_metrics import FIELDS  # type: ignore[import-not-found]
     finally:
         sys.path.pop(0)
 

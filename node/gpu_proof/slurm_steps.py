@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.gpu import interface
-from agent.metrics.exporter import PORT as METRICS_PORT
+from agent.gpu import gpu_metrics
+from agent.metrics.http_endpoint import PORT as METRICS_PORT
 from agent.node_tests.allreduce import address_of_interface
 from agent.roles.node import SOCKET
 from gpu_proof.machine import Proof
@@ -175,7 +175,7 @@ class Agent:
                 text = answer.read().decode()
         except OSError:
             return 0
-        return len(set(re.findall(rf'^{interface.FB_USED}{{[^}}]*\bgpu="(\d+)"', text, re.MULTILINE)))
+        return len(set(re.findall(rf'^{gpu_metrics.FB_USED}{{[^}}]*\bgpu="(\d+)"', text, re.MULTILINE)))
 
     def _end(self) -> None:
         assert self._process is not None
@@ -286,6 +286,6 @@ srun --ntasks=1 {sys.executable} {command}
         return Result(what, "ok", f"step {step}, {figures}{watts}, {time.monotonic() - self._began:.0f} s")
 
     def _read_power(self) -> None:
-        watts = [gpu.figures.get(interface.POWER, 0.0) for gpu in self.proof.source.read()]
+        watts = [gpu.figures.get(gpu_metrics.POWER, 0.0) for gpu in self.proof.source.read()]
         if watts:
             self._watts.append(sum(watts) / len(watts))

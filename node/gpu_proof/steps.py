@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from agent.checks import gpu_checks, host_settings
 from agent.checks.runner import BAD, CHECKS, MachineState, run_every_check
-from agent.gpu import interface
+from agent.gpu import gpu_metrics
 from agent.gpu.nvml import Nvml
 from agent.node_tests.allreduce import interface_with_address
 from agent.node_tests.command import GPU_TESTS, GpuTests, run_dcgm, run_gpu_tests, run_guarded
@@ -34,7 +34,7 @@ def read_metrics(proof: Proof) -> Iterator[Result]:
         "GPUs answer", "FAILED" if lost or not gpus else "ok", f"{len(gpus)} GPUs" + (f", lost {lost}" if lost else "")
     )
     for gpu in gpus[:1]:
-        missing = sorted(name for name in interface.FIELDS if name not in gpu.figures)
+        missing = sorted(name for name in gpu_metrics.FIELDS if name not in gpu.figures)
         shown = ", ".join(
             f"{name.removeprefix('DCGM_FI_DEV_')} {value:g}" for name, value in sorted(gpu.figures.items())
         )
@@ -51,7 +51,13 @@ def read_metrics(proof: Proof) -> Iterator[Result]:
 def read_errors(proof: Proof) -> Iterator[Result]:
     """Reads the counters of errors and registers for XID events."""
     for gpu in proof.source.read():
-        counters = (interface.SBE, interface.DBE, interface.ROWS_BAD, interface.ROWS_WEAK, interface.ROWS_PENDING)
+        counters = (
+            gpu_metrics.SBE,
+            gpu_metrics.DBE,
+            gpu_metrics.ROWS_BAD,
+            gpu_metrics.ROWS_WEAK,
+            gpu_metrics.ROWS_PENDING,
+        )
         known = {name: gpu.figures[name] for name in counters if name in gpu.figures}
         text = ", ".join(f"{name.removeprefix('DCGM_FI_DEV_')} {value:g}" for name, value in known.items())
         yield Result(

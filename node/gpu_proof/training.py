@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agent.gpu import interface
+from agent.gpu import gpu_metrics
 from agent.gpu.interface import Source
 from gpu_proof.machine import Proof, torch_version
 from gpu_proof.report import Result
@@ -151,7 +151,7 @@ class Training:
 
     def _read_power(self, stop: threading.Event) -> None:
         while not stop.wait(1.0):
-            watts = [gpu.figures.get(interface.POWER, 0.0) for gpu in self._source.read()]
+            watts = [gpu.figures.get(gpu_metrics.POWER, 0.0) for gpu in self._source.read()]
             if watts:
                 self._watts.append(sum(watts) / len(watts))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.checks.driver_fault import driver_fault
 from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, MachineState, Result, bad, check, warn
-from agent.gpu import interface
+from agent.gpu import gpu_metrics
 from agent.gpu.interface import Gpu
 from agent.gpu.mig import wrong_instances
 
@@ -59,16 +59,16 @@ def gpu_answers(seen: MachineState) -> Result | None:
 def gpu_memory_errors(seen: MachineState) -> Result | None:
     """Returns bad for uncorrected ECC errors, failed or pending row remapping; warns at 8 rows remapped for uncorrected
     errors."""
-    if gpu := _first(seen, interface.ROWS_FAILED):
+    if gpu := _first(seen, gpu_metrics.ROWS_FAILED):
         return bad(f"GPU {gpu.index} has no spare memory rows left: remapping failed", REPLACE, gpu.index)
-    if gpu := _first(seen, interface.DBE):
+    if gpu := _first(seen, gpu_metrics.DBE):
         return bad(
-            f"GPU {gpu.index} had {gpu.figures[interface.DBE]:.0f} uncorrected memory errors", RESET_GPU, gpu.index
+            f"GPU {gpu.index} had {gpu.figures[gpu_metrics.DBE]:.0f} uncorrected memory errors", RESET_GPU, gpu.index
         )
-    if gpu := _first(seen, interface.ROWS_PENDING):
+    if gpu := _first(seen, gpu_metrics.ROWS_PENDING):
         return bad(f"GPU {gpu.index} replaces a memory row at its next reset", RESET_GPU, gpu.index)
-    if gpu := _first(seen, interface.ROWS_BAD, 8):
-        return warn(f"GPU {gpu.index} has replaced {gpu.figures[interface.ROWS_BAD]:.0f} memory rows", gpu=gpu.index)
+    if gpu := _first(seen, gpu_metrics.ROWS_BAD, 8):
+        return warn(f"GPU {gpu.index} has replaced {gpu.figures[gpu_metrics.ROWS_BAD]:.0f} memory rows", gpu=gpu.index)
     return None
 
 
@@ -77,7 +77,7 @@ def gpu_nvlink(seen: MachineState) -> Result | None:
     """Returns bad when a GPU has fewer active NVLinks than the plan expects. GPUs in MIG mode do not use them."""
     links = 0 if seen.config.mig else seen.config.expects.get("nvlinks", 0)
     for gpu in seen.gpus:
-        up = gpu.figures.get(interface.NVLINKS)
+        up = gpu.figures.get(gpu_metrics.NVLINKS)
         if links and up is not None and up < links:
             return bad(f"GPU {gpu.index} has {up:.0f} of {links:.0f} NVLinks", RESET_GPU, gpu.index)
     return None
@@ -97,7 +97,7 @@ def gpu_throttled(seen: MachineState) -> Result | None:
 
 
 def _throttled(gpu: Gpu) -> str:
-    bits = int(gpu.figures.get(interface.THROTTLE, 0))
+    bits = int(gpu.figures.get(gpu_metrics.THROTTLE, 0))
     return ", ".join(dict.fromkeys(why for bit, why in _THROTTLES.items() if bits & bit))
 
 
@@ -106,7 +106,7 @@ def gpu_pcie(seen: MachineState) -> Result | None:
     """Returns bad when a GPU uses fewer PCIe lanes than it has. The link's speed is not checked: it falls on purpose
     while a GPU is idle."""
     for gpu in seen.gpus:
-        width, most = gpu.figures.get(interface.PCIE_WIDTH), gpu.figures.get(interface.PCIE_MAX_WIDTH)
+        width, most = gpu.figures.get(gpu_metrics.PCIE_WIDTH), gpu.figures.get(gpu_metrics.PCIE_MAX_WIDTH)
         if width and most and width < most:
             return bad(f"GPU {gpu.index} uses {width:.0f} of {most:.0f} PCIe lanes", REBOOT, gpu.index)
     return None
@@ -116,7 +116,7 @@ def gpu_pcie(seen: MachineState) -> Result | None:
 def gpu_left_over(seen: MachineState) -> Result | None:
     """Warns when GPU memory is in use although no job is on the node: a process has survived its job."""
     for gpu in seen.gpus:
-        used = gpu.figures.get(interface.FB_USED, 0)
+        used = gpu.figures.get(gpu_metrics.FB_USED, 0)
         if used > 1024 + seen.config.gpu_memory_mib * 0.02:
             return warn(f"GPU {gpu.index}: {used:.0f} MiB in use, and no job is on the node", RESET_GPU, gpu.index)
     return None

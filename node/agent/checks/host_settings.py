@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from agent.checks.runner import MachineState, Result, check, warn
-from agent.gpu import interface
+from agent.gpu import gpu_metrics
 
 EVERY_S = 300.0  # these settings change with a reboot, if at all
 _BRIDGE = "0x0604"  # PCI class of bridges
@@ -29,7 +29,7 @@ def _has_gpus(seen: MachineState) -> bool:
 @check(every_s=EVERY_S)
 def gpu_persistence(seen: MachineState) -> Result | None:
     """Warns when the driver unloads a GPU that no process uses."""
-    off = [gpu.index for gpu in seen.gpus if gpu.figures.get(interface.PERSISTENCE) == 0]
+    off = [gpu.index for gpu in seen.gpus if gpu.figures.get(gpu_metrics.PERSISTENCE) == 0]
     if not _has_gpus(seen) or not off:
         return None
     return warn(

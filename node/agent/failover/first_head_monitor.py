@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from agent.config import Config
 from agent.failover.leader import LeaderFile
 from agent.log import log
-from agent.metrics.exporter import PORT
+from agent.metrics.http_endpoint import PORT
 
 WAIT_S = 1.0
 LOOK_S = 0.5

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import socket
 
-from agent.gpu.interface import FIELDS, Gpu
+from agent.gpu.gpu_metrics import FIELDS
+from agent.gpu.interface import Gpu
 
 ADDRESS = ("127.0.0.1", 9400)
 _MOST_BYTES = 4 << 20

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ctypes import Structure, byref, c_char, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
-from agent.gpu import interface
+from agent.gpu import gpu_metrics
 from agent.gpu.interface import Gpu
 from agent.gpu.mig import Driver, Instance, MigError
 
@@ -142,30 +142,30 @@ class Nvml:
                 pass
 
         busy, memory, rows = _Utilization(), _Memory(), [c_uint() for _ in range(4)]
-        put(interface.UTIL, lambda: self._into("nvmlDeviceGetUtilizationRates", handle, busy).gpu)
-        if interface.UTIL in found:
-            found[interface.MEM_UTIL] = busy.memory
-        put(interface.FB_USED, lambda: self._into("nvmlDeviceGetMemoryInfo", handle, memory).used >> 20)
-        if interface.FB_USED in found:
-            found[interface.FB_FREE] = memory.free >> 20
-        put(interface.POWER, lambda: self._number("nvmlDeviceGetPowerUsage", handle) / 1000)
-        put(interface.ENERGY, lambda: self._long("nvmlDeviceGetTotalEnergyConsumption", handle))
-        put(interface.TEMP, lambda: self._number("nvmlDeviceGetTemperature", handle, c_uint(0)))
-        put(interface.MEM_TEMP, lambda: self._field(handle, _MEMORY_TEMP))
-        put(interface.SM_CLOCK, lambda: self._number("nvmlDeviceGetClockInfo", handle, c_uint(1)))
-        put(interface.MEM_CLOCK, lambda: self._number("nvmlDeviceGetClockInfo", handle, c_uint(2)))
-        put(interface.SBE, lambda: self._long("nvmlDeviceGetTotalEccErrors", handle, c_uint(0), c_uint(0)))
-        put(interface.DBE, lambda: self._long("nvmlDeviceGetTotalEccErrors", handle, c_uint(1), c_uint(0)))
-        put(interface.ROWS_WEAK, lambda: self._rows(handle, rows))
-        if interface.ROWS_WEAK in found:
-            names = (interface.ROWS_WEAK, interface.ROWS_BAD, interface.ROWS_PENDING, interface.ROWS_FAILED)
+        put(gpu_metrics.UTIL, lambda: self._into("nvmlDeviceGetUtilizationRates", handle, busy).gpu)
+        if gpu_metrics.UTIL in found:
+            found[gpu_metrics.MEM_UTIL] = busy.memory
+        put(gpu_metrics.FB_USED, lambda: self._into("nvmlDeviceGetMemoryInfo", handle, memory).used >> 20)
+        if gpu_metrics.FB_USED in found:
+            found[gpu_metrics.FB_FREE] = memory.free >> 20
+        put(gpu_metrics.POWER, lambda: self._number("nvmlDeviceGetPowerUsage", handle) / 1000)
+        put(gpu_metrics.ENERGY, lambda: self._long("nvmlDeviceGetTotalEnergyConsumption", handle))
+        put(gpu_metrics.TEMP, lambda: self._number("nvmlDeviceGetTemperature", handle, c_uint(0)))
+        put(gpu_metrics.MEM_TEMP, lambda: self._field(handle, _MEMORY_TEMP))
+        put(gpu_metrics.SM_CLOCK, lambda: self._number("nvmlDeviceGetClockInfo", handle, c_uint(1)))
+        put(gpu_metrics.MEM_CLOCK, lambda: self._number("nvmlDeviceGetClockInfo", handle, c_uint(2)))
+        put(gpu_metrics.SBE, lambda: self._long("nvmlDeviceGetTotalEccErrors", handle, c_uint(0), c_uint(0)))
+        put(gpu_metrics.DBE, lambda: self._long("nvmlDeviceGetTotalEccErrors", handle, c_uint(1), c_uint(0)))
+        put(gpu_metrics.ROWS_WEAK, lambda: self._rows(handle, rows))
+        if gpu_metrics.ROWS_WEAK in found:
+            names = (gpu_metrics.ROWS_WEAK, gpu_metrics.ROWS_BAD, gpu_metrics.ROWS_PENDING, gpu_metrics.ROWS_FAILED)
             found.update({name: row.value for name, row in zip(names, rows, strict=True)})
-        put(interface.THROTTLE, lambda: self._long("nvmlDeviceGetCurrentClocksThrottleReasons", handle))
-        put(interface.PCIE_WIDTH, lambda: self._number("nvmlDeviceGetCurrPcieLinkWidth", handle))
-        put(interface.PCIE_MAX_WIDTH, lambda: self._number("nvmlDeviceGetMaxPcieLinkWidth", handle))
-        put(interface.PCIE_REPLAYS, lambda: self._number("nvmlDeviceGetPcieReplayCounter", handle))
-        put(interface.NVLINKS, lambda: self._links(handle))
-        put(interface.PERSISTENCE, lambda: self._number("nvmlDeviceGetPersistenceMode", handle))
+        put(gpu_metrics.THROTTLE, lambda: self._long("nvmlDeviceGetCurrentClocksThrottleReasons", handle))
+        put(gpu_metrics.PCIE_WIDTH, lambda: self._number("nvmlDeviceGetCurrPcieLinkWidth", handle))
+        put(gpu_metrics.PCIE_MAX_WIDTH, lambda: self._number("nvmlDeviceGetMaxPcieLinkWidth", handle))
+        put(gpu_metrics.PCIE_REPLAYS, lambda: self._number("nvmlDeviceGetPcieReplayCounter", handle))
+        put(gpu_metrics.NVLINKS, lambda: self._links(handle))
+        put(gpu_metrics.PERSISTENCE, lambda: self._number("nvmlDeviceGetPersistenceMode", handle))
         return found
 
     def _links(self, handle: c_void_p) -> int:

@@ -10,7 +10,7 @@ import os
 import time
 
 from agent.config import Config
-from agent.gpu import interface
+from agent.gpu import gpu_metrics
 from agent.gpu.interface import Gpu
 from agent.gpu.job_gpus import JOBS, Job, jobs_on_node
 from agent.gpu.simulated_mig import SimulatedMig
@@ -79,30 +79,30 @@ class Simulated:
         self._energy[index] += power * passed * 1000
         used = min(self._config.gpu_memory_mib, CONTEXT_MIB + self._memory(job) // len(job.gpus)) if job else 0
         found.figures = {
-            interface.UTIL: util,
-            interface.MEM_UTIL: _number(fault.get("mem_util"), round(util * 0.4)),
-            interface.FB_USED: used,
-            interface.FB_FREE: self._config.gpu_memory_mib - used,
-            interface.POWER: round(power, 1),
-            interface.ENERGY: round(self._energy[index]),
-            interface.TEMP: _number(fault.get("temp"), 95 if hot else round(IDLE_C + util / 100 * (BUSY_C - IDLE_C))),
-            interface.MEM_TEMP: round(IDLE_C + 5 + util / 100 * 40),
-            interface.SM_CLOCK: 900 if hot else (BUSY_MHZ if util else IDLE_MHZ),
-            interface.MEM_CLOCK: MEM_MHZ,
-            interface.SBE: _number(fault.get("ecc-corrected")),
-            interface.DBE: _number(fault.get("ecc")),
-            interface.ROWS_BAD: _number(fault.get("rows")),
-            interface.ROWS_WEAK: 0,
-            interface.ROWS_PENDING: float("rows-pending" in fault),
-            interface.ROWS_FAILED: float("rows-failed" in fault),
-            interface.THROTTLE: THERMAL if hot else 0 if util else 1,
-            interface.PCIE_WIDTH: _number(fault.get("pcie"), 16),
-            interface.PCIE_MAX_WIDTH: 16,
-            interface.PCIE_REPLAYS: 0,
+            gpu_metrics.UTIL: util,
+            gpu_metrics.MEM_UTIL: _number(fault.get("mem_util"), round(util * 0.4)),
+            gpu_metrics.FB_USED: used,
+            gpu_metrics.FB_FREE: self._config.gpu_memory_mib - used,
+            gpu_metrics.POWER: round(power, 1),
+            gpu_metrics.ENERGY: round(self._energy[index]),
+            gpu_metrics.TEMP: _number(fault.get("temp"), 95 if hot else round(IDLE_C + util / 100 * (BUSY_C - IDLE_C))),
+            gpu_metrics.MEM_TEMP: round(IDLE_C + 5 + util / 100 * 40),
+            gpu_metrics.SM_CLOCK: 900 if hot else (BUSY_MHZ if util else IDLE_MHZ),
+            gpu_metrics.MEM_CLOCK: MEM_MHZ,
+            gpu_metrics.SBE: _number(fault.get("ecc-corrected")),
+            gpu_metrics.DBE: _number(fault.get("ecc")),
+            gpu_metrics.ROWS_BAD: _number(fault.get("rows")),
+            gpu_metrics.ROWS_WEAK: 0,
+            gpu_metrics.ROWS_PENDING: float("rows-pending" in fault),
+            gpu_metrics.ROWS_FAILED: float("rows-failed" in fault),
+            gpu_metrics.THROTTLE: THERMAL if hot else 0 if util else 1,
+            gpu_metrics.PCIE_WIDTH: _number(fault.get("pcie"), 16),
+            gpu_metrics.PCIE_MAX_WIDTH: 16,
+            gpu_metrics.PCIE_REPLAYS: 0,
         }
         links = int(self._config.expects.get("nvlinks", 0))
         if links:
-            found.figures[interface.NVLINKS] = links - _number(fault.get("nvlinks-down"))
+            found.figures[gpu_metrics.NVLINKS] = links - _number(fault.get("nvlinks-down"))
         return found
 
     def _uuid(self, index: int) -> str:

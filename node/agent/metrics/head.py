@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from agent.jobs.processes import process_names
 from agent.log import log
-from agent.metrics import exporter, host
+from agent.metrics import host, http_endpoint
 from agent.metrics.sampler import TEXT_S, DiskReader
 
 DAEMONS = {  # name -> process name, of which the kernel keeps 15 characters
@@ -60,4 +60,4 @@ class HeadSampler(threading.Thread):
             for name, process in self._daemons.items()
         ]
         figures = [*ages, *daemons, *host.process_metrics(), *host.host_metrics(self._proc), *self._disks.figures]
-        self.text = exporter.metrics_text("", "", False, [], [], {}, figures, {})
+        self.text = http_endpoint.metrics_text("", "", False, [], [], {}, figures, {})

@@ -21,7 +21,7 @@ from agent.jobs.processes import list_processes, runs_as_root
 from agent.jobs.torch_builds import TorchWatch
 from agent.log import log
 from agent.lost_contact.node_lease import end_jobs
-from agent.metrics import exporter, host
+from agent.metrics import host, http_endpoint
 from agent.metrics.host import Figure
 from agent.metrics.rapl import Rapl
 
@@ -177,7 +177,7 @@ class Sampler(threading.Thread):
     def _write(self, seen: MachineState) -> None:
         source = self._source
         energy = self._rapl.energy_j() if self._rapl else ()
-        self.text = exporter.metrics_text(
+        self.text = http_endpoint.metrics_text(
             self._host,
             source.driver if source else "",
             bool(source and source.simulated),

@@ -24,7 +24,7 @@ from dataclasses import asdict
 from agent.checks.kernel_log import KernelLog, kernel_line
 from agent.checks.runner import BAD, MachineState, run_every_check
 from agent.config import PATH, Config, load
-from agent.gpu import interface as gpu
+from agent.gpu import gpu_metrics
 from agent.gpu.factory import open_source
 from agent.gpu.interface import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node
@@ -176,9 +176,9 @@ def device_errors(name: str, source: Source | None) -> str:
     for device in found:
         if device.lost:
             return f"GPU {device.index} does not answer"
-        if name == "memory" and device.figures.get(gpu.DBE):
-            return f"GPU {device.index} had {device.figures[gpu.DBE]:.0f} uncorrected memory errors"
-        if name == "burn" and int(device.figures.get(gpu.THROTTLE, 0)) & 0xE8:
+        if name == "memory" and device.figures.get(gpu_metrics.DBE):
+            return f"GPU {device.index} had {device.figures[gpu_metrics.DBE]:.0f} uncorrected memory errors"
+        if name == "burn" and int(device.figures.get(gpu_metrics.THROTTLE, 0)) & 0xE8:
             return f"GPU {device.index} is throttled"
     return ""
 

@@ -22,8 +22,8 @@ from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun
 from agent.lost_contact.offline_responder import OfflineResponder
 from agent.lost_contact.sender_limits import Sender, SenderLimits
-from agent.metrics.exporter import MetricsServer
 from agent.metrics.head import HeadSampler
+from agent.metrics.http_endpoint import MetricsServer
 from agent.munge import Munge
 
 REPORTS = "/var/lib/headway/reports"

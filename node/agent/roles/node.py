@@ -29,7 +29,7 @@ from agent.jobs.training_reports import MOST_BYTES, Reports
 from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun
 from agent.lost_contact.node_lease import Lease, other_node_addresses
-from agent.metrics.exporter import MetricsServer
+from agent.metrics.http_endpoint import MetricsServer
 from agent.metrics.sampler import Sampler
 from agent.munge import Munge
 from agent.roles.head import PORT

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from headway.schemas.people import MeOut
 from headway.schemas.server import ServerOut
-from headway.schemas.submission.job_options import RunOptions
+from headway.schemas.submission.run_options import RunOptions
 from headway.sdk.connection import Connection
 from headway.sdk.resources.access import People, Tokens
 from headway.sdk.resources.backups import Backups

@@ -6,15 +6,15 @@ from typing import Any
 
 from agent import config
 from agent.checks import runner
-from agent.gpu import interface
+from agent.gpu import gpu_metrics, interface
 
 PLAN = config.Config(head="h", simulated=True, gpus=2, gpu_memory_mib=80000, memory_mib=1000, expects={"nvlinks": 18})
 SOUND = {
-    interface.NVLINKS: 18,
-    interface.PCIE_WIDTH: 16,
-    interface.PCIE_MAX_WIDTH: 16,
-    interface.THROTTLE: 0,
-    interface.FB_USED: 0,
+    gpu_metrics.NVLINKS: 18,
+    gpu_metrics.PCIE_WIDTH: 16,
+    gpu_metrics.PCIE_MAX_WIDTH: 16,
+    gpu_metrics.THROTTLE: 0,
+    gpu_metrics.FB_USED: 0,
 }
 
 

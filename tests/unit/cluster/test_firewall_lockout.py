@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.lost_contact import node_lease
-from agent.metrics import exporter
+from agent.metrics import http_endpoint
 from agent.node_tests import nccl
 from agent.roles import head
 from headway.cluster.context import ClusterContext
@@ -56,7 +56,7 @@ async def test_firewall_rules_that_lock_the_server_out_are_disabled() -> None:
 
 
 def test_firewall_covers_every_agent_port() -> None:
-    assert {exporter.PORT, head.PORT, node_lease.PORT, nccl.PORT} <= set(firewall.PORTS)
+    assert {http_endpoint.PORT, head.PORT, node_lease.PORT, nccl.PORT} <= set(firewall.PORTS)
 
 
 def test_loads_firewall_rules_detects_a_firewall_reload() -> None:

@@ -27,7 +27,7 @@ from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.paths import node_dir
 from headway.providers.base import OwnedMachinesProvider, Placement
-from headway.providers.ssh.survey import survey_machine
+from headway.providers.ssh.survey_parser import survey_machine
 from headway.render.system import firewall
 from headway.render.system.agent_config import AGENT
 from headway.render.system.volume_mounts import unit_name

@@ -19,7 +19,7 @@ from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.stage_in import with_stage
 from headway.jobs.submission.submit import JobFiles
 from headway.paths import node_dir
-from headway.schemas.submission.job_options import RunIn, RunOut, ScriptLine
+from headway.schemas.submission.run_options import RunIn, RunOut, ScriptLine
 from headway.schemas.submission.submit_request import SubmitIn
 from headway.transport.remote_program import program_source
 

@@ -22,7 +22,7 @@ from headway.jobs.submission.submission_check import (
     submission_faults,
 )
 from headway.schemas.base import FaultOut
-from headway.schemas.submission.job_options import RunIn, RunOut
+from headway.schemas.submission.run_options import RunIn, RunOut
 from headway.schemas.submission.submit_request import CheckJobIn, CheckJobOut, SubmitIn, SubmitOut
 from headway.services.access.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.access.rights import Principal

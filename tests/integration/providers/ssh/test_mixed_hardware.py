@@ -10,7 +10,7 @@ import pytest
 
 from agent import config
 from agent.checks import gpu_checks, runner
-from agent.gpu import interface
+from agent.gpu import gpu_metrics, interface
 from headway.domain.cluster import Host
 from headway.domain.incident import IncidentState
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedNic
@@ -41,7 +41,7 @@ def config_of(folder: Path, name: str, other: DetectedHardware, **plan: Any) -> 
 
 
 def gpus(count: int, links: int) -> list[Any]:
-    return [interface.Gpu(n, f"u{n}", "x", f"b{n}", {interface.NVLINKS: links}) for n in range(count)]
+    return [interface.Gpu(n, f"u{n}", "x", f"b{n}", {gpu_metrics.NVLINKS: links}) for n in range(count)]
 
 
 def test_node_checks_use_the_hardware_found_on_each_node(tmp_path: Path) -> None:

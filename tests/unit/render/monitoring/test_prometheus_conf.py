@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from agent.gpu import interface
-from agent.metrics import exporter
+from agent.gpu import gpu_metrics
+from agent.metrics import http_endpoint
 from headway.render.files import render_files
 from headway.render.monitoring import prometheus_conf
 from headway.render.system.agent_config import METRICS_PORT
@@ -29,7 +29,7 @@ def test_scrapes_every_machine_at_agent_port() -> None:
     rows = loaded(prometheus_conf.targets(CLUSTER, site_of(CLUSTER)))
     assert [row["labels"]["node"] for row in rows] == ["lab-head", "lab-1-1", "lab-1-2", "lab-2-1", "lab-2-2"]
     assert rows[1]["targets"] == ["10.87.3.11:6822"]
-    assert exporter.PORT == METRICS_PORT
+    assert http_endpoint.PORT == METRICS_PORT
 
 
 def test_growing_cluster_changes_only_targets_without_reload() -> None:
@@ -58,7 +58,7 @@ def known() -> set[str]:
     code = "".join(path.read_text() for path in NODE.rglob("*.py"))
     named = set(re.findall(r'"((?:headway|node)_[a-z_A-Z0-9]+)"', code)) | set(re.findall(r"(headway_\w+)\{", code))
     named |= {f"node_network_{key}_total" for key in ("receive_bytes", "transmit_bytes")}
-    return named | set(interface.FIELDS) | {"up", "alertmanager_notifications_failed_total"}
+    return named | set(gpu_metrics.FIELDS) | {"up", "alertmanager_notifications_failed_total"}
 
 
 def spoken(expression: str) -> set[str]:

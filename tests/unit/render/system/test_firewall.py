@@ -9,7 +9,7 @@ from headway.changes.checks.owned_machines import SurveyResult
 from headway.cluster.owned.machine_claims import InventorySurvey
 from headway.domain.machines.site import OwnedSite
 from headway.providers.base import Placement
-from headway.providers.ssh.survey import parse_survey, split_sections
+from headway.providers.ssh.survey_parser import parse_survey, split_sections
 from tests.support.clusters import builders
 
 RECORDED = (Path(__file__).parents[3] / "support" / "machines" / "data" / "survey-bare-debian13.txt").read_text()

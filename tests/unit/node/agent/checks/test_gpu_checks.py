@@ -9,7 +9,7 @@ import pytest
 
 from agent import config
 from agent.checks import gpu_checks
-from agent.gpu import interface
+from agent.gpu import gpu_metrics
 from agent.gpu.mig import Instance
 from agent.metrics import sampler
 from tests.support.machines.check_inputs import PLAN, gpus, seen
@@ -19,14 +19,14 @@ from tests.support.machines.check_inputs import PLAN, gpus, seen
     ("look", "figures", "state", "action"),
     [
         (gpu_checks.gpu_count, {"lost": 1}, "bad", "reboot"),
-        (gpu_checks.gpu_memory_errors, {interface.DBE: 1}, "bad", "reset_gpu"),
-        (gpu_checks.gpu_memory_errors, {interface.ROWS_PENDING: 1}, "bad", "reset_gpu"),
-        (gpu_checks.gpu_memory_errors, {interface.ROWS_FAILED: 1, interface.DBE: 1}, "bad", "replace"),
-        (gpu_checks.gpu_memory_errors, {interface.ROWS_BAD: 9}, "warn", "watch"),
-        (gpu_checks.gpu_nvlink, {interface.NVLINKS: 17}, "bad", "reset_gpu"),
-        (gpu_checks.gpu_throttled, {interface.THROTTLE: 0x40}, "warn", "watch"),
-        (gpu_checks.gpu_pcie, {interface.PCIE_WIDTH: 8}, "bad", "reboot"),
-        (gpu_checks.gpu_left_over, {interface.FB_USED: 5000}, "warn", "reset_gpu"),
+        (gpu_checks.gpu_memory_errors, {gpu_metrics.DBE: 1}, "bad", "reset_gpu"),
+        (gpu_checks.gpu_memory_errors, {gpu_metrics.ROWS_PENDING: 1}, "bad", "reset_gpu"),
+        (gpu_checks.gpu_memory_errors, {gpu_metrics.ROWS_FAILED: 1, gpu_metrics.DBE: 1}, "bad", "replace"),
+        (gpu_checks.gpu_memory_errors, {gpu_metrics.ROWS_BAD: 9}, "warn", "watch"),
+        (gpu_checks.gpu_nvlink, {gpu_metrics.NVLINKS: 17}, "bad", "reset_gpu"),
+        (gpu_checks.gpu_throttled, {gpu_metrics.THROTTLE: 0x40}, "warn", "watch"),
+        (gpu_checks.gpu_pcie, {gpu_metrics.PCIE_WIDTH: 8}, "bad", "reboot"),
+        (gpu_checks.gpu_left_over, {gpu_metrics.FB_USED: 5000}, "warn", "reset_gpu"),
     ],
 )
 def test_gpu_checks_report_state_action_and_gpu_index(look: Any, figures: Any, state: str, action: str) -> None:
@@ -44,9 +44,9 @@ def test_gpu_count_reports_a_missing_gpu() -> None:
 
 def test_throttle_check_ignores_idle_clocks_and_fails_after_a_minute() -> None:
     for idle in (0x1, 0x2, 0x4, 0x10, 0x100):
-        assert gpu_checks.gpu_throttled(seen(gpus=gpus(**{interface.THROTTLE: idle}))) is None
+        assert gpu_checks.gpu_throttled(seen(gpus=gpus(**{gpu_metrics.THROTTLE: idle}))) is None
     kept: dict[str, Any] = {}
-    hot = gpus(**{interface.THROTTLE: 0x88})
+    hot = gpus(**{gpu_metrics.THROTTLE: 0x88})
     states = [gpu_checks.gpu_throttled(seen(now=at, kept=kept, gpus=hot)).state for at in (100.0, 130.0, 161.0)]
     assert states == ["warn", "warn", "bad"]
     gpu_checks.gpu_throttled(seen(now=170.0, kept=kept))
@@ -85,7 +85,7 @@ def test_check_of_gpu_parts_names_a_missing_instance() -> None:
     first, second = (replace(gpu, mig=list(halves)) for gpu in gpus())
     assert gpu_checks.gpu_parts(seen(config=config, gpus=[first, second])) is None
     assert gpu_checks.gpu_parts(seen(config=config, gpus=[first, replace(second, mig=None)])) is None, "not read"
-    assert gpu_checks.gpu_nvlink(seen(config=config, gpus=gpus(**{interface.NVLINKS: 0}))) is None
+    assert gpu_checks.gpu_nvlink(seen(config=config, gpus=gpus(**{gpu_metrics.NVLINKS: 0}))) is None
     found = gpu_checks.gpu_parts(seen(config=config, gpus=[first, replace(second, mig=[halves[0]])]))
     assert (found.state, found.action, found.gpu) == ("bad", "drain", 1)
     assert found.reason == "GPU 1 has no MIG instance 3g.40gb at memory slice 4"

@@ -14,7 +14,7 @@ import pytest
 from agent.checks import host_settings
 from agent.checks.runner import CHECKS, MachineState, Process
 from agent.config import Config
-from agent.gpu import interface
+from agent.gpu import gpu_metrics
 from agent.gpu.interface import Gpu
 
 NODE = Config(head="h", gpus=2)
@@ -52,7 +52,7 @@ class Host:
 
     def warnings(self, **changes: Any) -> dict[str, str]:
         """Returns the reasons of all checks that warn."""
-        gpus = [Gpu(number, "", "", bus, {interface.PERSISTENCE: 1}) for number, bus in enumerate(BUSES)]
+        gpus = [Gpu(number, "", "", bus, {gpu_metrics.PERSISTENCE: 1}) for number, bus in enumerate(BUSES)]
         state = MachineState(NODE, gpus=gpus, proc=str(self.proc), sys=str(self.sys))
         state = replace(state, processes=[Process(77, "slurmd", "S", 0.0)], **changes)
         found = {check.name: check.run(state) for check in CHECKED}
@@ -97,7 +97,7 @@ def test_each_setting_is_warned_about_alone(host: Host, check: str, spoil: Calla
 
 
 def test_persistence_mode_names_the_gpus_and_unknown_is_no_warning(host: Host) -> None:
-    gpus = [Gpu(number, "", "", bus, {interface.PERSISTENCE: 0}) for number, bus in enumerate(BUSES)]
+    gpus = [Gpu(number, "", "", bus, {gpu_metrics.PERSISTENCE: 0}) for number, bus in enumerate(BUSES)]
     assert "off on GPU 0, 1" in host.warnings(gpus=gpus)["gpu_persistence"]
     assert "gpu_persistence" not in host.warnings(gpus=[Gpu(0, "", "", BUSES[0])])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 
-from agent.gpu import dcgm, interface
+from agent.gpu import dcgm, gpu_metrics
 
 EXPORTER = """\
 # HELP DCGM_FI_DEV_SM_CLOCK SM clock frequency (in MHz).
@@ -28,9 +28,9 @@ def test_dcgm_source_parses_the_exporter_metrics() -> None:
 
         threading.Thread(target=answer, daemon=True).start()
         first, second = dcgm.Dcgm(ears.getsockname()).read()
-    assert (first.index, first.uuid, first.figures) == (0, "GPU-b", {interface.TEMP: 44})
+    assert (first.index, first.uuid, first.figures) == (0, "GPU-b", {gpu_metrics.TEMP: 44})
     assert (second.index, second.bus, second.figures) == (
         1,
         "00000000:3B:00.0",
-        {interface.SM_CLOCK: 1755, interface.TEMP: 61},
+        {gpu_metrics.SM_CLOCK: 1755, gpu_metrics.TEMP: 61},
     )

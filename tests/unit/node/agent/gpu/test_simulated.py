@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.gpu import interface, simulated
+from agent.gpu import gpu_metrics, simulated
 from tests.support.machines.simulated_gpus import PLAN
 
 
@@ -54,14 +54,14 @@ def test_simulated_gpus_show_the_load_of_their_job(tmp_path: Path, unified: bool
     place.source.read(now=50.0)
     place.job(12, "1,2", 103.0, 2000, unified=unified)
     idle, first, second, _ = place.source.read(now=55.0)
-    assert [one.figures[interface.UTIL] for one in (idle, first, second)] == [0, 60, 60]
-    assert (idle.figures[interface.FB_USED], first.figures[interface.FB_USED]) == (0, 512 + 1000)
-    assert first.figures[interface.FB_FREE] == 81559 - 1512
-    for name in (interface.POWER, interface.TEMP, interface.SM_CLOCK, interface.ENERGY):
+    assert [one.figures[gpu_metrics.UTIL] for one in (idle, first, second)] == [0, 60, 60]
+    assert (idle.figures[gpu_metrics.FB_USED], first.figures[gpu_metrics.FB_USED]) == (0, 512 + 1000)
+    assert first.figures[gpu_metrics.FB_FREE] == 81559 - 1512
+    for name in (gpu_metrics.POWER, gpu_metrics.TEMP, gpu_metrics.SM_CLOCK, gpu_metrics.ENERGY):
         assert first.figures[name] > idle.figures[name], name
     assert first.name == "NVIDIA H100 80GB HBM3 (simulated)"
     place.job(12, "1,2", 103.0, 2000, unified=unified)
-    assert place.source.read(now=60.0)[1].figures[interface.UTIL] == 0, "a job that stands still"
+    assert place.source.read(now=60.0)[1].figures[gpu_metrics.UTIL] == 0, "a job that stands still"
     assert first.uuid != second.uuid
 
 
@@ -73,10 +73,12 @@ def test_simulated_gpu_faults_are_read_from_files(tmp_path: Path) -> None:
     ):  # fmt: skip
         (tmp_path / "faults" / name).write_text(text)
     first, second, third, fourth = place.source.read(now=1.0)
-    assert (first.figures[interface.DBE], second.figures[interface.DBE]) == (2, 0)
-    assert (second.figures[interface.THROTTLE], second.figures[interface.TEMP]) == (0x40, 95)
+    assert (first.figures[gpu_metrics.DBE], second.figures[gpu_metrics.DBE]) == (2, 0)
+    assert (second.figures[gpu_metrics.THROTTLE], second.figures[gpu_metrics.TEMP]) == (0x40, 95)
     assert third.lost
-    assert [fourth.figures[name] for name in (interface.PCIE_WIDTH, interface.NVLINKS, interface.ROWS_PENDING)] == [
+    assert [
+        fourth.figures[name] for name in (gpu_metrics.PCIE_WIDTH, gpu_metrics.NVLINKS, gpu_metrics.ROWS_PENDING)
+    ] == [
         8,
         16,
         1,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent import config
-from agent.gpu import interface
+from agent.gpu import gpu_metrics, interface
 from agent.gpu.mig import Instance
 from agent.node_tests import allreduce, command, results
 from agent.node_tests.cuda_driver import CudaError
@@ -74,11 +74,11 @@ class Source:
 @pytest.mark.parametrize(
     ("test", "figures", "says"),
     [
-        ("memory", {interface.DBE: 2}, "GPU 1 had 2 uncorrected memory errors"),
-        ("burn", {interface.THROTTLE: 0x40}, "GPU 1 is throttled"),
+        ("memory", {gpu_metrics.DBE: 2}, "GPU 1 had 2 uncorrected memory errors"),
+        ("burn", {gpu_metrics.THROTTLE: 0x40}, "GPU 1 is throttled"),
         ("copy", {"lost": 1}, "GPU 1 does not answer"),
-        ("copy", {interface.DBE: 2, interface.THROTTLE: 0x40}, ""),
-        ("burn", {interface.THROTTLE: 0x1}, ""),
+        ("copy", {gpu_metrics.DBE: 2, gpu_metrics.THROTTLE: 0x40}, ""),
+        ("burn", {gpu_metrics.THROTTLE: 0x1}, ""),
     ],
 )
 def test_device_errors_report_known_driver_faults(test: str, figures: Any, says: str) -> None:

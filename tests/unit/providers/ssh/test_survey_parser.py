@@ -9,7 +9,7 @@ import pytest
 
 from headway.domain.machines.gpu_driver import DetectedDriver
 from headway.domain.machines.survey import DetectedGpu, DetectedMount, DetectedNic, MachineClaim
-from headway.providers.ssh.survey import parse_survey, split_sections
+from headway.providers.ssh.survey_parser import parse_survey, split_sections
 
 RECORDED = (Path(__file__).parents[3] / "support" / "machines" / "data" / "survey-bare-debian13.txt").read_text()
 NOW = 1795282644.0

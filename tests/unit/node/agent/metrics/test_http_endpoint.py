@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agent.gpu import interface, job_gpus
-from agent.metrics import exporter
+from agent.gpu import gpu_metrics, interface, job_gpus
+from agent.metrics import http_endpoint
 
 LINE = re.compile(r'([a-zA-Z_:][\w:]*)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
 
@@ -23,7 +23,7 @@ def text_of(**more: Any) -> dict[str, list[tuple[dict[str, str], float]]]:
         "GPU-a",
         'NVIDIA "H100"',
         "00000000:3B:00.0",
-        {interface.UTIL: 97, interface.ENERGY: 123456789.0, interface.POWER: 345.6},
+        {gpu_metrics.UTIL: 97, gpu_metrics.ENERGY: 123456789.0, gpu_metrics.POWER: 345.6},
     )
     known: dict[str, Any] = {
         "host": "lab-1-1", "driver": "570.1", "simulated": False, "gpus": [one], "jobs": [job_gpus.Job(12, (3,))],
@@ -31,7 +31,7 @@ def text_of(**more: Any) -> dict[str, list[tuple[dict[str, str], float]]]:
     }  # fmt: skip
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     last = ""
-    for line in exporter.metrics_text(**{**known, **more}).decode().splitlines():
+    for line in http_endpoint.metrics_text(**{**known, **more}).decode().splitlines():
         if line.startswith("#"):
             continue
         match = LINE.fullmatch(line)
@@ -72,7 +72,7 @@ def test_metrics_label_simulated_gpus_and_omit_the_job_of_free_ones() -> None:
 @pytest.fixture
 def giver() -> Any:
     with socket.create_server(("127.0.0.1", 0)) as ears:
-        thread = exporter.MetricsServer("127.0.0.1", lambda: b"up 1\n")
+        thread = http_endpoint.MetricsServer("127.0.0.1", lambda: b"up 1\n")
         serving = threading.Thread(target=_until_closed, args=(thread, ears), daemon=True)
         serving.start()
         yield ears.getsockname()
@@ -80,7 +80,7 @@ def giver() -> Any:
         serving.join(20)
 
 
-def _until_closed(giver: exporter.MetricsServer, ears: socket.socket) -> None:
+def _until_closed(giver: http_endpoint.MetricsServer, ears: socket.socket) -> None:
     with contextlib.suppress(OSError):
         giver.serve(ears)
 
