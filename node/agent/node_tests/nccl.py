@@ -204,6 +204,8 @@ def connected(peers: Sequence[str], rank: int) -> Iterator[Control]:
 
 
 def _accept(peers: Sequence[str], stack: contextlib.ExitStack) -> list[socket.socket]:
+    if len(peers) == 1:
+        return []  # a node alone needs no port
     server = stack.enter_context(socket.create_server((peers[0], PORT), backlog=len(peers)))
     deadline, found = time.monotonic() + MEET_S, {}
     while len(found) < len(peers) - 1:

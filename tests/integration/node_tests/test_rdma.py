@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,8 @@ PORTS = {name: Port(name, 400, "3" if name == "mlx5_1:1" else "") for name in ("
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandInPrograms:
     monkeypatch.setattr(rdma, "_MEET_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as free:  # another test of this machine may use the usual port
+        monkeypatch.setattr(nccl, "PORT", free.getsockname()[1])
     # Both nodes are this machine: the second one's address can't be told from the first one's.
     monkeypatch.setattr(nccl, "_accept", _accept_any(nccl._accept))
     return stand_in_programs(tmp_path / "bin", monkeypatch)
