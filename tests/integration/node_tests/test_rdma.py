@@ -55,7 +55,8 @@ def test_each_port_is_measured_with_its_own_address(programs: StandInPrograms) -
         programs.accept("ib_write_bw", *options(device, *more), seconds=600)  # the server waits for its client
         programs.accept("ib_write_bw", *options(device, *more), PEERS[0], out=f"{figure}00\n")
     assert both([PORTS, PORTS]) == [(388.75, 2), (388.75, 2)]
-    assert len(programs.called) == 4
+    # A server is ended when its client is done, on a busy machine before it recorded its start.
+    assert sum(PEERS[0] in call for call in programs.called) == 2
 
 
 def test_server_that_fails_names_the_port_and_the_reason(programs: StandInPrograms) -> None:
