@@ -3,7 +3,7 @@ from shared storage over the network, and once the node's agent has staged the e
 
 The environment is PyPI's torch for Linux with its CUDA libraries, built by `headway env add`. This kernel has no NFS, so
 the node mounts the head's /environments by sshfs, which is taken from the host's own Debian mirror. "Cold" means that the
-files were dropped from the page cache (posix_fadvise), and that sshfs was mounted anew."""
+files were dropped from the page cache (posix_fadvise), and that sshfs was mounted again."""
 
 from __future__ import annotations
 

@@ -71,10 +71,10 @@ PARTS = (
 
 def submit(at: BenchCluster) -> int:
     """Submits the training as `make demo` does. Returns the job's number."""
-    told = at.headway("submit", "bench", "--chdir", "examples", "examples/train_ddp.sbatch", *STEPS)
-    found = re.search(r"Submitted batch job (\d+)", told)
+    printed = at.headway("submit", "bench", "--chdir", "examples", "examples/train_ddp.sbatch", *STEPS)
+    found = re.search(r"Submitted batch job (\d+)", printed)
     if found is None:
-        sys.exit(f"bench: the submission printed no job id: {told}")
+        sys.exit(f"bench: the submission printed no job id: {printed}")
     return int(found[1])
 
 
@@ -141,10 +141,10 @@ def main() -> None:
         for _ in range(arguments.rounds):
             rounds.append(once(at, arguments.victim))
             print(", ".join(f"{says} {rounds[-1].get(name, float('nan')):.1f}" for name, says in PARTS), flush=True)
-        print("power cut to ...: " + "; ".join(told(rounds, name, says) for name, says in PARTS))
+        print("power cut to ...: " + "; ".join(part_text(rounds, name, says) for name, says in PARTS))
 
 
-def told(rounds: list[dict[str, float]], name: str, says: str) -> str:
+def part_text(rounds: list[dict[str, float]], name: str, says: str) -> str:
     """Returns the median of the rounds as text."""
     found = [one[name] for one in rounds if name in one]
     return f"{says} {statistics.median(found):.1f} s" if len(found) == len(rounds) else f"{says} never"
