@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from agent.failover.first_head_monitor import run_command
+from agent.failover.unreachable_first_head import run_command
 from agent.log import log
 
 AFTER_S = 45.0  # render/slurm/slurm_conf.py's BatchStartTimeout is 30 s

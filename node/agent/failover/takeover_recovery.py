@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 
 from agent.config import Config
-from agent.failover.first_head_monitor import STILL_S
 from agent.failover.leader import LeaderFile
+from agent.failover.unreachable_first_head import STILL_S
 from agent.jobs.queue_recovery import (
     BEGAN,
     DUE,

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.config import Config
-from agent.failover.first_head_monitor import FirstHeadMonitor
 from agent.failover.leader import LeaderFile, LeaderMonitor
 from agent.failover.takeover_recovery import TakeoverRecovery
+from agent.failover.unreachable_first_head import FirstHeadMonitor
 from agent.files import whole_lines
 from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.fault import OF_GPUS, OF_MACHINES, Daemon, FaultKind
+from headway.domain.injected_fault import OF_GPUS, OF_MACHINES, Daemon, FaultKind
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, NotFound, Refused
 from headway.providers.base import FaultInjectingProvider

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from headway.domain.fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
+from headway.domain.injected_fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
 from headway.schemas.base import RequestModel, ResponseModel
 
 

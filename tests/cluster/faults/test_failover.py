@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.lab import Lab
 
 from headway.domain.cluster import SLURM_STATE_FOLDER
-from headway.render.slurm.slurm_conf import SLURMCTLD_TIMEOUT_S
+from headway.render.ha.takeover_settings import SLURMCTLD_TIMEOUT_S
 
 SPEC = """\
 name: pair

@@ -15,7 +15,7 @@ from tests.cluster.faults.fault_cluster import NODES, nodes, spec, train
 from tests.cluster.jobs.training_run import log, losses
 from tests.cluster.lab import Lab
 
-from headway.domain.fault import FaultKind
+from headway.domain.injected_fault import FaultKind
 from headway.schemas.incidents import FaultIn
 
 WRITES = "while true; do echo ${SLURM_RESTART_COUNT:-0} $(date +%s.%N) >> /scratch/admin/$SLURM_JOB_ID; sleep 0.2; done"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path, word
-from headway.render.slurm.slurm_conf import LEADS, SLURMCTLD_TIMEOUT_S
+from headway.render.ha.takeover_settings import LEADS, SLURMCTLD_TIMEOUT_S
 
 PROGRAM = "/usr/lib/headway/take-back"
 PORT = 6817

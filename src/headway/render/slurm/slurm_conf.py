@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from headway.catalog.allowed_slurm_keys import MESSAGE_TIMEOUT_S, least_unkillable_s
 from headway.catalog.releases import SlurmRelease, slurm_release
 from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, pair, path, slurm_text
+from headway.render.ha.takeover_settings import takeover_settings
 from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG
 from headway.render.slurm.conf_syntax import Line
 from headway.render.slurm.hooks import power_saving
@@ -21,36 +22,15 @@ from headway.render.slurm.node_hardware import (
     smallest_gpu_share,
 )
 from headway.render.slurm.nodes_partitions import node_lines, partition_lines
+from headway.render.slurm.settings import Section, Setting
 
 PATH = "/etc/slurm/slurm.conf"
-LEADS = "/usr/lib/headway/leads"
-LEADS_WHY = (
-    "Writes the active controller's name to the state folder, so that a controller that hung learns it lost control."
-)
 SUBMITTED_WHY = "sbatch logs its command in the user's home, to resubmit jobs that a killed controller had not saved."
 # The same rule as in headway.services.access.authorization: all users see the queue; only a team's members see its usage.
 PRIVATE = "usage"
 PRIVATE_WHY = "Every user sees the whole queue; usage is visible to its user and the user's team."
 SRUN_PORTS = (60001, 63000)  # ports where srun listens for its tasks, on owned machines
-SLURMCTLD_TIMEOUT_S = 4  # the minimum: below that, slurmctld writes its heartbeat without a pause
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One cluster-wide key and the reason for its value ("" if it needs no explanation)."""
-
-    key: str
-    value: str
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Settings under one heading."""
-
-    title: str
-    settings: tuple[Setting, ...]
 
 
 def slurm_conf(cluster: Cluster, site: Site) -> str:
@@ -342,21 +322,7 @@ def _scheduling(cluster: Cluster) -> Section:
 
 
 def _recovery(cluster: Cluster, known: SlurmRelease) -> Section:
-    controller: tuple[Setting, ...] = (Setting("SlurmctldTimeout", "30"),)
-    if cluster.controllers > 1:
-        controller = (
-            Setting(
-                "SlurmctldTimeout",
-                str(SLURMCTLD_TIMEOUT_S),
-                "Seconds without a heartbeat until the standby takes over.",
-            ),
-            Setting(
-                "TCPTimeout",
-                "1",
-                "Seconds; the standby tries the failed head's slurmdbd four times before it schedules.",
-            ),
-            Setting("SlurmctldPrimaryOnProg", LEADS, LEADS_WHY),
-        )
+    controller = takeover_settings() if cluster.controllers > 1 else (Setting("SlurmctldTimeout", "30"),)
     return Section(
         "faults and recovery",
         (

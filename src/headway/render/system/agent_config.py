@@ -21,7 +21,7 @@ AGENT = "headway-agent.service"
 CONFIG = "/etc/headway/agent.json"
 METRICS_PORT = 6822
 SIMULATED_LOG = "/run/headway/kmsg"
-# For a second head, see node/agent/failover/first_head_monitor.py.
+# For a second head, see node/agent/failover/unreachable_first_head.py.
 _LETS_IN = """\
 # Firewall rules against a first head that does not answer are removed with the agent that added them.
 ExecStopPost=-/usr/sbin/ip rule del pref 6817

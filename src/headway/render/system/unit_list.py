@@ -9,7 +9,7 @@ from headway.domain.cluster import Cluster, Volume
 from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
 from headway.render import machine_paths
-from headway.render.ha import single_active_head, slurm_state_folder
+from headway.render.ha import single_active_head, slurm_state_folder, takeover_settings
 from headway.render.monitoring import prometheus_conf
 from headway.render.slurm import slurm_conf
 from headway.render.system import (
@@ -31,7 +31,7 @@ _CONTROLLER = (
     machine_paths.JWT_KEY,
     daemon_units.drop_in("slurmctld.service"),
     slurm_state_folder.PROGRAM,
-    slurm_conf.LEADS,
+    takeover_settings.LEADS,
 )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
-from headway.domain.fault import Daemon
 from headway.domain.incident import IncidentState
+from headway.domain.injected_fault import Daemon
 from headway.errors import Conflict
 from headway.schemas.incidents import FaultIn
 from headway.server.cluster_backend.connections import ConnectionPool

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from headway.domain.cluster import SLURM_STATE_FOLDER
-from headway.render.ha import single_active_head
-from headway.render.slurm import slurm_conf
+from headway.render.ha import single_active_head, takeover_settings
 from headway.render.system.unit_list import units_by_role
 from tests.support.clusters import builders
 
@@ -100,7 +99,9 @@ def test_unreachable_leader_delays_start_of_first_head(tmp_path: Path, other: so
 
 
 def test_new_leader_records_its_state_folder(tmp_path: Path) -> None:
-    text = single_active_head.files(replace(builders.cluster(), controllers=2), first=False)[slurm_conf.LEADS].text
+    text = single_active_head.files(replace(builders.cluster(), controllers=2), first=False)[
+        takeover_settings.LEADS
+    ].text
     ours = tmp_path / "ours"
     text = text.replace(SLURM_STATE_FOLDER, str(tmp_path)).replace("/run/slurmctld/leads", str(ours))
     subprocess.run(["sh", "-c", text], check=True, timeout=60)
@@ -114,4 +115,4 @@ def test_slurmctld_restarts_when_leader_script_changes(head: int) -> None:
     two = replace(builders.cluster(), controllers=2)
     role = two.role_of(two.heads[head])
     (unit,) = [one for one in units_by_role(two, builders.site(two))[role] if one.name == "slurmctld.service"]
-    assert slurm_conf.LEADS in unit.restart_on
+    assert takeover_settings.LEADS in unit.restart_on

@@ -8,7 +8,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.common import Format, Output
-from headway.domain.fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
+from headway.domain.injected_fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
 
 if TYPE_CHECKING:
     from headway.schemas.incidents import FaultIn

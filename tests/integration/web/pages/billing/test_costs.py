@@ -15,7 +15,7 @@ import pytest
 
 from headway.domain.billing import NodeSpan, SpanKind
 from headway.domain.cluster import Budget
-from headway.services.billing.notifications import summary
+from headway.services.billing.alertmanager_messages import summary
 from headway.services.billing.reports.goodput import load_goodput
 from headway.services.billing.reports.report_scope import ReportScope, load_billed_cluster
 from headway.services.billing.reports.usage import load_usage

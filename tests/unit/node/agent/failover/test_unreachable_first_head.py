@@ -26,7 +26,7 @@ class World:
 
     def away(self) -> Any:
         from agent.config import Config
-        from agent.failover.first_head_monitor import FirstHeadMonitor
+        from agent.failover.unreachable_first_head import FirstHeadMonitor
 
         config = Config(head="10.0.0.2", first=False, first_head=FIRST, state=str(self.folder))
         return FirstHeadMonitor(config, answers=self.answers, execute=self.execute)
@@ -136,12 +136,12 @@ def test_failing_ip_rule_command_is_logged_once(world: World, capsys: pytest.Cap
 
 
 def test_host_answers_on_reply_or_refusal_but_not_on_accept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agent.failover import first_head_monitor
+    from agent.failover import unreachable_first_head
 
-    monkeypatch.setattr(first_head_monitor, "WAIT_S", 0.2)
+    monkeypatch.setattr(unreachable_first_head, "WAIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as ears:
         port = ears.getsockname()[1]
-        assert not first_head_monitor.host_answers("127.0.0.1", port), (
+        assert not unreachable_first_head.host_answers("127.0.0.1", port), (
             "its kernel accepts the connection, and no program answers"
         )
 
@@ -153,6 +153,8 @@ def test_host_answers_on_reply_or_refusal_but_not_on_accept_alone(monkeypatch: p
 
         speaker = threading.Thread(target=speak, daemon=True)
         speaker.start()
-        assert first_head_monitor.host_answers("127.0.0.1", port)
+        assert unreachable_first_head.host_answers("127.0.0.1", port)
         speaker.join(60)
-    assert first_head_monitor.host_answers("127.0.0.1", port), "refused: the machine is there, its agent is about to be"
+    assert unreachable_first_head.host_answers("127.0.0.1", port), (
+        "refused: the machine is there, its agent is about to be"
+    )

@@ -1,0 +1,29 @@
+"""When the second head takes over: slurm.conf's settings of two controllers. Slurm's backup controller decides; the agent
+(node/agent/failover) makes connections to a dead first head fail at once and cleans up afterwards."""
+
+from __future__ import annotations
+
+from headway.render.slurm.settings import Setting
+
+LEADS = "/usr/lib/headway/leads"
+LEADS_WHY = (
+    "Writes the active controller's name to the state folder, so that a controller that hung learns it lost control."
+)
+SLURMCTLD_TIMEOUT_S = 4  # the minimum: below that, slurmctld writes its heartbeat without a pause
+
+
+def takeover_settings() -> tuple[Setting, ...]:
+    """Returns the settings of a cluster with two heads."""
+    return (
+        Setting(
+            "SlurmctldTimeout",
+            str(SLURMCTLD_TIMEOUT_S),
+            "Seconds without a heartbeat until the standby takes over.",
+        ),
+        Setting(
+            "TCPTimeout",
+            "1",
+            "Seconds; the standby tries the failed head's slurmdbd four times before it schedules.",
+        ),
+        Setting("SlurmctldPrimaryOnProg", LEADS, LEADS_WHY),
+    )
