@@ -3,7 +3,7 @@
     agent.pyz test NAME [--json] [--seconds S] [--expect JSON]       NAME: checks, memory, burn, copy, upload, peer, dcgm, all
     agent.pyz test allreduce --peers ADDRESS,ADDRESS,... --rank N    on all these nodes at the same time; one address: between
                                                                      the GPUs of that node
-    agent.pyz test rdma --peers ADDRESS,ADDRESS --rank N             RDMA ports between two nodes; nothing on nodes without any
+    agent.pyz test rdma --peers ADDRESS,ADDRESS --rank N             RDMA ports between two nodes; nothing where neither has any
     agent.pyz test fabric                                            takes part in all-reduces that standard input names
 
 Each test prints one line; the exit status is 0 when none failed. Figures are compared with what the plan expects of a
@@ -14,6 +14,7 @@ the line is marked SIMULATED."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import sys
@@ -39,7 +40,7 @@ from agent.node_tests.fabric_member import take_part
 from agent.node_tests.give_way import gives_way_to_jobs
 from agent.node_tests.memory import run_memory_test
 from agent.node_tests.nccl import Nccl
-from agent.node_tests.rdma import Port, active_ports, run_rdma_test
+from agent.node_tests.rdma import NoRdmaPorts, Port, active_ports, run_rdma_test
 from agent.node_tests.results import NodeTestFailed, NodeTestResult, NodeTestSkipped, result_of_error
 
 GPU_TESTS = ("memory", "burn", "copy", "upload", "peer")
@@ -87,8 +88,9 @@ def run_tests(config: Config, arguments: argparse.Namespace) -> Iterator[NodeTes
     elif name == "allreduce":
         run = GpuTests(config, arguments.seconds, peers=arguments.peers, rank=arguments.rank).run
         yield run_guarded(name, config, lambda: run(name))
-    elif name == "rdma" and (ports := active_ports()):
-        yield run_guarded(name, config, lambda: measure_rdma(arguments, ports))
+    elif name == "rdma":
+        with contextlib.suppress(NoRdmaPorts):
+            yield run_guarded(name, config, lambda: measure_rdma(arguments, active_ports()))
     elif name in GPU_TESTS:
         yield from run_gpu_tests((name,), config, source, arguments.seconds)
 
@@ -130,11 +132,11 @@ def run_dcgm(config: Config) -> Iterator[NodeTestResult]:
 
 
 def measure_rdma(arguments: argparse.Namespace, ports: Mapping[str, Port]) -> NodeTestResult:
-    """Measures the RDMA ports between two nodes. Raises NodeTestFailed, or NodeTestSkipped where perftest can't run."""
+    """Measures the RDMA ports between two nodes. Raises as run_rdma_test."""
     with gives_way_to_jobs():
-        figure, count = run_rdma_test(arguments.peers, arguments.rank, arguments.seconds, ports)
+        figure, count, skipped = run_rdma_test(arguments.peers, arguments.rank, arguments.seconds, ports)
     unit = "Gbit/s by RDMA" if count == 1 else f"Gbit/s by RDMA, the slowest of {count} ports"
-    return NodeTestResult("rdma", True, False, float(f"{figure:.4g}"), unit)
+    return NodeTestResult("rdma", True, False, float(f"{figure:.4g}"), unit, reason=skipped)
 
 
 def run_all_checks(config: Config, source: Source | None) -> Iterator[NodeTestResult]:
@@ -184,10 +186,12 @@ def device_errors(name: str, source: Source | None) -> str:
 
 
 def run_guarded(name: str, config: Config, run: Callable[[], NodeTestResult]) -> NodeTestResult:
-    """Returns the result of `run`, compared with what the plan expects. An exception becomes a skipped or failed
-    result."""
+    """Returns the result of `run`, compared with what the plan expects. An exception other than NoRdmaPorts becomes a
+    skipped or failed result."""
     try:
         return run().compare()
+    except NoRdmaPorts:
+        raise
     except Exception as error:
         return result_of_error(name, config.simulated, error)
 

@@ -18,8 +18,10 @@ PROGRAM, PACKAGE = "dcgmi", "datacenter-gpu-manager"
 LEVEL = 2  # software, PCIe and memory; about two minutes
 _LIMIT_S = 240.0
 _NAMES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
-_SETTINGS = "deployment"  # the category of tests of drivers and settings, which say nothing about hardware
-_HARMLESS = {1, 5}  # dcgmErrorSeverity: MONITOR, CONFIG
+_SETTINGS = "deployment"  # the category of tests of drivers and settings
+_HARMLESS = {1, 3, 5}  # dcgmErrorSeverity: MONITOR, UNKNOWN, CONFIG
+# dcgmError of memory and InfoROM, which tests of settings report too: retired pages, corrupt InfoROM, remapped rows
+_HARDWARE_ERRORS = {6, 7, 8, 9, 80, 83, 84, 85}
 _MOST_FAULTS = 4
 
 
@@ -87,9 +89,16 @@ def _faults(test: dict[str, Any], category: str) -> Iterator[Fault]:
         warnings = row.get("warnings") or ()
         listed = [one for one in warnings if isinstance(one, dict)] if isinstance(warnings, list) else []
         text = "; ".join(str(one.get("warning") or "") for one in listed) or str(warnings or "")
-        severities = {one.get("error_severity") for one in listed}
-        harmless = severities <= _HARMLESS if severities else category == _SETTINGS
+        settings = category == _SETTINGS
+        harmless = all(_is_harmless(one, settings=settings) for one in listed) if listed else settings
         place = f"on {kind} {where}" if where else ""
         yield Fault(
             str(test.get("name")), place, " ".join(text.split()), hardware=row["status"] == "Fail" and not harmless
         )
+
+
+def _is_harmless(warning: dict[str, Any], *, settings: bool) -> bool:
+    """Returns whether a warning of DCGM 4 says nothing against the hardware. `settings`: it is of a test of settings, which
+    gives a setting such as disabled persistence mode the severity of broken hardware."""
+    exempt = settings and warning.get("error_id") not in _HARDWARE_ERRORS
+    return exempt or warning.get("error_severity") in _HARMLESS

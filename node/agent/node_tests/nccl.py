@@ -186,7 +186,7 @@ class Control:
     def _receive(channel: BinaryIO) -> Any:
         line = channel.readline(1 << 16)
         if not line:
-            raise NodeTestFailed("another node of the all-reduce ended early")
+            raise NodeTestFailed("another node of the test ended early")
         return json.loads(line)
 
 
@@ -198,7 +198,7 @@ def connected(peers: Sequence[str], rank: int) -> Iterator[Control]:
             found = _accept(peers, stack) if rank == 0 else [_connect(peers[0], stack)]
         except OSError as error:
             raise NodeTestFailed(
-                f"the nodes of the all-reduce did not meet at {peers[0]}: {error}; TCP port {PORT} must be open between nodes"
+                f"the nodes of the test did not meet at {peers[0]}: {error}; TCP port {PORT} must be open between nodes"
             ) from None
         yield Control([stack.enter_context(one.makefile("rwb")) for one in found], leads=rank == 0)
 

@@ -5,6 +5,7 @@ server and the second one the client, one port after the other."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import time
@@ -26,9 +27,13 @@ _MEET_S = 10.0  # seconds in which the client finds the server
 _EFA = "efa"  # the driver of AWS's adapters, which perftest measures in another way
 
 
+class NoRdmaPorts(Exception):
+    """Neither node has an active RDMA port: there is nothing to measure."""
+
+
 @dataclass(frozen=True)
 class Port:
-    """An active RDMA port. `gid`: the number of its RoCE v2 address; "" for InfiniBand and where it has none."""
+    """An active RDMA port. `gid`: the number of its RoCE v2 address; "" for InfiniBand."""
 
     name: str  # "mlx5_0:1"
     gbit_s: int
@@ -36,13 +41,18 @@ class Port:
 
 
 def active_ports(sys: str = "/sys") -> dict[str, Port]:
-    """Returns the active RDMA ports that perftest can measure, by name."""
+    """Returns the active RDMA ports that perftest can measure, by name. An Ethernet port without a RoCE v2 address over
+    IPv4 is left out: it reaches no other node."""
     found = {}
     for row in report_network(sys)["rdma_ports"]:
         device = f"{sys}/class/infiniband/{row['device']}"
-        if row["active"] and os.path.basename(os.path.realpath(f"{device}/device/driver")) != _EFA:
+        port = f"{device}/ports/{row['port']}"
+        if not row["active"] or os.path.basename(os.path.realpath(f"{device}/device/driver")) == _EFA:
+            continue
+        address = _roce_address(port)
+        if address or text(f"{port}/link_layer") != "Ethernet":
             name = f"{row['device']}:{row['port']}"
-            found[name] = Port(name, row["gbit_s"], _roce_address(f"{device}/ports/{row['port']}"))
+            found[name] = Port(name, row["gbit_s"], address)
     return found
 
 
@@ -54,24 +64,33 @@ def _roce_address(port: str) -> str:
     return ""
 
 
-def run_rdma_test(peers: Sequence[str], rank: int, seconds: float, ports: Mapping[str, Port]) -> tuple[float, int]:
-    """Returns the lowest figure in Gbit/s of the ports `ports` (as of active_ports), and their number. `peers`: the
-    addresses of the two nodes; `rank`: this one's place. Raises NodeTestFailed for a port that fails or is much slower
-    than the others of its speed, and NodeTestSkipped where the program can't run."""
+def run_rdma_test(peers: Sequence[str], rank: int, seconds: float, ports: Mapping[str, Port]) -> tuple[float, int, str]:
+    """Returns the lowest figure in Gbit/s of the ports `ports` (as of active_ports), the number of figures, and the ports
+    without a figure with their reasons ("" if none). `peers`: the addresses of the two nodes; `rank`: this one's place. A
+    node without ports takes part too, because the other one waits for it. Raises NodeTestFailed for a port that is much
+    slower than the others of its speed, NodeTestSkipped where no port can be measured, and NoRdmaPorts."""
     if len(peers) != 2:
         raise NodeTestSkipped("RDMA ports are measured between two nodes")
-    with connected(peers, rank) as control:
+    with contextlib.ExitStack() as stack:
+        try:
+            control = stack.enter_context(connected(peers, rank))
+        except NodeTestFailed:
+            if ports:
+                raise
+            raise NodeTestSkipped("this node has no active RDMA port, and the other one did not answer") from None
         try:
             program, missing = find_program(PROGRAM, PACKAGE), ""
         except NodeTestSkipped as skipped:
             program, missing = "", str(skipped)
         answers = control.gather({"ports": list(ports), "missing": missing})
-        for answer in answers:
-            if answer["missing"]:
-                raise NodeTestSkipped(answer["missing"])
+        if not any(answer["ports"] for answer in answers):
+            raise NoRdmaPorts
         common = sorted(set(answers[0]["ports"]) & set(answers[1]["ports"]))
         if not common:
             raise NodeTestSkipped("no active RDMA port has the same name on both nodes")
+        for answer in answers:
+            if answer["missing"]:
+                raise NodeTestSkipped(answer["missing"])
         figures, errors = {}, {}
         for port in common:
             found = _measure(control, [program, *_options(ports[port], seconds)], peers[0], rank, seconds)
@@ -82,19 +101,19 @@ def run_rdma_test(peers: Sequence[str], rank: int, seconds: float, ports: Mappin
     return judge(figures, errors, ports)
 
 
-def judge(figures: Mapping[str, float], errors: Mapping[str, str], ports: Mapping[str, Port]) -> tuple[float, int]:
-    """Returns the lowest figure and the number of figures. Raises as run_rdma_test."""
+def judge(figures: Mapping[str, float], errors: Mapping[str, str], ports: Mapping[str, Port]) -> tuple[float, int, str]:
+    """Returns what run_rdma_test returns, and raises as it does. An error fails no node: a port may be on a network that
+    does not reach the other node."""
     if not figures:
         port, why = min(errors.items())
         raise NodeTestSkipped(f"{PROGRAM} can't measure any port; {port}: {why}")
-    if errors:
-        raise NodeTestFailed("; ".join(f"{port}: {why}" for port, why in sorted(errors.items())))
     for port, figure in sorted(figures.items(), key=lambda item: item[1]):
         equal = [figures[other] for other in figures if ports[other].gbit_s == ports[port].gbit_s]
         usual = statistics.median(equal)
         if len(equal) >= _FEW and figure < _LEAST_SHARE * usual:
             raise NodeTestFailed(f"{port} reaches {figure:.4g} Gbit/s, the ports of its speed {usual:.4g} Gbit/s")
-    return min(figures.values()), len(figures)
+    skipped = "; ".join(f"{port}: {why}" for port, why in sorted(errors.items()))
+    return min(figures.values()), len(figures), f"skipped {skipped}" if skipped else ""
 
 
 def _options(port: Port, seconds: float) -> list[str]:

@@ -39,9 +39,9 @@ def version3(status: str = "Pass", text: str = "", *, software: str = "Pass") ->
     return json.dumps({"DCGM GPU Diagnostic": {"test_categories": categories}, "version": "3.3.9"})
 
 
-def version4(name: str, category: str, severity: int, text: str) -> str:
+def version4(name: str, category: str, severity: int, text: str, error: int = 44) -> str:
     entity = {"entity_group": "GPU", "entity_group_id": 1, "entity_id": 1}
-    warning = {"warning": text, "error_id": 44, "error_category": 9, "error_severity": severity}
+    warning = {"warning": text, "error_id": error, "error_category": 9, "error_severity": severity}
     summary = {"status": "Fail", "warnings": [warning]}
     rows = [{**entity, "entity_id": 0, "status": "Pass"}, {**entity, "status": "Fail", "warnings": [warning]}]
     tests = [{"name": name, "results": rows, "test_summary": summary}]
@@ -66,7 +66,9 @@ def test_fault_of_a_gpu_fails_the_node(programs: StandInPrograms) -> None:
         dcgm.run_dcgm_test()
 
 
-@pytest.mark.parametrize(("severity", "hardware"), [(1, False), (2, True), (4, True), (5, False), (6, True)])
+@pytest.mark.parametrize(
+    ("severity", "hardware"), [(1, False), (2, True), (3, False), (4, True), (5, False), (6, True)]
+)
 def test_severity_of_version_4_decides(programs: StandInPrograms, severity: int, hardware: bool) -> None:
     programs.accept("dcgmi", *CALL, out=version4("pcie", "Integration", severity, "Too slow."), code=226)
     if hardware:
@@ -74,6 +76,27 @@ def test_severity_of_version_4_decides(programs: StandInPrograms, severity: int,
             dcgm.run_dcgm_test()
     else:
         assert dcgm.run_dcgm_test() == (1, "pcie on GPU 1: Too slow.")
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "hardware"),
+    [
+        (29, "Persistence mode for GPU 1 is disabled.", False),
+        (25, "Graphics processes are running.", False),
+        (55, "ECC is disabled.", False),
+        (85, "A row remap is pending.", True),
+        (9, "The InfoROM is corrupt.", True),
+    ],
+)
+def test_setting_with_the_severity_of_hardware_fails_no_node(
+    programs: StandInPrograms, error: int, text: str, hardware: bool
+) -> None:
+    programs.accept("dcgmi", *CALL, out=version4("software", "Deployment", 2, text, error), code=226)
+    if hardware:
+        with pytest.raises(NodeTestFailed, match=f"^software on GPU 1: {text}$"):
+            dcgm.run_dcgm_test()
+    else:
+        assert dcgm.run_dcgm_test() == (1, f"software on GPU 1: {text}")
 
 
 def test_setting_fails_no_node_and_is_named(programs: StandInPrograms) -> None:

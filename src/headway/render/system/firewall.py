@@ -19,9 +19,12 @@ from headway.render.system.package_sources import PROXY_PORT
 RULES = "/etc/headway/firewall.nft"
 SERVICE = "headway-firewall.service"
 # NFS, MariaDB, slurmctld, slurmd, slurmdbd, slurmrestd if a site opens it, messages between agents (heartbeats, leases;
-# node/agent/roles/head.py), their metrics, Prometheus and Alertmanager, the all-reduce test
-# (node/agent/node_tests/nccl.py).
-PORTS = (2049, 3306, 6817, 6818, 6819, 6820, 6821, METRICS_PORT, PROMETHEUS_PORT, ALERTS_PORT, PROXY_PORT, 29655)
+# node/agent/roles/head.py), their metrics, Prometheus and Alertmanager, the head's proxy for package
+# indexes, the tests between nodes: 29655 for all-reduce and RDMA (node/agent/node_tests/nccl.py), 29656 for ib_write_bw
+# (node/agent/node_tests/rdma.py).
+_SLURM_PORTS = (6817, 6818, 6819, 6820, 6821)
+_TEST_PORTS = (29655, 29656)
+PORTS = (2049, 3306, *_SLURM_PORTS, METRICS_PORT, PROMETHEUS_PORT, ALERTS_PORT, PROXY_PORT, *_TEST_PORTS)
 _UNIT = f"/etc/systemd/system/{SERVICE}"
 
 
