@@ -48,9 +48,8 @@ def main() -> int:
         proof = open_proof(options.simulated, options.seconds, options.packages)
     except OSError as error:
         sys.exit(f"gpu-proof: no NVIDIA driver answers on this machine ({error})\n  install it and run this again")
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # so that what the steps have started ends with this program
+    for number in (signal.SIGTERM, signal.SIGHUP):  # so that what the steps have started ends with this program
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     report = Report(describe_machine(proof), simulated=proof.config.simulated)
     for name in options.only or STEPS:
         for result in STEPS[name](proof):

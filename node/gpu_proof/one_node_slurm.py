@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from gpu_proof.job_steps import end_steps
+
 DAEMONS = ("munged", "slurmctld", "slurmd")
 PROGRAMS = (*DAEMONS, "sinfo", "srun", "sbatch", "scancel", "scontrol", "squeue")
 PACKAGES = ("munge", "slurmctld", "slurmd", "slurm-client")
@@ -25,7 +27,7 @@ _LIMIT_S = 120.0  # seconds for one command of Slurm
 _POLL_S = 0.2
 _CAN_DISABLE_CGROUPS = "23.02"
 _LOOPBACK = "127.0.0.1"
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # a user's PATH may lack the daemons' folders
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # a user's PATH may lack the daemons' folders
 
 
 class SlurmFailed(Exception):
@@ -34,7 +36,7 @@ class SlurmFailed(Exception):
 
 def missing_programs() -> list[str]:
     """Returns the programs that are not installed."""
-    return [name for name in PROGRAMS if shutil.which(name, path=_PATH) is None]
+    return [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
 
 
 @dataclass
@@ -74,7 +76,7 @@ class OneNodeSlurm:
     def env(self) -> dict[str, str]:
         """The environment in which Slurm's commands find this Slurm."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
-        return {**kept, "PATH": _PATH, "SLURM_CONF": str(self.folder / "slurm.conf")}
+        return {**kept, "PATH": PATH, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def run(self, *argv: str, stdin: str = "", limit_s: float = _LIMIT_S) -> str:
         """Runs a command of Slurm and returns its output. Raises SlurmFailed when it fails or does not end."""
@@ -141,8 +143,17 @@ class OneNodeSlurm:
     def _start(self, *argv: str) -> None:
         out = (self.folder / f"{argv[0]}.out").open("wb")
         with out:
+            # In sessions of their own, so that Ctrl-C leaves the daemons running until the jobs have ended.
             self._daemons.append(
-                subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+                subprocess.Popen(
+                    argv,
+                    env=self.env,
+                    cwd=self.folder,  # end_steps knows each slurmstepd by it
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
             )
 
     def _await(self, ready: Callable[[], bool], daemon: str, log: Path) -> None:
@@ -211,19 +222,21 @@ PartitionName=proof Nodes={name} Default=YES MaxTime=60
         return "".join(f"Name=gpu File={device} Flags=nvidia_gpu_env\n" for device in self.devices)
 
     def _close(self) -> None:
-        self._end_jobs()
+        if not self._end_jobs():
+            end_steps(self.folder.resolve())
         self._end(self._daemons)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _end_jobs(self) -> None:
-        """Ends the jobs that still run, which would outlive the daemons."""
+    def _end_jobs(self) -> bool:
+        """Ends the jobs that still run, which would outlive the daemons. Returns whether Slurm says that none is left."""
         ends = time.monotonic() + _END_S
         with contextlib.suppress(SlurmFailed):
             while len(self._daemons) == len(DAEMONS) and time.monotonic() < ends:
                 if not self.run("squeue", "--noheader", limit_s=_END_S).strip():
-                    return
+                    return True
                 self.run("scancel", "--partition=proof", limit_s=_END_S)
                 time.sleep(_POLL_S)
+        return False
 
     def _end(self, daemons: Sequence[subprocess.Popen[bytes]]) -> None:
         for daemon in reversed(list(daemons)):

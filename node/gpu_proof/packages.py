@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
-from gpu_proof.one_node_slurm import PACKAGES, SlurmFailed
+from gpu_proof.one_node_slurm import DAEMONS, PACKAGES, PATH, PROGRAMS, SlurmFailed
 
 _LIMIT_S = 600
 _POLICY = Path("/usr/sbin/policy-rc.d")  # asked by packages before they start their services
+_PROC = Path("/proc")
 _FORBID = "#!/bin/sh\nexit 101\n"
 
 
 def install_packages(folder: str) -> str:
     """Installs Slurm and MUNGE from the *.deb files of a folder, without any network, or for "" from the machine's own
-    sources. Their services are not started. Returns what was installed. Raises SlurmFailed with the last error."""
+    sources. Their services are not started, and apt-get removes no package. Returns what was installed. Raises SlurmFailed with
+    the last error, and if the machine has a Slurm or MUNGE already."""
+    if found := _slurm_here():
+        raise SlurmFailed(
+            f"this machine has a Slurm or MUNGE already: {'; '.join(found)}; nothing was installed: run without --install and "
+            f"--packages where all of {', '.join(PACKAGES)} are installed, or use a machine without Slurm"
+        )
     files = sorted(str(path) for path in Path(folder).glob("*.deb")) if folder else []
     if folder and not files:
         raise SlurmFailed(f"{folder} has no *.deb files")
@@ -28,11 +37,23 @@ def install_packages(folder: str) -> str:
             _run("dpkg", "--install", "--refuse-downgrade", "--skip-same-version", *files)
             return f"{len(files)} packages of {folder}"
         _run("apt-get", "update", "--quiet")
-        _run("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *PACKAGES)
+        keep = ("--no-remove", "--no-upgrade")  # another package could conflict with these
+        _run("apt-get", "install", "--yes", "--quiet", *keep, "--no-install-recommends", *PACKAGES)
         return ", ".join(PACKAGES)
     finally:
         if made:
             _POLICY.unlink()
+
+
+def _slurm_here() -> list[str]:
+    """Returns the daemons of Slurm and MUNGE that run on this machine, also in its containers, and the installed programs."""
+    running = set()
+    for path in _PROC.glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            running.add(path.read_text().strip())
+    found = [f"{name} runs" for name in (*DAEMONS, "slurmdbd") if name in running]
+    installed = [name for name in PROGRAMS if shutil.which(name, path=PATH)]
+    return [*found, f"installed: {', '.join(installed)}"] if installed else found
 
 
 def _run(*argv: str) -> None:
