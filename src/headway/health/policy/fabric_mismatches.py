@@ -1,8 +1,8 @@
 """Compares the figures of a fabric test with the leaf switches that the cluster file declares. Pure.
 
 If the figures of pairs fall into two levels, nodes joined by fast pairs are below one switch as far as NCCL notices. These
-groups are compared with the declared leaf switches. Pairs with a node or link that the test names as slow are left out, and
-nothing is said if the figures contradict each other."""
+groups are compared with the declared leaf switches. Pairs with a node or link that the test names as slow are left out, those
+with a node that is slower than all other pairs are told apart, and nothing is said if the figures contradict each other."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ Pair = tuple[str, str]
 def switch_mismatches(evidence: FabricEvidence, *, simulated: bool = False) -> tuple[FabricMismatch, ...]:
     """Returns where the figures differ from the declared leaf switches. `simulated`: all machines share one host, whose
     switches are not real: equal bandwidth everywhere is then no news."""
-    figures = dict(_sound_pairs(evidence))
-    limit = _level_limit(sorted(figures.values()), max(evidence.bands.within_leaf, evidence.bands.across_leaves))
+    band = max(evidence.bands.within_leaf, evidence.bands.across_leaves)
+    figures, slow = _without_slow_nodes(evidence.leaf_of, dict(_sound_pairs(evidence)), band)
+    said = tuple(slow.values())
+    limit = _level_limit(list(figures.values()), band)
     if not limit:
-        return () if simulated else tuple(_without_levels(evidence, figures))
+        return said if simulated else (*said, *_without_levels(evidence, figures))
     fast = [pair for pair, gb_s in figures.items() if gb_s >= limit]
     groups = _joined(fast)
     if any(one in groups and groups.get(other) is groups[one] for one, other in figures if figures[one, other] < limit):
-        return tuple(_inverted(evidence, figures))
+        return (*said, *_inverted(evidence, figures))
     sound = {part.name for part in evidence.cleared if part.kind is SuspectKind.NODE}
-    comparison = _Comparison(evidence.leaf_of, figures, _distinct(groups), sound - groups.keys())
-    return tuple(comparison.mismatches())
+    comparison = _Comparison(evidence.leaf_of, figures, _distinct(groups), sound - groups.keys() - slow.keys())
+    return (*said, *comparison.mismatches())
 
 
 def _sound_pairs(evidence: FabricEvidence) -> Iterator[tuple[Pair, float]]:
@@ -51,9 +53,43 @@ def _pair(group: FabricGroup) -> Pair:
 def _level_limit(figures: Sequence[float], band: float) -> float:
     """Returns the least figure of the upper level; 0 if there is one level only. Levels differ by more than the band by
     which equal pairs may differ."""
-    steps = [(high / low, high) for low, high in pairwise(figures)]
+    steps = [(high / low, high) for low, high in pairwise(sorted(figures))]
     ratio, limit = max(steps, default=(1.0, 0.0))
     return limit if ratio > 1 / (1 - band) else 0.0
+
+
+def _without_slow_nodes(
+    leaf_of: Mapping[str, str], figures: Mapping[Pair, float], band: float
+) -> tuple[dict[Pair, float], dict[str, FabricMismatch]]:
+    """Takes out the nodes that are slower with every node than all others are, within leaf switches and across them: the
+    cables of their leaf switch would otherwise be blamed. Returns the other figures, and what to say of each such node."""
+    left = dict(figures)
+    said: dict[str, FabricMismatch] = {}
+    while limit := _level_limit(list(left.values()), band):
+        of_node: dict[str, dict[str, float]] = {}
+        for (one, other), gb_s in left.items():
+            of_node.setdefault(one, {})[other] = gb_s
+            of_node.setdefault(other, {})[one] = gb_s
+        low = {node for node, its in of_node.items() if max(its.values()) < limit}
+        rest = {pair: gb_s for pair, gb_s in left.items() if low.isdisjoint(pair)}
+        if not any(leaf_of[one] != leaf_of[other] for one, other in rest):
+            break  # a node that is connected to another leaf switch could have the same figures
+        least = min(rest.values())
+        slow = [
+            node
+            for node in sorted(low, key=natural_key)
+            if max(of_node[node].values()) < (1 - band) * least
+            and sum(leaf_of[other] == leaf_of[node] and other not in low for other in of_node[node]) >= _FEW
+        ]
+        if not slow:
+            break
+        for node in slow:
+            said[node] = FabricMismatch(
+                f"{node} reaches at most {max(of_node[node].values()):.3g} GB/s in its pairs, others at least {least:.3g} GB/s",
+                "look at its RDMA ports and cables",
+            )
+        left = {pair: gb_s for pair, gb_s in left.items() if not set(slow) & set(pair)}
+    return left, said
 
 
 def _joined(pairs: Sequence[Pair]) -> dict[str, frozenset[str]]:

@@ -100,10 +100,12 @@ def _fits(item: str, name: str, port: int, *, exact: bool) -> bool:
 
 
 def _ports_down(nodes: Nodes) -> Iterator[FabricMismatch]:
-    """Yields the nodes with fewer active RDMA ports than most others."""
-    counts = {node: len(network.active_ports) for node, network in nodes.items()}
-    often = Counter(counts.values())
-    usual = max(often, key=lambda count: (often[count], count), default=0)
+    """Yields the nodes with fewer active RDMA ports than more than half of the nodes have. Nodes that report nothing are left
+    out."""
+    counts = {node: len(network.active_ports) for node, network in nodes.items() if network.interfaces}
+    (usual, often) = max(Counter(counts.values()).items(), key=lambda found: found[1], default=(0, 0))
+    if 2 * often <= len(counts):
+        return
     for node, count in counts.items():
         if count < usual:
             down = [port.name for port in nodes[node].rdma_ports if not port.active]

@@ -25,16 +25,18 @@ def measured(
     slow: str = "",
     bands: Bands = REAL,
     noise: float = 0.0,
+    share: float = 0.2,
+    expected_gb_s: float = 0.0,
 ) -> list[tuple[str, str]]:
     """Runs a fabric test of nodes whose cables lead to the leaf switches `cabled`, and returns the mismatches. Pairs below one
-    switch reach 100 GB/s, others `across`."""
+    switch reach 100 GB/s, others `across`, and those with nodes of `slow` a share of that."""
     dice = random.Random(7)
 
     def figure(group: FabricGroup) -> float:
         best = 100.0 if len({cabled[node] for node in group.nodes}) == 1 else across
-        return best * (0.2 if slow in group.nodes else 1.0) * (1 - noise * dice.random())
+        return best * (share if set(slow.split()) & set(group.nodes) else 1.0) * (1 - noise * dice.random())
 
-    plan = FabricPlan(declared, bands)
+    plan = FabricPlan(declared, bands, expected_gb_s=expected_gb_s)
     while (planned := plan.next_round()) is not None:
         plan.record(FabricMeasurement(group, figure(group), again=planned.again) for group in planned.groups)
     return [(one.what, one.remedy) for one in switch_mismatches(plan.evidence, simulated=bands is SIMULATED)]
@@ -49,6 +51,40 @@ def test_nothing_differs_where_cables_are_as_declared(sizes: tuple[int, ...], no
 
 def test_slow_node_is_no_mismatch() -> None:
     assert measured(layout(4, 4), layout(4, 4), slow="lab-1-3") == []
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (5, 3), (3, 5), (8, 8, 8)])
+@pytest.mark.parametrize("slow", ["lab-2-3", "lab-1-1", "lab-1-1 lab-2-2"])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_slow_node_that_the_plan_lets_pass_is_named_and_no_cable_of_its_leaf(
+    sizes: tuple[int, ...], slow: str, noise: float
+) -> None:
+    """The plan's figure is so low that the fabric test names nothing."""
+    found = measured(layout(*sizes), layout(*sizes), 100.0, slow=slow, share=0.5, expected_gb_s=20.0, noise=noise)
+    told = [(what, remedy) for what, remedy in found if not what.startswith("pairs across leaf switches are as fast")]
+    assert [what.split(" reaches ")[0] for what, _ in told] == slow.split()
+    assert {remedy for _, remedy in told} == {"look at its RDMA ports and cables"}
+    if not noise:
+        assert told[0][0] == f"{slow.split()[0]} reaches at most 50 GB/s in its pairs, others at least 100 GB/s"
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (5, 3), (8, 8, 8)])
+@pytest.mark.parametrize("across", [40.0, 60.0])
+def test_slow_node_is_named_where_leaf_switches_differ(sizes: tuple[int, ...], across: float) -> None:
+    """Its pairs are slower than those across leaf switches, so it is not connected to another one."""
+    found = measured(layout(*sizes), layout(*sizes), across, slow="lab-2-3", share=0.2, expected_gb_s=5.0)
+    assert [what for what, _ in found] == [
+        f"lab-2-3 reaches at most 20 GB/s in its pairs, others at least {across:.3g} GB/s"
+    ]
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (5, 3), (6, 6, 6)])
+def test_node_at_another_switch_is_not_blamed_for_its_speed(sizes: tuple[int, ...]) -> None:
+    declared = layout(*sizes)
+    found = measured(declared, {**declared, "lab-2-3": "elsewhere"}, 40.0, expected_gb_s=20.0)
+    assert [what.partition(":")[0] for what, _ in found] == [
+        "lab-2-3 is declared below leaf2 and measures like a node of another leaf switch"
+    ]
 
 
 @pytest.mark.parametrize("bands", [REAL, SIMULATED])

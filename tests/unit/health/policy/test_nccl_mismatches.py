@@ -61,12 +61,24 @@ def test_the_same_setting_of_several_nodes_is_said_once() -> None:
 
 def test_node_with_fewer_active_ports_than_others_is_named() -> None:
     down = replace(NODE, rdma_ports=(*PORTS[:3], replace(PORTS[3], active=False), *PORTS[4:]))
-    (one,) = nccl_mismatches({"lab-1-1": NODE, "lab-1-2": down}, {})
+    (one,) = nccl_mismatches({"lab-1-1": NODE, "lab-1-2": down, "lab-1-3": NODE}, {})
     assert one.what == "lab-1-2 has 7 active RDMA ports, most nodes of its plan 8; not active: mlx5_3:1"
-    (one,) = nccl_mismatches(
-        {"lab-1-1": replace(NODE, rdma_ports=PORTS[:2]), "lab-1-2": replace(NODE, rdma_ports=PORTS[:1])}, {}
-    )
+    two = replace(NODE, rdma_ports=PORTS[:2])
+    (one,) = nccl_mismatches({"lab-1-1": two, "lab-1-2": replace(NODE, rdma_ports=PORTS[:1]), "lab-1-3": two}, {})
     assert one.what == "lab-1-2 has 1 active RDMA port, most nodes of its plan 2"
+
+
+def test_half_of_the_nodes_are_not_most() -> None:
+    seven = replace(NODE, rdma_ports=PORTS[1:])
+    assert nccl_mismatches({"lab-1-1": NODE, "lab-1-2": seven}, {}) == ()
+    assert nccl_mismatches({"lab-1-1": NODE, "lab-1-2": seven, "lab-1-3": NODE, "lab-1-4": seven}, {}) == ()
+
+
+def test_node_that_reports_no_interfaces_is_not_counted() -> None:
+    silent = NodeNetwork("10.0.0.9")
+    assert nccl_mismatches({"lab-1-1": NODE, "lab-1-2": silent, "lab-1-3": NODE}, {}) == ()
+    nodes = {"lab-1-1": NODE, "lab-1-2": replace(NODE, rdma_ports=PORTS[1:])}
+    assert nccl_mismatches({**nodes, "lab-1-3": silent, "lab-1-4": silent}, {}) == ()
 
 
 @pytest.mark.parametrize(("gb_s", "named"), [(11.8, True), (24.0, True), (26.0, False), (380.0, False)])
