@@ -169,7 +169,9 @@ END
     systemctl --quiet enable "$unit"
     systemctl start "$unit"
     # Deleting the former image takes minutes on a busy disk, so nothing waits for it.
-    if [ -d "$base/old" ]; then systemd-run --quiet --collect --unit="$deletion" rm -rf "$base/old" || delete_old; fi
+    # If an earlier `up` began it, it goes on.
+    [ ! -d "$base/old" ] || systemctl --quiet is-active "$deletion" ||
+        systemd-run --quiet --collect --unit="$deletion" rm -rf "$base/old" || delete_old
     ;;
 restart)
     systemctl restart "$unit"

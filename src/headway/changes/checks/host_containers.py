@@ -50,7 +50,9 @@ def container_problems(cluster: Cluster, survey: Survey, known: RunIn) -> Iterat
     if not survey.systemd:
         yield _problem(survey, "does not run systemd", "use a host that systemd has started")
     if not container_runtime(survey):
-        yield _problem(survey, *_no_runtime(survey, cluster.image))
+        what, fix = _no_runtime(survey, cluster.image)
+        # The machine of a host that is claimed runs already, and its next start says what fails.
+        yield _problem(survey, what, fix, fatal=not (survey.machine in known.contained and survey.container_runtimes))
     elif survey.cgroup_v1:
         runs = IMAGES[cluster.image].runs_on_cgroup_v1
         yield _problem(

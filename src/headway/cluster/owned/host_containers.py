@@ -24,6 +24,7 @@ _PROGRAM = f"{FOLDER}/host.sh"
 _RUNTIMES = ("podman", "systemd-nspawn")  # as container_host.sh knows them
 _NEED_MIB = 3500  # the unpacked node image, and room to work
 _START_S = 420.0
+_ROOM_S = 600.0  # deletes the former image, which takes minutes on a busy disk
 _STOP_S = 240.0
 _BOOT_S = 120.0
 _REPORT_S = 5.0
@@ -105,7 +106,7 @@ async def _copy_image(context: ClusterContext, host: Machine, image: str, name: 
     if image not in {info.id for info in await local_images.list_images()}:
         raise Refused(f"{name}: its node image is no longer on the server", hint="headway roll uses the current one")
     try:
-        await _run(context, host, ["room", str(_NEED_MIB)], timeout_s=30)
+        await _run(context, host, ["room", str(_NEED_MIB)], timeout_s=_ROOM_S)
     except CommandFailed as error:
         raise Refused(
             f"{name}: the node image can't be copied to host {host.address}: {error.stderr.strip() or error.first_line}",

@@ -112,6 +112,16 @@ def test_cgroup_v1_with_runc_is_only_a_warning() -> None:
     assert "systemd.unified_cgroup_hierarchy=1" in problem.fix
 
 
+def test_missing_runc_is_only_a_warning_where_the_machine_runs_already() -> None:
+    v1 = replace(UBUNTU, container_runtimes=("podman",), cgroup_v1=True)
+    known = replace(wanted(), claimed=frozenset(["lab-1-1"]), contained=frozenset(["lab-1-1"]))
+    (problem,) = container_problems(LAB, v1, known)
+    assert "podman has no runc" in problem.what
+    assert not problem.fatal
+    (problem,) = container_problems(LAB, replace(v1, container_runtimes=()), known)
+    assert problem.fatal, "without any runtime the machine can't start again"
+
+
 def test_cgroup_v1_stops_an_apply_of_an_image_whose_systemd_refuses_it() -> None:
     (problem,) = container_problems(replace(LAB, image="debian14"), replace(UBUNTU, cgroup_v1=True), wanted())
     assert problem.fatal

@@ -88,7 +88,7 @@ def test_machine_does_not_wait_for_the_deletion_of_its_former_image(tmp_path: Pa
     (base / "image").write_text("old\n")
     text = (node_dir() / "programs" / "container_host.sh").read_text().replace(FOLDER, str(base))
     text = text.replace("/etc/systemd/system", str(units)).replace("systemd-run", "systemd_run")
-    functions = f"""systemctl() {{ echo "$*: $(ls -x {base})"; }}
+    functions = f"""systemctl() {{ [ "${{2:-}}" != is-active ] || return 3; echo "$*: $(ls -x {base})"; }}
 systemd_run() {{ echo "run $4 $5 $6: begins"; }}
 """
     text = text.replace("set -eu\n", f"set -eu\n{functions}", 1)
@@ -100,6 +100,27 @@ systemd_run() {{ echo "run $4 $5 $6: begins"; }}
     assert seen["start headway-machine.service"].split() == ["image", "old", "root", "settings"]
     assert list(seen)[-1] == f"run rm -rf {base}/old"
     assert (base / "root/usr/lib/headway/image-id").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_repeated_start_leaves_a_running_deletion_alone(tmp_path: Path, active: bool) -> None:
+    base, units = tmp_path / "machine", tmp_path / "units"
+    units.mkdir()
+    (base / "root/etc").mkdir(parents=True)
+    (base / "old").mkdir()
+    (base / "image").write_text("new\n")
+    text = (node_dir() / "programs" / "container_host.sh").read_text().replace(FOLDER, str(base))
+    text = text.replace("/etc/systemd/system", str(units)).replace("systemd-run", "systemd_run")
+    functions = f"""systemctl() {{ [ "${{2:-}}" != is-active ] || return {0 if active else 3}; echo "$*"; }}
+systemd_run() {{ echo "begins: $*"; }}
+"""
+    text = text.replace("set -eu\n", f"set -eu\n{functions}", 1)
+    argv = ["sh", "-c", text, "host.sh", "up", "new", "lab-1-1", "podman", str(tmp_path / "home")]
+    done = subprocess.run(argv, input=tar({}), capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"stop headway-machine-deletion.service" not in done.stdout
+    assert (base / "old").exists()
+    assert (b"begins: --quiet --collect" in done.stdout) is not active
 
 
 def test_host_without_a_machine_has_no_image(tmp_path: Path) -> None:
