@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -31,6 +32,9 @@ from ops.files import (
     uid_of,
     without_block,
 )
+
+ENVIRONMENTS = "/environments"
+COPIES = "/var/lib/headway/environments"  # see node/agent/environments/local_copies.py
 
 
 def op_file(step: dict[str, Any]) -> None:
@@ -121,6 +125,10 @@ def op_leave(step: dict[str, Any]) -> None:
     subprocess.run(["systemctl", "stop", *units], capture_output=True, timeout=180, check=False)
     for path in step.get("delete", []):
         shutil.rmtree(path, ignore_errors=True)
+    for point in re.findall(
+        rf"^\d+ \d+ \S+ \S+ ({ENVIRONMENTS}/\S+) ", read_text("/proc/self/mountinfo"), re.MULTILINE
+    ):
+        subprocess.run(["umount", "--", point], capture_output=True, timeout=60, check=False)
     if mounts:
         subprocess.run(["systemctl", "stop", *mounts], capture_output=True, timeout=180, check=False)
     for unit in (*units, *mounts):
@@ -140,7 +148,8 @@ def op_leave(step: dict[str, Any]) -> None:
         run(["cp", "-a", f"{BEFORE}/etc/hostname", "/etc/hostname"], 20)
     # before the copies: with the list but without them, a second try would delete what was put back
     op_remove({"path": MANAGED})
-    for path in (BEFORE, STAMPS):
+    # Copies of this cluster's environments must not be mounted in the next cluster. One that is still mounted is read-only.
+    for path in (BEFORE, STAMPS, COPIES):
         shutil.rmtree(path, ignore_errors=True)
     op_remove({"path": "/etc/headway/held-by"})
     subprocess.run(["systemctl", "daemon-reload"], capture_output=True, timeout=60, check=False)

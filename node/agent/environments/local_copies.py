@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -23,8 +24,11 @@ MOST_SHARE = 0.1  # of the disk, for all copies together
 LEAST_FREE_SHARE = 0.1  # of the disk, after a copy
 FIRST_USER = 1000  # user id
 COPY_S = 4 * 3600.0
+RETRY_S = 3600.0  # after a copy that failed
+ABSENT_LOOKS = 20  # a version that is missing for so many looks was removed, and its copy is deleted
 COMMAND_S = 60.0
-_NETWORK = re.compile(r"nfs4?|cifs|smb3|ceph|lustre|gpfs|beegfs|wekafs|glusterfs|9p|fuse\..+")
+_NETWORK = re.compile(r"nfs4?|cifs|smb3|ceph|lustre|gpfs|beegfs|wekafs|panfs|glusterfs|virtiofs|9p|fuse|fuse\..+")
+_NO_DISK = re.compile(rf"tmpfs|ramfs|{_NETWORK.pattern}")
 _MOUNTED = re.compile(r"^\d+ \d+ \S+ \S+ (\S+) .* - (\S+) ", re.MULTILINE)  # mount point, type
 _USED = re.compile(rf"(?:^|\0)VIRTUAL_ENV={FOLDER}/([^/\0]+)/([1-9][0-9]*)(?:\0|$)")
 _QUIETLY = ("nice", "-n", "19", "ionice", "-c", "3")
@@ -58,14 +62,18 @@ def list_versions(folder: str = FOLDER) -> list[Version]:
     for name in sorted(os.listdir(folder)):
         if name.startswith("."):
             continue
-        for number in os.listdir(f"{folder}/{name}"):
+        try:
+            numbers = os.listdir(f"{folder}/{name}")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for number in numbers:
             record = f"{folder}/{name}/{number}/{RECORD}"
             try:
                 with open(record) as file:
                     size = int(json.load(file)["bytes"])
                 found.append(Version(name, int(number), size, os.stat(record).st_mtime))
-            except (OSError, ValueError, KeyError, TypeError):  # it is being removed, or is no version
-                continue
+            except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+                continue  # it is being removed, or is no version
     return found
 
 
@@ -117,39 +125,63 @@ class LocalCopies:
     def __init__(
         self,
         run: Run = run,
-        clock: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = time.time,
         folder: str = FOLDER,
         copies: str = COPIES,
         proc: str = "/proc",
     ) -> None:
         self._run, self._clock, self._folder, self._copies, self._proc = run, clock, folder, copies, proc
         self._fault = ""  # as last logged
+        self._absent: dict[str, int] = {}  # place -> number of looks since its version was last there
+        self._next_try: dict[str, float] = {}  # place -> Unix seconds, after a copy that failed
 
     def look_once(self) -> None:
         """Removes copies of removed versions, mounts those that are there, and makes at most one that is missing. Raises
         OSError when the environments can't be read."""
         there = self._mounts()
-        if not _NETWORK.fullmatch(there.get(self._folder, "")):
+        if not _NETWORK.fullmatch(there.get(self._folder, "")) or _NO_DISK.fullmatch(self._kind_of_disk(there)):
             return
         versions = list_versions(self._folder)
         known = {version.place for version in versions}
         used = used_now(self._proc) & known
-        for place in self._have():
-            if place not in known:
+        self._absent = {place: self._absent.get(place, 0) + 1 for place in self._have() - known}
+        for place, looks in self._absent.items():
+            if looks >= ABSENT_LOOKS:  # a server that comes back may show an empty folder for a moment
                 self._drop(place, there)
         for place in used:
             self._note_use(place)
         disk = shutil.disk_usage(os.path.dirname(self._copies))
         wanted = choose(versions, self._used_at(known), MOST_SHARE * disk.total)
-        for place in sorted(self._have() - {version.place for version in wanted} - used):
+        for place in sorted((self._have() & known) - {version.place for version in wanted} - used):
             self._drop(place, there)
-        have = self._have()
         for version in wanted:
-            if version.place in have:
-                self._mount(version.place, there)
-        missing = [version for version in wanted if version.place not in have]
-        if missing and self._copy(missing[0]):
-            self._mount(missing[0].place, there)
+            if version.place in self._have() and f"{self._folder}/{version.place}" not in there:
+                if self._is_copy(f"{self._copies}/{version.place}", version.place):
+                    self._mount(version.place, there)
+                else:  # the folder of another cluster, or of a version that was removed and made again
+                    self._drop(version.place, there)
+        have, now = self._have(), self._clock()
+        for version in wanted:
+            if version.place not in have and self._next_try.get(version.place, now) <= now:
+                if self._copy(version):
+                    self._mount(version.place, there)
+                else:
+                    self._next_try[version.place] = now + RETRY_S
+                return
+
+    def _kind_of_disk(self, there: Mapping[str, str]) -> str:
+        """Returns the type of the file system that holds the copies, "" if it is not known."""
+        above = [point for point in there if f"{self._copies}/".startswith(f"{point.rstrip('/')}/")]
+        return there[max(above, key=len)] if above else ""
+
+    def _is_copy(self, copy: str, place: str) -> bool:
+        """Returns whether the record in the folder is that of the version: it names the build, which is unique. The
+        version must not be covered by a mount."""
+        try:
+            with open(f"{copy}/{RECORD}") as ours, open(f"{self._folder}/{place}/{RECORD}") as theirs:
+                return ours.read() == theirs.read()
+        except FileNotFoundError:
+            return False
 
     def _mounts(self) -> dict[str, str]:
         with open(f"{self._proc}/self/mountinfo") as file:
@@ -192,13 +224,16 @@ class LocalCopies:
         place, draft = f"{self._copies}/{version.place}", f"{self._copies}/.draft"
         disk = shutil.disk_usage(os.path.dirname(self._copies))
         if disk.free - version.bytes < LEAST_FREE_SHARE * disk.total:
-            return self._report(f"{version.place} is not copied to this disk: {disk.free >> 20} MiB are free")
+            return self._report(f"{version.place} is not copied to this disk: too little of it would stay free")
         try:
             erase(draft)
             os.makedirs(os.path.dirname(place), mode=0o755, exist_ok=True)
             self._run([*_QUIETLY, "cp", "-a", "--", f"{self._folder}/{version.place}", draft], COPY_S)
             # A copy that a power cut left incomplete would have its final name otherwise.
             self._run(["sync", "-f", draft], COPY_S)
+            if not self._is_copy(draft, version.place):
+                erase(draft)
+                return self._report(f"{version.place} is not copied to this disk: it is being removed")
             os.rename(draft, place)
         except (OSError, subprocess.SubprocessError) as error:
             erase(draft)
@@ -208,9 +243,14 @@ class LocalCopies:
 
     def _mount(self, place: str, there: dict[str, str]) -> None:
         target = f"{self._folder}/{place}"
-        if target in there:
+        if target in there or os.path.ismount(target):
             return
         try:
+            if not any(point.startswith(f"{self._folder}/") for point in there):
+                # /environments is often a bind mount of a folder of /scratch. As its peer it would pass the mount on to
+                # that folder, writable. Shared again, because the namespaces of jobs follow it.
+                for how in ("--make-private", "--make-shared"):
+                    self._run(["mount", how, self._folder], COMMAND_S)
             self._run(["mount", "--bind", "-o", "ro,nosuid,nodev", "--", f"{self._copies}/{place}", target], COMMAND_S)
         except (OSError, subprocess.SubprocessError) as error:
             self._report(f"the copy of {place} could not be mounted: {error}")

@@ -111,14 +111,14 @@ _HOLDS = f"""\
 # A hardware fault usually ends the job before Headway can drain the node. If Headway requeues the job while it is still
 # completing, dependent jobs do not see it as failed. So a failed job with GPUs waits here 2 seconds (8 if a volume is lost)
 # for a GPU error, and then at most 10 seconds until Headway has handled the error and removes its mark. A job that Headway
-# will requeue (it has a file in {HOLD}) waits at most 15 seconds. Exit code 1, which no script's end gives (exit 1 is 256),
-# is slurmctld's own: it has ended the job because one of its nodes is down, so Slurm has requeued it already.
+# will requeue (it has a file in {HOLD}) waits at most 15 seconds. Exit code 1 is mostly slurmctld's own, because a node of
+# the job is down (a script's exit 1 is 256): then the job waits for no error that may still come, only for one that is there.
 seen() {{ [ -e {XID_MARK} ] && [ $(($(date +%s) - $(stat -c %Y {XID_MARK} 2>/dev/null || echo 0))) -lt 60 ]; }}
 held() {{ [ -e {HOLD}/"$SLURM_JOB_ID" ]; }}
 failed() {{
-    [ "${{SLURM_JOB_EXIT_CODE:-256}}" -gt 1 ] && {{ [ -n "${{SLURM_JOB_GPUS:-}}${{CUDA_VISIBLE_DEVICES:-}}" ] || lost; }}
+    [ "${{SLURM_JOB_EXIT_CODE:-256}}" != 0 ] && {{ [ -n "${{SLURM_JOB_GPUS:-}}${{CUDA_VISIBLE_DEVICES:-}}" ] || lost; }}
 }}
-if failed; then
+if failed && [ "${{SLURM_JOB_EXIT_CODE:-256}}" != 1 ]; then
     for ((n = 0; n < 40; n++)); do
         seen && break
         [ "$n" -lt 10 ] || lost || break

@@ -30,7 +30,9 @@ class Node:
         place = self.folder / name / str(number)
         (place / "lib").mkdir(parents=True)
         (place / "lib" / "torch.py").write_text(f"{name} {number}")
-        (place / local_copies.RECORD).write_text(json.dumps({"bytes": size}))
+        (place / local_copies.RECORD).write_text(
+            json.dumps({"bytes": size, "operation": f"{name}-{number}-{self.now}"})
+        )
         self.now += 1
         os.utime(place / local_copies.RECORD, (self.now, self.now))
         for closed in (place / "lib", place):
@@ -48,7 +50,7 @@ class Node:
         self.ran.append(argv)
         if "cp" in argv:
             subprocess.run(argv[argv.index("cp") :], check=True, timeout=30)
-        if argv[0] == "mount":
+        if argv[:2] == ["mount", "--bind"]:
             self.mounted.append(argv[-1])
         if argv[0] == "umount":
             if argv[-1] in self.busy:
@@ -117,6 +119,9 @@ def test_copy_of_a_removed_version_is_deleted(node: Node) -> None:
     node.publish("vision", 2)
     node.local.look_once()
     node.remove("vision", 2)
+    for _ in range(local_copies.ABSENT_LOOKS - 1):
+        node.local.look_once()
+    assert node.have() == {"vision/1", "vision/2"}, "a server that comes back may show an empty folder"
     node.local.look_once()
     assert node.have() == {"vision/1"}
     assert node.mounted == [f"{node.folder}/vision/1"]
@@ -153,8 +158,74 @@ def test_failed_copy_leaves_nothing_and_is_tried_again(node: Node, monkeypatch: 
     assert len(said) == 1
     assert "could not be copied" in said[0]
     node.local._run = inner
+    node.publish("speech", 1)
     node.local.look_once()
+    assert node.have() == {"speech/1"}, "others do not wait for it"
+    node.now += local_copies.RETRY_S
+    node.local.look_once()
+    assert node.have() == {"speech/1", "vision/1"}
+
+
+def test_copy_of_another_build_of_the_version_is_not_mounted(node: Node) -> None:
+    """As on a machine that was part of another cluster."""
+    node.publish("vision", 1)
+    node.local.look_once()
+    node.mounted.clear()
+    node._write_mounts()
+    node.remove("vision", 1)
+    node.publish("vision", 1)
+    (node.folder / "vision/1/lib/torch.py").write_text("built again")
+    node.local.look_once()
+    assert (node.copies / "vision/1/lib/torch.py").read_text() == "built again"
+    assert node.mounted == [f"{node.folder}/vision/1"]
+
+
+def test_version_that_is_removed_during_its_copy_is_not_kept(node: Node) -> None:
+    node.publish("vision", 1)
+    inner = node.local._run
+
+    def removes(argv: list[str], timeout_s: float) -> None:
+        inner(argv, timeout_s)
+        if "cp" in argv:
+            node.remove("vision", 1)
+
+    node.local._run = removes
+    node.local.look_once()
+    assert (node.have(), node.mounted) == (set(), [])
+
+
+def test_storage_that_returns_an_error_deletes_no_copy(node: Node) -> None:
+    node.publish("vision", 1)
+    node.local.look_once()
+    (node.folder / "aquota.user").touch()
+    assert [one.place for one in list_versions(str(node.folder))] == ["vision/1"]
+    record = node.folder / "vision/1" / local_copies.RECORD
+    record.parent.chmod(0o755)
+    record.unlink()
+    record.symlink_to(record)
+    for _ in range(local_copies.ABSENT_LOOKS):
+        with pytest.raises(OSError, match="Too many levels of symbolic links"):
+            node.local.look_once()
     assert node.have() == {"vision/1"}
+
+
+def test_first_mount_is_kept_from_the_folder_below_scratch(node: Node) -> None:
+    for number in (1, 2):
+        node.publish(f"env{number}", 1)
+    for _ in range(2):
+        node.local.look_once()
+    made = [argv[1] for argv in node.ran if argv[0] == "mount"]
+    assert made == ["--make-private", "--make-shared", "--bind", "--bind"]
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "nfs4"])
+def test_nothing_is_copied_where_this_machine_has_no_disk(tmp_path: Path, kind: str) -> None:
+    node = Node(tmp_path)
+    with (node.proc / "self" / "mountinfo").open("a") as file:
+        file.write(ROW.format(point=tmp_path / "disk", options="rw", kind=kind))
+    node.publish("vision", 1)
+    node.local.look_once()
+    assert not node.ran
 
 
 def fail(argv: list[str], timeout_s: float) -> None:

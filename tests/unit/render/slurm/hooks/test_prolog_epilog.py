@@ -113,6 +113,14 @@ def test_epilog_waits_for_a_gpu_error_only_if_the_job_failed_by_itself(tmp_path:
     assert (tmp_path / "waited").read_text().split() == ["0.2"] * waits
 
 
+def test_epilog_waits_for_the_handling_of_a_gpu_error_that_is_there_already(tmp_path: Path) -> None:
+    """Also where another node of the job is down: the requeued job would start on this node before it is drained."""
+    (tmp_path / "xid").touch()
+    program(tmp_path, "sleep", f"rm {tmp_path}/xid; echo $1 >>{tmp_path}/waited")
+    assert epilog(tmp_path, 0, acts=True, SLURM_JOB_EXIT_CODE="1", SLURM_JOB_GPUS="0") == 0
+    assert (tmp_path / "waited").read_text().split() == ["0.2"]
+
+
 def test_epilog_of_a_job_that_headway_holds_waits_whatever_its_exit_code(tmp_path: Path) -> None:
     (tmp_path / "hold").mkdir()
     (tmp_path / "hold" / "7").touch()
