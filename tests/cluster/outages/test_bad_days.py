@@ -50,7 +50,7 @@ def made(state: Path) -> Iterator[Lab]:
     program.write_text(PODMAN.replace("REAL", real))
     program.chmod(0o755)
     env = {**lab.env, "PATH": f"{program.parent}:{os.environ['PATH']}"}
-    server = subprocess.Popen([sys.executable, "-m", "tests.cluster.faults.impatient_server"], cwd=ROOT, env=env)
+    server = subprocess.Popen([sys.executable, "-m", "tests.cluster.outages.impatient_server"], cwd=ROOT, env=env)
     try:
         lab.wait(lambda: running_server(state), "the server")
         yield lab
