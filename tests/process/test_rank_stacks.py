@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headway.health.jobs.rank_stacks import py_spy
-from headway.health.jobs.stragglers import RankStack, find_stragglers
+from headway.health.jobs.stall_stragglers import RankStack, find_stragglers
 from tests.support.paths import NODE
 
 RANKS, SLOW, JOB = 16, 5, 987654

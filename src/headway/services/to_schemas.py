@@ -16,7 +16,7 @@ from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import FLAKY_NODES, SPARES, JobState, NodeState
 from headway.errors import Fault
-from headway.health.incidents.timings import incident_timings
+from headway.health.incidents.measured_times import incident_timings
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.reason_sentences import job_reason

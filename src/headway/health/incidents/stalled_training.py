@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from headway.domain.incident import FaultAction, IncidentState
 from headway.health.jobs.rank_stacks import JobStacks
-from headway.health.jobs.stragglers import Stragglers
+from headway.health.jobs.stall_stragglers import Stragglers
 from headway.store.store import Store
 
 SCORE = 1  # what one stall counts against the node

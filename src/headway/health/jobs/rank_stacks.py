@@ -15,7 +15,7 @@ from headway.cluster.context import ClusterContext
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.state import JobState
 from headway.errors import HeadwayError
-from headway.health.jobs.stragglers import RankStack
+from headway.health.jobs.stall_stragglers import RankStack
 from headway.transport.remote_program import program_source
 
 _TIMEOUT_S = 60.0

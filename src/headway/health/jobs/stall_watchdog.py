@@ -16,7 +16,7 @@ from headway.errors import CommandFailed, HeadwayError
 from headway.health.incidents.stalled_training import record_straggler
 from headway.health.jobs.rank_stacks import collect_stacks
 from headway.health.jobs.stall_rules import GpuUsage, Stall, StallKind, detect_hang, detect_idle, job_rules
-from headway.health.jobs.stragglers import find_stragglers
+from headway.health.jobs.stall_stragglers import find_stragglers
 from headway.slurm import job_commands
 
 CHECK_EVERY_S = 15.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headway.domain.slurm.job_states import WAITING
 from headway.domain.slurm.state import JobState
-from headway.jobs.explain.account_limits import describe_limit, parse_limit
 from headway.jobs.explain.job_failures import explain_failure
+from headway.jobs.explain.limit_reasons import describe_limit, parse_limit
 from headway.jobs.explain.phrases import format_duration
 from headway.jobs.explain.placement_search import reason_word
 

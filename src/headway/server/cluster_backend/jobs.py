@@ -79,7 +79,7 @@ class Jobs:
 
     async def rank_stacks(self, cluster: Cluster, job: JobState) -> JobStacksOut:
         from headway.health.jobs.rank_stacks import collect_stacks
-        from headway.health.jobs.stragglers import find_stragglers
+        from headway.health.jobs.stall_stragglers import find_stragglers
 
         context = (await self._pool.opened(cluster)).context
         found = await collect_stacks(context, await context.machines(cluster.name), job)

@@ -14,10 +14,10 @@ from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
 from headway.health.detection.agent_events import OfflineAction
 from headway.health.incidents.engine import MAX_FAULTS_PER_PASS
+from headway.health.incidents.measured_times import incident_timings
 from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
 from headway.health.incidents.recovery_tracking import track_recovery
 from headway.health.incidents.return_to_service import return_to_service
-from headway.health.incidents.timings import incident_timings
 from tests.support.clusters.builders import job
 from tests.support.clusters.incident_cluster import LAB, NODE, Ward, symptom, ward
 

@@ -18,8 +18,8 @@ from headway.domain.slurm.state import JobState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.jobs import stall_watchdog
 from headway.health.jobs.rank_stacks import JobStacks
+from headway.health.jobs.stall_stragglers import RankStack
 from headway.health.jobs.stall_watchdog import StallWatchdog
-from headway.health.jobs.stragglers import RankStack
 from headway.health.policy.flaky_score import node_score
 from headway.store.store import Store
 from headway.transport.process import CommandResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.health.jobs.stragglers import RankStack, find_stragglers
+from headway.health.jobs.stall_stragglers import RankStack, find_stragglers
 
 WAITS = ("all_reduce (distributed_c10d.py:2810)", "train (train.py:80)", "<module> (train.py:120)")
 LOADS = ("load_batch (train.py:41)", "train (train.py:71)", "<module> (train.py:120)")
