@@ -12,11 +12,12 @@ from headway.clusterfile.draft import partitions_of
 from headway.clusterfile.models.backup import BackupPart, KeyPart
 from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.clusterfile.models.costs import CostPart
-from headway.clusterfile.models.environments import resolve_environments, resolve_packages
+from headway.clusterfile.models.environments import resolve_environments
 from headway.clusterfile.models.gpu_driver import resolve_gpu_driver
 from headway.clusterfile.models.groups import GroupPart
 from headway.clusterfile.models.health import FABRIC_TEST_EVERY_S, HealthPart
 from headway.clusterfile.models.hosts import HostPart
+from headway.clusterfile.models.packages import resolve_packages
 from headway.clusterfile.models.partitions import PartitionPart
 from headway.clusterfile.models.storage import MountedVolumePart
 from headway.clusterfile.models.teams import BudgetPart, TeamPart

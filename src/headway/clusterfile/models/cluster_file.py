@@ -15,18 +15,13 @@ from headway.clusterfile.models.alerts import AlertsPart, MailPart
 from headway.clusterfile.models.backup import BackupPart, SecretsPart
 from headway.clusterfile.models.containers import ContainersPart
 from headway.clusterfile.models.costs import CostPart
-from headway.clusterfile.models.environments import (
-    ContainerImage,
-    DefaultEnvironment,
-    EnvironmentName,
-    PackagesPart,
-    Requirements,
-)
+from headway.clusterfile.models.environments import ContainerImage, DefaultEnvironment, EnvironmentName, Requirements
 from headway.clusterfile.models.fabric import FabricPart
 from headway.clusterfile.models.gpu_driver import GpuDriverPart
 from headway.clusterfile.models.groups import MIG_EXAMPLES, MIG_HELP, MPS_HELP, SHARDS_HELP, GroupPart, MigLayout
 from headway.clusterfile.models.health import HealthPart
 from headway.clusterfile.models.hosts import FirewallPart, HostPart
+from headway.clusterfile.models.packages import PackagesPart
 from headway.clusterfile.models.partitions import PartitionPart
 from headway.clusterfile.models.storage import StoragePart
 from headway.clusterfile.models.teams import (
