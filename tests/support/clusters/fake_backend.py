@@ -355,22 +355,4 @@ PARTS = (
     FakeUsageSources,
     FakeMonitoring,
 )
-CALLS = frozenset(
-    name
-    for part in (
-        FakeLifecycle,
-        FakeBackups,
-        FakeKeyRotation,
-        FakeRollouts,
-        FakeFabricTests,
-        FakeStorage,
-        FakeSlurmState,
-        FakeJobs,
-        FakeCommands,
-        FakeNodeActions,
-        FakeUsageSources,
-        FakeMonitoring,
-    )
-    for name in vars(part)
-    if not name.startswith("_")
-)
+CALLS = frozenset(name for part in PARTS for name in vars(part) if not name.startswith("_"))

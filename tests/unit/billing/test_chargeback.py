@@ -106,7 +106,7 @@ def test_chargeback_parts_sum_to_invoice_for_any_history(
     assert all(cents >= 0 for team in found.teams for cents in team.cents.values())
     seconds = sum(line.seconds for line in bill.lines)
     assert seconds == sum(intervals.seconds(node.there) for node in nodes) + sum(unused for _, unused in not_there)
-    for segment in cut:  # whoever reserved pays for no less
+    for segment in cut:  # a reservation is paid whether or not it is used
         there = sum(intervals.seconds(node.there) for node in nodes if node.segment is segment)
         whole = max(0, min(segment.end, now) - segment.start) * segment.reserved
         assert there + invoice.unused(segment, nodes, now) >= whole

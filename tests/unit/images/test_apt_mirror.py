@@ -78,7 +78,9 @@ async def test_host_mirror_keeps_apt_proxy_and_validity_options(
     assert found.apt_options == ('Acquire::http::Proxy "http://proxy.test:3128"', 'Acquire::Check-Valid-Until "false"')
     assert len(found.lines) == 3
     newest = await apt_mirror.host_mirror("forky", released=False)
-    assert newest.lines == ("deb http://mirror.test/debian forky main",), "old lists beside it, which apt refuses"
+    assert newest.lines == ("deb http://mirror.test/debian forky main",), (
+        "old lists are removed: apt refuses both together"
+    )
 
 
 def test_reads_all_apt_source_files_of_host(tmp_path: Path) -> None:

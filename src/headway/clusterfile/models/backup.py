@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from headway.catalog.providers import PROVIDERS
-from headway.catalog.releases import IMAGES
 from headway.clusterfile.models.hosts import ServerPath
-from headway.validation.field_types import (
-    Part,
-    Seconds,
-)
-
-if TYPE_CHECKING:
-    ProviderName = str
-    ImageName = str
-else:  # type checkers do not accept a computed Literal
-    ProviderName = Literal[tuple(PROVIDERS)]
-    ImageName = Literal[tuple(IMAGES)]
+from headway.validation.field_types import Part, Seconds
 
 
 class BackupPart(Part):

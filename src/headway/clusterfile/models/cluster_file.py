@@ -24,11 +24,7 @@ from headway.clusterfile.models.hosts import FirewallPart, HostPart
 from headway.clusterfile.models.packages import PackagesPart
 from headway.clusterfile.models.partitions import PartitionPart
 from headway.clusterfile.models.storage import StoragePart
-from headway.clusterfile.models.teams import (
-    DeparturesPart,
-    TeamPart,
-    UserPart,
-)
+from headway.clusterfile.models.teams import DeparturesPart, TeamPart, UserPart
 from headway.validation.field_types import (
     MOST_NODES,
     ClusterName,

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from headway.catalog.providers import PROVIDERS
-from headway.catalog.releases import IMAGES
 from headway.validation.field_types import (
     Part,
 )
-
-if TYPE_CHECKING:
-    ProviderName = str
-    ImageName = str
-else:  # type checkers do not accept a computed Literal
-    ProviderName = Literal[tuple(PROVIDERS)]
-    ImageName = Literal[tuple(IMAGES)]
 
 
 class ContainersPart(Part):

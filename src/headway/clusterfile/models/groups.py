@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from headway.catalog.providers import PROVIDERS
-from headway.catalog.releases import IMAGES
 from headway.validation.field_types import (
     MOST_NODES,
     Part,
     Seconds,
 )
-
-if TYPE_CHECKING:
-    ProviderName = str
-    ImageName = str
-else:  # type checkers do not accept a computed Literal
-    ProviderName = Literal[tuple(PROVIDERS)]
-    ImageName = Literal[tuple(IMAGES)]
-
 
 MigLayout = dict[Annotated[str, Field(max_length=16)], Annotated[int, Field(ge=1, le=7)]]
 MIG_HELP = "MIG instances of each GPU: number by profile (default: GPUs are not divided)."

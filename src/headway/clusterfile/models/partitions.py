@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
 from pydantic import Field
 
-from headway.catalog.providers import PROVIDERS
-from headway.catalog.releases import IMAGES
 from headway.clusterfile.models.environments import (
     ContainerImage,
     DefaultEnvironment,
@@ -19,13 +15,6 @@ from headway.validation.field_types import (
     Seconds,
     SlurmKeys,
 )
-
-if TYPE_CHECKING:
-    ProviderName = str
-    ImageName = str
-else:  # type checkers do not accept a computed Literal
-    ProviderName = Literal[tuple(PROVIDERS)]
-    ImageName = Literal[tuple(IMAGES)]
 
 
 class PartitionPart(Part):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from headway.catalog.providers import PROVIDERS
-from headway.catalog.releases import IMAGES
 from headway.clusterfile.models.environments import (
     ContainerImage,
     DefaultEnvironment,
@@ -19,14 +17,6 @@ from headway.validation.field_types import (
     UserName,
     value_error,
 )
-
-if TYPE_CHECKING:
-    ProviderName = str
-    ImageName = str
-else:  # type checkers do not accept a computed Literal
-    ProviderName = Literal[tuple(PROVIDERS)]
-    ImageName = Literal[tuple(IMAGES)]
-
 
 GpuPart = Annotated[str, Field(pattern=r"^([1-7]g\.[1-9][0-9]{0,2}gb|shard|mps)$")]
 

@@ -27,7 +27,7 @@ from tests.support.clusters.builders import Clock
 from tests.support.machines.local_head import HEAD, PERSON, Machine, head_here
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 
 SCRIPT = "#!/bin/bash\necho ä\n"
 

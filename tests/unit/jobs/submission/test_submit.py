@@ -285,7 +285,7 @@ def test_user_helper_imports_no_slow_modules() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_background_process_of_a_login_profile_does_not_block(tmp_path: Path) -> None:
     nobody = pwd.getpwnam("nobody")
     (tmp_path / ".bash_profile").write_text("(sleep 30 &)\nexport SITE=ours\n")
@@ -304,7 +304,7 @@ print(login.read_login_environment(entry)["SITE"])
     assert ran.stdout.strip() == "ours", ran.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 @pytest.mark.parametrize("profile", ["exec sleep 1000\n", "yes >&$0 &\nexec yes >&$0\n"])
 def test_login_profile_is_limited_in_time_and_output(tmp_path: Path, profile: str) -> None:
     """It runs as the person, but root waits for what it says."""

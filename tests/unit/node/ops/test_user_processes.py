@@ -26,7 +26,7 @@ def test_user_processes_exclude_those_of_jobs(cgroup: str, of_a_job: bool, monke
     assert (os.getpid() in [pid for pid, _ in user_processes.processes({os.getuid()})]) is not of_a_job
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_end_processes_ends_a_fast_forking_user() -> None:
     uid = 61_234
     race = f"""

@@ -50,7 +50,7 @@ async def test_dead_poller_raises_unreachable_and_is_restarted(tmp_path: Path) -
 
 
 async def test_first_reading_after_outage_drops_vanished_jobs(tmp_path: Path) -> None:
-    """Also when the poller itself was started anew while Slurm was down."""
+    """Also when the poller itself was started again while Slurm was down."""
     one = poller(tmp_path, frame(BEGIN) + failed("slurmctld is away"), told(SnapshotChanges(), *LAST))
     with pytest.raises(Unreachable, match="slurmctld is away") as caught:
         await one.read()

@@ -12,7 +12,7 @@ from tests.support.machines.submissions import BEGAN, ENVIRONMENT, ME, THEIRS, l
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of somebody who has submitted; the controller's last state is of ten seconds before it began."""
+    """The home of a user who submitted jobs. The controller saved its state ten seconds before it began."""
     made = tmp_path / "home" / "ann"
     (made / "kept").mkdir(parents=True)
     (made / "kept/saved").write_text(str(BEGAN - 10.0))

@@ -238,7 +238,7 @@ def test_second_head_responder_acts_only_while_its_controller_leads(world: World
     second = world.relay(first=False)
     world.fault()
     second.check(5000.0)
-    assert world.head.done == [], "nobody knows who leads: the first one does"
+    assert world.head.done == [], "no head reports which one leads: the first one does"
     beat = world.folder / "heartbeat"
     for number, age_s in ((0, 0), (1, 60)):
         beat.write_bytes(struct.pack(">QQ", int(time.time()) - age_s, number))
@@ -262,7 +262,7 @@ def test_first_head_responder_stands_by_while_the_second_leads(world: World) -> 
     assert world.head.done == [], "the second one hears the silent node, perhaps"
     leads(world, 1, age_s=60)
     relay.check(5029.0)
-    assert world.told() != [], "nobody leads that is known of"
+    assert world.told() != [], "no leader is known"
 
 
 def test_new_leader_waits_for_leases_renewed_by_the_other_head(world: World) -> None:
