@@ -275,9 +275,13 @@ class IncidentEngine:
         node, because its machine is lost in any case."""
         store, name, now = self.cluster_context.store, self.cluster.name, self.clock()
         words = f"the provider takes its machine back in {at - now:.0f} s"
-        notice = Symptom(f"{FaultAction.RECLAIM} {node} {at:.0f}", now, node, 0, None, words, kind=FaultAction.RECLAIM)
         machine = (await self.context.machines()).get(node)
-        if machine is None or await store.symptoms.exists(name, notice.id):
+        if machine is None:
+            return []
+        # The start of the machine belongs to the id: its replacement has the same name and may be reclaimed in turn.
+        notice_id = f"{FaultAction.RECLAIM} {node} {at:.0f} {machine.started_at:.0f}"
+        notice = Symptom(notice_id, now, node, 0, None, words, kind=FaultAction.RECLAIM)
+        if await store.symptoms.exists(name, notice.id):
             return []
         evidence = {"until": at, "ends": at - spot_reclaim.JOBS_END_BEFORE_S, "started_at": machine.started_at}
         found = await self._open_incidents(node)

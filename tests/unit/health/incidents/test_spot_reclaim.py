@@ -112,6 +112,22 @@ async def test_repeated_reclaim_notice_opens_one_incident(tmp_path: Path) -> Non
         assert len(await made.store.incidents.search("lab")) == 1
 
 
+async def test_notice_of_the_replacement_opens_an_incident_of_its_own(tmp_path: Path) -> None:
+    """The replacement has the name of the machine before it, and here also the second at which it is reclaimed."""
+    async with ward(tmp_path, SPOT) as made:
+        await noticed(made)
+        made.world.machine = replace(builders.machine(NODE), started_at=made.clock.now + 5)
+        made.world.state, made.world.reason = "IDLE", "none"
+        due = made.clock.now + 120
+        await made.responder.resume_open()
+        assert (await made.newest()).state is IncidentState.RETURNED
+        made.clock.now += 15
+        made.world.due[NODE] = due
+        await made.responder.handle_reclaim_notices()
+        states = [incident.state for incident in await made.store.incidents.search("lab")]
+        assert states == [IncidentState.REPAIRING, IncidentState.RETURNED]
+
+
 async def test_reclaim_takes_over_existing_incident_of_node(tmp_path: Path) -> None:
     """A node out of service, or under repair, is given back as well, and its next machine is no longer ill."""
     async with ward(tmp_path, SPOT) as made:
