@@ -73,7 +73,7 @@ class AppState:
     )  # work that continues after its request was answered
     placement_worlds: dict[str, tuple[Snapshot, ClusterSnapshot, dict[int, PendingReason | None]]] = field(
         default_factory=dict
-    )  # used by services.read_model.pending_reasons
+    )  # used by services.queue.pending_reasons
     cache: SharedCache = field(init=False)
     clusters: ResolvedClusters = field(init=False)
     readings: ClusterReadings = field(init=False)

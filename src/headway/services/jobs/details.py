@@ -33,7 +33,7 @@ from headway.services.access.authorization import authorize_action, cluster_to_w
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.lookup import array_task_states, find_record
-from headway.services.read_model.pending_reasons import job_history, pending_reason
+from headway.services.queue.pending_reasons import job_history, pending_reason
 from headway.services.to_schemas import incident_out, job_out
 from headway.slurm.user_commands import batch_script_argv
 from headway.store import JobRecord

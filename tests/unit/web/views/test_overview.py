@@ -10,8 +10,6 @@ from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import ProgressOut
 from headway.schemas.nodes import GpuOut, NodeOut
 from headway.services.read_model.overview import Overview
-from headway.services.read_model.queue_search import QueueQuery
-from headway.services.read_model.queue_search import query_page as find
 from headway.web.views.overview import ROWS, assign_keys, parts
 from headway.web.views.overview_models import (
     IncidentsView,
@@ -20,7 +18,6 @@ from headway.web.views.overview_models import (
     SummaryView,
     TrainingView,
 )
-from headway.web.views.queue import Query, chips
 from tests.support.clusters import builders
 
 
@@ -183,11 +180,3 @@ def test_open_faults_come_first_with_their_timeline() -> None:
     assert [mark.word for mark in faults.rows[0].course] == ["seen", "drained"]
     course = [(mark.word, mark.after_s) for mark in faults.rows[1].course]
     assert course == [("seen", 0.5), ("drained", 1.0), ("requeued", 2.0), ("running", None), ("new step", None)]
-
-
-def test_mine_chip_requires_a_user() -> None:
-    listed = find((job(7),), QueueQuery(), 1000)
-    on = {chip.title: chip.on for chip in chips(listed, Query(), "alice")}
-    assert on == {"Running": True, "Waiting": True, "Ended": False, "Mine": False}
-    assert {chip.title: chip.on for chip in chips(listed, Query(user="alice"), "alice")}["Mine"]
-    assert "Mine" not in [chip.title for chip in chips(listed, Query(), "")]

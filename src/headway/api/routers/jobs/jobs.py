@@ -17,7 +17,7 @@ from headway.services.jobs import details
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lineage import get_lineage
 from headway.services.jobs.rank_stacks import read_rank_stacks
-from headway.services.read_model.queue_page_json import jobs_page_json
+from headway.services.queue.page_json import jobs_page_json
 
 router = APIRouter(prefix="/clusters/{name}/jobs", tags=["jobs"])
 

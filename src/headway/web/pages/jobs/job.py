@@ -27,7 +27,7 @@ from headway.services.jobs import details
 from headway.services.jobs.actions import Action, act_on_job
 from headway.services.jobs.clone import can_clone
 from headway.services.jobs.lineage import get_lineage
-from headway.services.read_model.pending_reasons import pending_reason
+from headway.services.queue.pending_reasons import pending_reason
 from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router

@@ -11,15 +11,16 @@ from headway.errors import HeadwayError, Refused
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
-from headway.services.read_model.pending_reasons import pending_reason
-from headway.services.read_model.queue_order_cache import find_page
-from headway.services.read_model.queue_search import QueuePage
+from headway.services.queue.order_cache import find_page
+from headway.services.queue.pending_reasons import pending_reason
+from headway.services.queue.search import QueuePage
 from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
-from headway.web.views import queue as view
-from headway.web.views.queue import Foot, Query, Rows
+from headway.web.views import queue_address, queue_table
+from headway.web.views.queue_address import Query
+from headway.web.views.queue_table import Foot, Rows
 
 router = page_router()
 
@@ -42,8 +43,8 @@ async def queue(name: str, request: Request, state: State, who: Anyone) -> Respo
         query=query,
         parts=parts,
         pulse=render_pulse(state, name),
-        groups=view.GROUPS,
-        sizes=view.SIZES,
+        groups=queue_table.GROUPS,
+        sizes=queue_address.SIZES,
         users=sorted({job.user for job in jobs}),
         teams=[team.name for team in cluster.teams],
         partitions=[partition.name for partition in cluster.partitions],
@@ -74,7 +75,7 @@ async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal
             except (HeadwayError, TimeoutError, OSError) as error:
                 gap = error_out(error).message
         found = (await find_page(snapshot, queue_query, jobs, now)).page
-        rows = view.rows(
+        rows = queue_table.rows(
             cluster.name,
             found,
             query,
@@ -82,6 +83,6 @@ async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal
             now,
             read=snapshot.as_of is not None,
         )
-        kept = snapshot.derived[key] = (found, rows, view.foot(found, query, gap))
+        kept = snapshot.derived[key] = (found, rows, queue_table.foot(found, query, gap))
     found, rows, foot = kept
-    return {"chips": view.chips(found, query, who.user), "rows": rows, "foot": foot}
+    return {"chips": queue_table.chips(found, query, who.user), "rows": rows, "foot": foot}

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from headway.services.read_model.queue_order_cache import find_page
-from headway.services.read_model.queue_search import KINDS, QueueQuery
-from headway.services.read_model.queue_search import query_page as queue_page
+from headway.services.queue.order_cache import find_page
+from headway.services.queue.query import KINDS, QueueQuery
+from headway.services.queue.search import query_page as queue_page
 from headway.services.read_model.snapshot import UNUSED_ORDER_S, LiveState, Snapshot
 from headway.services.read_model.snapshot_diff import BATCH
 from tests.support.clusters import builders

@@ -1,4 +1,4 @@
-"""The input of jobs/explain/pending.py for a cluster, computed once per reading for all requests."""
+"""Why each waiting job of a cluster waits, explained by `jobs.explain.pending` once per reading for all requests."""
 
 from __future__ import annotations
 

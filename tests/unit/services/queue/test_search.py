@@ -11,16 +11,9 @@ import pytest
 
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.services.read_model.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, sort_key
-from headway.services.read_model.queue_search import (
-    QueueQuery,
-    find_jobs,
-    query_page,
-    sort_key_of,
-    sort_result,
-    update_members,
-    update_result,
-)
+from headway.services.queue.columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, sort_key
+from headway.services.queue.query import QueueQuery
+from headway.services.queue.search import find_jobs, query_page, sort_key_of, sort_result, update_members, update_result
 from headway.services.read_model.snapshot_diff import MAX_CHANGES, JobsDiff
 from tests.support.clusters import builders
 

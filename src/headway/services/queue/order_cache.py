@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.domain.slurm.state import JobState
-from headway.services.read_model.queue_search import (
+from headway.services.queue.query import QueueQuery
+from headway.services.queue.search import (
     QueryResult,
     QueuePage,
-    QueueQuery,
     QueueSearch,
     filter_fields,
     find_jobs,

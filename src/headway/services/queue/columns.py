@@ -1,5 +1,5 @@
 """The columns of the queue, each declared once under squeue's name (squeue --helpFormat), and how each sorts (`sort_key`). The
-search that uses it is in `services.read_model.queue_search`. Pure."""
+search that uses it is in `services.queue.search`. Pure."""
 
 from __future__ import annotations
 

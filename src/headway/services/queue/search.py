@@ -1,5 +1,5 @@
 """Filters, searches and sorts a cluster's queue and cuts it into pages. Pure, over the snapshot's jobs. By which value a column
-sorts is declared in `services.read_model.queue_columns`; the order without a column is here (`_turn`)."""
+sorts is declared in `services.queue.columns`; the order without a column is here (`_turn`)."""
 
 from __future__ import annotations
 
@@ -15,29 +15,12 @@ from typing import Any
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import JobState
 from headway.errors import Refused
-from headway.services.read_model.queue_columns import BY_KEY, LABEL, sort_key
+from headway.services.queue.columns import BY_KEY, LABEL, sort_key
+from headway.services.queue.query import KINDS, QueueQuery, kind_of
 from headway.services.read_model.snapshot_diff import JobsDiff
 
-KINDS = ("running", "waiting", "ended")
 MAX_PAGE = 1000  # jobs per page
 _RANK = {"running": 0, "waiting": 1, "ended": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class QueueQuery:
-    """Filters and order of a job list. An empty filter accepts everything; several values of one filter are
-    alternatives."""
-
-    kinds: frozenset[str] = frozenset({"running", "waiting"})
-    states: frozenset[str] = frozenset()
-    users: frozenset[str] = frozenset()
-    accounts: frozenset[str] = frozenset()
-    partitions: frozenset[str] = frozenset()
-    node: str = ""
-    search: str = ""  # in number, name, user, account, partition, reason, nodes
-    sort: str = ""  # a column's key, with "-" in front for descending; "": running jobs, then pending ones by priority
-    limit: int = 100
-    cursor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +32,6 @@ class QueuePage:
     before: int  # how many of them are on earlier pages
     counts: Mapping[str, int]  # of every kind, regardless of the requested kinds
     next: str = ""  # cursor of the next page; "" on the last page
-
-
-def kind_of(state: str) -> str:
-    """Returns running, waiting or ended."""
-    return "running" if state in RUNNING else "waiting" if state in WAITING else "ended"
 
 
 @dataclass(frozen=True, slots=True)

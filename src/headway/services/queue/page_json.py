@@ -1,26 +1,20 @@
 """Pages of the job list as JSON, made from the snapshot and kept for a second: the number of viewers does not change how often
-Slurm is read. The pages themselves come from `queue_order_cache`."""
+Slurm is read. The pages themselves come from `services.queue.order_cache`."""
 
 from __future__ import annotations
 
 import gzip
 
-from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
 from headway.domain.slurm.state import JobState
-from headway.errors import Refused, Unreachable
+from headway.errors import Unreachable
 from headway.schemas.jobs import JobsAsk, JobsPage
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.read_model.queue_order_cache import PageOfSnapshot, find_page
-from headway.services.read_model.queue_search import (
-    KINDS,
-    QueueQuery,
-    kind_of,
-)
+from headway.services.queue.order_cache import PageOfSnapshot, find_page
+from headway.services.queue.query import kind_of, parse_queue_query
 from headway.services.read_model.snapshot import Snapshot
 from headway.services.to_schemas import job_row, row_now
 
-JOB_STATES = sorted(ENDED | RUNNING | WAITING)
 MAX_CACHED = 256  # pages of one snapshot, before they are dropped
 ORDER_WAIT_S = 0.01  # seconds that a request waits for an order that is still being computed
 
@@ -36,7 +30,7 @@ async def jobs_page_json(
     snapshot = await state.readings.snapshot(cluster)
     if snapshot.as_of is None and snapshot.stale:
         raise Unreachable(f"the queue of {name} can't be read: {snapshot.stale}", hint=f"headway status {name}")
-    question = queue_query_of(query)
+    question = parse_queue_query(query)
     jobs: tuple[JobState, ...] | None = None
     if "ended" in question.kinds and (query.all or not query.state or _ended(question.states)):
         jobs = snapshot.with_ended(await state.readings.history(cluster))
@@ -57,30 +51,6 @@ async def jobs_page_json(
         page.snapshot.derived.clear()
     page.snapshot.derived[key] = body
     return body
-
-
-def queue_query_of(query: JobsAsk) -> QueueQuery:
-    """Returns the request's filters and order as a QueueQuery. Raises Refused for an unknown job state."""
-    meant = {word: [known for known in JOB_STATES if word and known.startswith(word.upper())] for word in query.state}
-    for word, found in meant.items():
-        if not found:
-            raise Refused(
-                f"unknown job state {word!r}", hint=f"use one of {', '.join(JOB_STATES)}, or its first letters"
-            )
-    states = frozenset(known for found in meant.values() for known in found)
-    every = query.all or bool(query.state)
-    return QueueQuery(
-        kinds=frozenset(KINDS) if every else frozenset({"running", "waiting"}),
-        states=states,
-        users=frozenset(query.user),
-        accounts=frozenset(query.team),
-        partitions=frozenset(query.partition),
-        node=query.node,
-        search=query.q,
-        sort=query.sort,
-        limit=query.limit,
-        cursor=query.cursor,
-    )
 
 
 def _ended(states: frozenset[str]) -> bool:

@@ -1,0 +1,59 @@
+"""The query for a list of jobs: filters and order, and how one is made from a request of the API. The query in the address of the
+queue's page is in `web.views.queue_address`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
+from headway.errors import Refused
+from headway.schemas.jobs import JobsAsk
+
+KINDS = ("running", "waiting", "ended")
+JOB_STATES = sorted(ENDED | RUNNING | WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueQuery:
+    """Filters and order of a job list. An empty filter accepts everything; several values of one filter are
+    alternatives."""
+
+    kinds: frozenset[str] = frozenset({"running", "waiting"})
+    states: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+    accounts: frozenset[str] = frozenset()
+    partitions: frozenset[str] = frozenset()
+    node: str = ""
+    search: str = ""  # in number, name, user, account, partition, reason, nodes
+    sort: str = ""  # a column's key, with "-" in front for descending; "": running jobs, then pending ones by priority
+    limit: int = 100
+    cursor: str = ""
+
+
+def kind_of(state: str) -> str:
+    """Returns running, waiting or ended."""
+    return "running" if state in RUNNING else "waiting" if state in WAITING else "ended"
+
+
+def parse_queue_query(query: JobsAsk) -> QueueQuery:
+    """Returns the request's filters and order as a QueueQuery. Raises Refused for an unknown job state."""
+    meant = {word: [known for known in JOB_STATES if word and known.startswith(word.upper())] for word in query.state}
+    for word, found in meant.items():
+        if not found:
+            raise Refused(
+                f"unknown job state {word!r}", hint=f"use one of {', '.join(JOB_STATES)}, or its first letters"
+            )
+    states = frozenset(known for found in meant.values() for known in found)
+    every = query.all or bool(query.state)
+    return QueueQuery(
+        kinds=frozenset(KINDS) if every else frozenset({"running", "waiting"}),
+        states=states,
+        users=frozenset(query.user),
+        accounts=frozenset(query.team),
+        partitions=frozenset(query.partition),
+        node=query.node,
+        search=query.q,
+        sort=query.sort,
+        limit=query.limit,
+        cursor=query.cursor,
+    )

@@ -1,0 +1,102 @@
+"""The query in the address of the queue's page: filters, order, shown columns. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from headway.services.queue.columns import BY_KEY, DEFAULT_COLUMNS, Column
+from headway.services.queue.query import KINDS, QueueQuery
+
+SIZES = (25, 50, 100, 250)
+SIZE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The query in the address. Unknown words are ignored, so that an old link still shows a queue."""
+
+    show: tuple[str, ...] = ("running", "waiting")
+    q: str = ""
+    user: str = ""
+    team: str = ""
+    partition: str = ""
+    state: str = ""
+    node: str = ""
+    sort: str = ""
+    cols: tuple[str, ...] = DEFAULT_COLUMNS
+    size: int = SIZE
+    cursor: str = ""
+
+    @staticmethod
+    def of(words: Callable[[str], Sequence[str]]) -> Query:
+        """Returns the query. `words(name)`: the values of a query parameter; values may contain commas."""
+
+        def one(name: str) -> str:
+            return next(iter(words(name)), "").strip()[:200]
+
+        def several(name: str, known: Iterable[str]) -> tuple[str, ...]:
+            values = [part for value in words(name) for part in value.split(",")]
+            return tuple(dict.fromkeys(part for part in values if part in known))
+
+        size = one("size")
+        sort = one("sort")
+        return Query(
+            show=several("show", KINDS) or ("running", "waiting"),
+            q=one("q"),
+            user=one("user"),
+            team=one("team"),
+            partition=one("partition"),
+            state=one("state").upper(),
+            node=one("node"),
+            sort=sort if sort.removeprefix("-") in BY_KEY else "",
+            cols=several("cols", BY_KEY) or DEFAULT_COLUMNS,
+            size=int(size) if size.isascii() and size.isdigit() and int(size) in SIZES else SIZE,
+            cursor=one("cursor"),
+        )
+
+    def to_queue_query(self) -> QueueQuery:
+        """Returns the query for the queue."""
+
+        def those(text: str) -> frozenset[str]:
+            return frozenset(part for part in text.split(",") if part)
+
+        return QueueQuery(
+            kinds=frozenset(KINDS) if self.state else frozenset(self.show),
+            states=those(self.state),
+            users=those(self.user),
+            accounts=those(self.team),
+            partitions=those(self.partition),
+            node=self.node,
+            search=self.q,
+            sort=self.sort,
+            limit=self.size,
+            cursor=self.cursor,
+        )
+
+    def to(self, **changes: object) -> str:
+        """Returns the address of the same view with these changes; of its first page unless a cursor is among them."""
+        new = replace(self, **{"cursor": "", **changes})  # type: ignore[arg-type]
+        plain = Query()
+        words = {}
+        for name in ("q", "user", "team", "partition", "state", "node", "sort", "cursor"):
+            if value := getattr(new, name):
+                words[name] = value
+        if set(new.show) != set(plain.show):
+            words["show"] = ",".join(new.show)
+        if new.cols != plain.cols:
+            words["cols"] = ",".join(new.cols)
+        if new.size != plain.size:
+            words["size"] = str(new.size)
+        return f"?{urlencode(words, safe=',:')}"
+
+    @property
+    def filtered(self) -> bool:
+        """Returns whether jobs are filtered by anything but their kind."""
+        return any((self.q, self.user, self.team, self.partition, self.state, self.node))
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Returns the columns to show."""
+        return tuple(BY_KEY[key] for key in self.cols)

@@ -1,0 +1,22 @@
+"""The table of the queue's page and its filter buttons."""
+
+from __future__ import annotations
+
+from headway.domain.slurm.state import JobState
+from headway.services.queue.query import QueueQuery
+from headway.services.queue.search import query_page as find
+from headway.web.views.queue_address import Query
+from headway.web.views.queue_table import chips
+from tests.support.clusters import builders
+
+
+def job(number: int, state: str = "RUNNING", **changes: object) -> JobState:
+    return builders.job(number, state, **{"name": f"job{number}", "gpus": 0, **changes})
+
+
+def test_mine_chip_requires_a_user() -> None:
+    listed = find((job(7),), QueueQuery(), 1000)
+    on = {chip.title: chip.on for chip in chips(listed, Query(), "alice")}
+    assert on == {"Running": True, "Waiting": True, "Ended": False, "Mine": False}
+    assert {chip.title: chip.on for chip in chips(listed, Query(user="alice"), "alice")}["Mine"]
+    assert "Mine" not in [chip.title for chip in chips(listed, Query(), "")]
