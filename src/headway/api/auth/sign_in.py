@@ -24,18 +24,17 @@ FLOW_S = 600
 
 
 @contextlib.asynccontextmanager
-async def sign_in_attempt(
-    state: AppState, request: Request, how: str, account: str = "", *, sure: bool = False
-) -> AsyncIterator[None]:
-    """Context of a sign-in attempt. Counts failures by address and by account, and audits them. Raises TooManyTries,
-    unless `sure` says that the credentials are known to be valid."""
-    here, now = address_key(client_address(request)), state.clock()
-    keys = (here, account_key(account)) if account else (here,)
-    if not sure:
-        state.login_throttle.check(now, *keys)
+async def sign_in_attempt(state: AppState, request: Request, how: str, account: str = "") -> AsyncIterator[None]:
+    """Context of a sign-in attempt. Counts failures by address and by account, and audits them. Raises TooManyTries
+    instead of a failure that is one too many; an attempt that succeeds is never refused."""
+    # Links, tokens and the provider's answers have at least 256 random bits, so guessing cannot succeed. Checking the
+    # count before the credentials would lock out everyone who shares the address with a client that guesses.
     try:
         yield
     except (NotSignedIn, NotAllowed) as error:
+        keys = (address_key(client_address(request)), *((account_key(account),) if account else ()))
+        now = state.clock()
+        state.login_throttle.check(now, *keys)
         state.login_throttle.record_failure(now, *keys)
         detail = {"how": how, "why": error.message[:200]}
         await state.store.audit.record(
@@ -61,11 +60,8 @@ async def sign_in_by_token(state: AppState, request: Request, person: str, token
     """Returns the person for their name and one of their tokens. Raises NotSignedIn. Raises NotAllowed for a token that
     is limited to scopes or a cluster, because a browser session has all rights of its person."""
     holder = await state.store.tokens.holder(token)
-    good = holder is not None and holder.person.name == person
-    # A valid token is never throttled, even if others try to guess this account's token: with 256 bits, guessing cannot
-    # succeed.
-    async with sign_in_attempt(state, request, "token", person, sure=good):
-        if holder is None or not good:
+    async with sign_in_attempt(state, request, "token", person):
+        if holder is None or holder.person.name != person:
             raise NotSignedIn("the token is not valid for this person", hint="create one with headway token create")
         if "all" not in holder.scopes or holder.cluster:
             raise NotAllowed(
@@ -74,11 +70,9 @@ async def sign_in_by_token(state: AppState, request: Request, person: str, token
     return holder.person
 
 
-async def start_provider_flow(state: AppState, answer_to: Request) -> tuple[str, str]:
+async def start_provider_flow(state: AppState) -> tuple[str, str]:
     """Returns (the provider's address, the state to store in a cookie)."""
-    provider = _provider(state)
-    state.login_throttle.check(state.clock(), address_key(client_address(answer_to)))
-    return await provider.start_flow(state)
+    return await _provider(state).start_flow(state)
 
 
 async def sign_in_by_provider(state: AppState, request: Request, parameters: Mapping[str, str]) -> Person:

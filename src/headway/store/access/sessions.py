@@ -37,13 +37,15 @@ class Sessions(StorePart):
     async def redeem_signin_code(self, code: str) -> tuple[Person, str, float] | None:
         """Returns (person, session cookie, its expiry time) the first time a code is used; None if it is unknown, used
         or expired."""
-        now = self._database.now()
+        query = (
+            select(*PERSON_COLUMNS)
+            .join(t.signin_codes, t.signin_codes.c.person == t.people.c.name)
+            .where(t.signin_codes.c.hash == digest(code), t.signin_codes.c.expires_at > self._database.now())
+        )
+        async with self._database.read() as db:  # guessed codes must not occupy the one writer
+            if (await db.execute(query)).first() is None:
+                return None
         async with self._database.write() as db:
-            query = (
-                select(*PERSON_COLUMNS)
-                .join(t.signin_codes, t.signin_codes.c.person == t.people.c.name)
-                .where(t.signin_codes.c.hash == digest(code), t.signin_codes.c.expires_at > now)
-            )
             row = (await db.execute(query)).first()
             # The request that deletes the row has used the code: of two concurrent requests only one sees a row count
             # of 1.
@@ -83,9 +85,13 @@ class Sessions(StorePart):
     async def finish_oidc_flow(self, state: str) -> tuple[str, str] | None:
         """Returns (nonce, verifier) the first time the browser comes back; None if the flow is unknown or expired."""
         f = t.oidc_flows
+        mine = f.c.hash == digest(state)
+        query = select(f).where(mine, f.c.expires_at > self._database.now())
+        async with self._database.read() as db:  # guessed answers must not occupy the one writer
+            if (await db.execute(query)).first() is None:
+                return None
         async with self._database.write() as db:
-            mine = f.c.hash == digest(state)
-            row = (await db.execute(select(f).where(mine, f.c.expires_at > self._database.now()))).first()
+            row = (await db.execute(query)).first()
             gone = await db.execute(delete(f).where(mine))
         return (row.nonce, row.verifier) if row is not None and gone.rowcount else None
 

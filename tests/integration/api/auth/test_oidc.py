@@ -18,6 +18,7 @@ import pytest
 from werkzeug.serving import make_server
 
 from headway.api.auth import sign_in
+from headway.services.login_throttle import MAX_FAILURES
 from headway.services.settings import Oidc
 from headway.store import AuditAsk
 from tests.support.servers.server_fakes import URL, Server
@@ -91,6 +92,20 @@ async def sign_in_by(server: Server, provider: Provider, subject: str) -> tuple[
     left = await browser.get("/signin/oidc")
     assert left.status_code == 303, left.text
     return browser, await browser.get(provider.consent(left.headers["location"], subject))
+
+
+async def test_bad_tokens_from_the_address_never_delay_a_sign_in_by_the_provider(
+    server: Server, provider: Provider
+) -> None:
+    use(server, provider)
+    guess = server.anonymous(authorization="Bearer hw_guess")
+    for _ in range(MAX_FAILURES + 5):
+        await guess.get("/api/v1/me")
+    browser, back = await sign_in_by(server, provider, "u-nat")
+    assert back.status_code == 200, back.text
+    assert (await browser.get("/api/v1/me")).json()["role"] == "viewer"
+    forged = server.anonymous(cookie=f"headway_test_oidc={'x' * 43}")
+    assert (await forged.get(f"/signin/oidc/back?state={'x' * 43}&code=1")).status_code == 429
 
 
 async def test_oidc_user_signs_in_as_viewer_until_admin_sets_role(server: Server, provider: Provider) -> None:

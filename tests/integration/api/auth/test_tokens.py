@@ -150,6 +150,20 @@ async def test_limits_failed_sign_ins_but_accepts_valid_tokens(server: Server) -
     assert len(noted) == 2  # the first of each window: a guesser must not fill the trail
 
 
+async def test_failures_of_others_at_the_address_never_delay_a_valid_link_or_token(server: Server) -> None:
+    ann = await server.client("ann")
+    token = (await ann.post(f"{API}/tokens", json={})).json()["token"]
+    link = (await ann.post(f"{API}/signin-links")).json()["url"]
+    guess = server.anonymous(authorization="Bearer hw_guess")
+    for _ in range(MAX_FAILURES + 5):
+        await guess.get(f"{API}/me")
+    assert (await guess.get("/signin?code=guess")).status_code == 429
+    form = {"person": "ann", "token": token}
+    assert (await server.anonymous(origin=URL).post("/signin", data=form)).status_code == 303
+    assert (await server.anonymous(origin=URL).get(link)).status_code == 303
+    assert (await server.anonymous(origin=URL).get(link)).status_code == 429  # it is used up: a failure as any other
+
+
 async def test_limits_sign_in_failures_per_account_across_addresses(server: Server) -> None:
     tries = LoginThrottle()
     for number in range(MAX_FAILURES):

@@ -71,10 +71,10 @@ async def by_token(
 
 
 @router.get("/signin/oidc")
-async def leave(request: Request, state: State) -> Response:
+async def leave(state: State) -> Response:
     """Redirects to the OpenID provider."""
     try:
-        url, secret = await sign_in.start_provider_flow(state, request)
+        url, secret = await sign_in.start_provider_flow(state)
     except HeadwayError as error:
         return _sign_in_page(state, error)
     answer = RedirectResponse(url, status_code=303, headers={"Cache-Control": "no-store"})
