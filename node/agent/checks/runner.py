@@ -1,5 +1,5 @@
-"""Defines checks and runs them. The checks are in gpu_checks.py, host_settings.py and system_checks.py;
-docs/howto/monitoring.md says how to add one.
+"""Defines checks and runs them. The checks are in gpu_checks.py, kernel_log_errors.py, disk_checks.py, volume_checks.py,
+system_checks.py and host_settings.py; docs/howto/monitoring.md says how to add one.
 
 A check receives the machine's state (`MachineState`) and returns what is wrong, or None. It changes nothing and repairs nothing:
 the policy, on the head and the server, decides what follows from a result."""

@@ -10,9 +10,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent.checks import gpu_checks, host_settings, system_checks  # noqa: F401  (checks register themselves)
-from agent.checks.kernel_log import bus_of
+from agent.checks import (  # noqa: F401  (checks register themselves)
+    disk_checks,
+    gpu_checks,
+    host_settings,
+    kernel_log_errors,
+    system_checks,
+    volume_checks,
+)
 from agent.checks.runner import LEVELS, MachineState, Process, Runner
+from agent.checks.xid_errors import bus_of
 from agent.config import Config
 from agent.gpu.interface import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node

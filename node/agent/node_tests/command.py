@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from agent.checks.kernel_log import KernelLog, kernel_line
+from agent.checks.kernel_log_reader import KernelLog, kernel_line
 from agent.checks.runner import BAD, MachineState, run_every_check
 from agent.config import PATH, Config, load
 from agent.gpu import gpu_metrics
@@ -148,8 +148,8 @@ def run_all_checks(config: Config, source: Source | None) -> Iterator[NodeTestRe
 
 def read_machine(config: Config, source: Source | None) -> MachineState:
     """Returns the state of this machine as the checks need it, read now."""
+    from agent.checks.kernel_log_errors import is_kernel_error
     from agent.checks.runner import Process
-    from agent.checks.system_checks import is_kernel_error
     from agent.jobs.processes import list_processes
     from agent.metrics.sampler import GpuReader
 

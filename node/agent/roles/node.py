@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from agent.checks.kernel_log import MOST_IN_A_BEAT, GpuErrors, KernelLog, boot_id, kernel_line
+from agent.checks.kernel_log_errors import is_kernel_error
+from agent.checks.kernel_log_reader import KernelLog, boot_id, kernel_line
 from agent.checks.runner import BAD, MOUNT, OK
-from agent.checks.system_checks import is_kernel_error
+from agent.checks.xid_errors import MOST_IN_A_BEAT, GpuErrors
 from agent.config import Config
 from agent.environments.keeper import EnvironmentKeeper
 from agent.failover.reregistration import Reregistration

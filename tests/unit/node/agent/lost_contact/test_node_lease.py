@@ -152,7 +152,7 @@ def test_other_node_addresses_lists_every_node_but_the_head(tmp_path: Path) -> N
 
 
 def test_ended_job_is_reported_until_the_head_acknowledges_it() -> None:
-    from agent.checks.kernel_log import GpuErrors
+    from agent.checks.xid_errors import GpuErrors
 
     faults = GpuErrors("lab-1-2", "boot", gpus=dict)
     faults.record_ended_job("lease", 7, "no contact for 20 s", 2000.0)

@@ -1,68 +1,18 @@
-"""Reads the kernel's log and the GPU errors (NVIDIA XID) in it."""
+"""The GPU errors (NVIDIA XID) of this node, from the kernel's log and from NVML, kept until the head has them."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.checks.kernel_log_reader import kernel_line
 from agent.jobs.processes import job_of, uid_of_process
 
 SAME_S = 10.0  # the same error from the log and from NVML within so long counts once
-MOST_RECORDS = 200  # records read in one go, so that the agent's main loop goes on
 MOST_IN_A_BEAT = 20
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,4})(?:, ?(.*))?")  # matched at the beginning of the line
-# Syslog facilities that are read: the kernel's own (0), which programs can't use, and local7 (23), which
-# `headway fault` uses on a real machine (node/programs/inject_fault.py).
-_FACILITIES = frozenset({0, 23})
-
-
-class KernelLog:
-    """Reads the kernel's log from its beginning and as it grows. `path` is /dev/kmsg, or on machines without GPUs a
-    plain file with lines of the same form: "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT"."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self.handle = -1
-        self.wakes = path.startswith("/dev/")
-        self._rest = ""
-
-    def new_records(self) -> list[str]:
-        """Returns the new records, each once; [] while there is no log."""
-        try:
-            if self.handle < 0:
-                self.handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            return self._device() if self.wakes else self._file()
-        except OSError:
-            return []
-
-    def _device(self) -> list[str]:
-        found = []
-        while len(found) < MOST_RECORDS:
-            try:
-                found.append(os.read(self.handle, 8192).decode(errors="replace"))
-            except BrokenPipeError:  # the kernel overwrote unread records; the next read returns the oldest one left
-                continue
-            except OSError:  # no more records, or one that can't be read
-                break
-        return found
-
-    def _file(self) -> list[str]:
-        data = os.read(self.handle, 1 << 20)
-        *lines, self._rest = (self._rest + data.decode(errors="replace")).split("\n")
-        if os.fstat(self.handle).st_nlink == 0:  # the file was replaced
-            os.close(self.handle)
-            self.handle, self._rest = -1, ""
-        return lines
-
-
-def kernel_line(record: str) -> str:
-    """Returns the first line of a record's text; "" if a program wrote the record, not the kernel."""
-    head, _, text = record.partition(";")
-    number = head.partition(",")[0]
-    return text.split("\n")[0] if number.isdigit() and int(number) >> 3 in _FACILITIES else ""
 
 
 def bus_of(address: str) -> str:
@@ -132,7 +82,7 @@ class GpuErrors:
 
     def record_ended_job(self, kind: str, job: int, why: str, now: float) -> None:
         """Records that the job's processes on this node were ended, so that the job has to run again. `kind` is "lease"
-        (node_lease.py) or "orphan" (orphans.py)."""
+        (node_lease.py) or "orphan" (orphaned_jobs.py)."""
         name = f"{self.node}-{self.boot}-{kind}-{job}-{now:.0f}"
         fault = {"id": name, "at": round(now, 3), "kind": kind, "action": "restart_job", "code": 0, "gpu": None}
         self.unsent[name] = {**fault, "job": job, "text": f"its processes on this node were ended: {why}"}
@@ -152,9 +102,3 @@ class GpuErrors:
         for name in names if isinstance(names, list) else ():
             self.unsent.pop(str(name), None)
         return 0 < len(self.unsent) < before
-
-
-def boot_id() -> str:
-    """Returns the first 8 characters of the kernel's boot id."""
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        return file.read()[:8]

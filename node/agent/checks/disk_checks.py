@@ -1,0 +1,61 @@
+"""Checks of the machine's own disks: space, inodes, writes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import time
+
+from agent.checks.disk_owners import jobs_filling_disk, users_of_jobs
+from agent.checks.runner import MOUNT, MachineState, Result, bad, check, warn
+
+SLOW_S = 5.0
+_ROOM = (("/", 500), ("/var/lib/headway", 500), ("/tmp", 200))  # (folder, MiB below which jobs fail)
+_FILES = 1000  # free inodes below which jobs fail
+_LEAVES_S = 600.0  # so long after the end of a user's last job the epilog may still be deleting its files
+DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+
+
+@check(every_s=15, limit_s=20, prolog=True, times=2)
+def disk(seen: MachineState) -> Result | None:
+    """Returns bad when the machine's own disks have too little space or too few inodes, and warns when they are 97 %
+    full. Space that jobs have filled is treated like a volume that is away: no job starts here, running jobs go on, and
+    the node recovers by itself."""
+    had = {uid: entry for uid, entry in seen.kept.get("people", {}).items() if seen.now - entry[1] < _LEAVES_S}
+    seen.kept["people"] = had | {uid: (job, seen.now) for uid, job in users_of_jobs().items()}
+    owners = {uid: job for uid, (job, _) in seen.kept["people"].items()}
+    for place, least_mib in _ROOM:
+        if not os.path.isdir(place):
+            continue
+        stats = os.statvfs(place)
+        free = stats.f_bavail * stats.f_frsize
+        why, lacks, lacks_files = "", (least_mib << 20) - free, 0
+        if lacks > 0:
+            why = f"{free >> 20} MiB free in {place}"
+        elif stats.f_files and stats.f_favail < _FILES:
+            why, lacks_files = f"no inodes left in {place}: {stats.f_favail} free", _FILES - stats.f_favail
+        if why:
+            jobs = jobs_filling_disk(place, lacks, lacks_files, owners=owners, proc=seen.proc)
+            holders = f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(map(str, jobs))}"
+            return bad(f"{why}, held by {holders}", MOUNT) if jobs else bad(why)
+        if stats.f_blocks and stats.f_bavail < stats.f_blocks * 0.03:
+            return warn(f"{place} is 97 % full")
+    return None
+
+
+@check(every_s=30, limit_s=30, times=2)
+def disk_writes(_: MachineState) -> Result | None:
+    """Returns bad when a small write to the machine's own disk fails or takes longer than SLOW_S: a failing disk is
+    slow long before it stops."""
+    place = next(place for place in ("/var/lib/headway", "/tmp") if os.path.isdir(place))
+    began = time.monotonic()
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            file.write(b"headway" * 20_000)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # the check `disk` reports a full disk
+        return None if error.errno in DISK_FULL_ERRORS else bad(f"{place} can't be written to: {error.strerror}")
+    took = time.monotonic() - began
+    return bad(f"writing 140 kB to {place} took {took:.1f} s") if took > SLOW_S else None
