@@ -138,7 +138,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (  # a theme holds the comma
             Entry("ssh-config", "access.ssh:ssh_config", "Print or install ssh configuration for a cluster."),
             Entry("token", "access.tokens:app", "Manage access tokens and sign-in links."),
             Entry("people", "access.people:app", "Manage who may sign in, and their roles."),
-            Entry("audit", "access.audit:audit", "Export the audit trail."),
+            Entry("audit", "access.audit:app", "Export and verify the audit trail."),
         ),
     ),
     (

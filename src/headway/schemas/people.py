@@ -32,7 +32,8 @@ class PersonOut(ResponseModel):
 
 
 class AuditOut(ResponseModel):
-    """One entry of the audit log. `result` is ok, refused or failed."""
+    """One entry of the audit log. `result` is ok, refused or failed. `hash` covers the entry and the hash of the entry
+    before it."""
 
     number: int
     at: float
@@ -42,6 +43,18 @@ class AuditOut(ResponseModel):
     result: str
     address: str = ""
     detail: dict[str, Any] = {}
+    hash: str = ""
+
+
+class AuditCheckOut(ResponseModel):
+    """The result of a check of the audit log's hashes. `number` and `hash` are of the last entry; `broken_at` is the
+    first entry that does not match, 0 if all do, and `fault` says what is wrong."""
+
+    lines: int
+    number: int
+    hash: str
+    broken_at: int = 0
+    fault: str = ""
 
 
 class AuditPage(ResponseModel):

@@ -255,6 +255,7 @@ class AsyncPeople(AsyncResource[People]):
     put = _threaded(People.put)
     delete = _threaded(People.delete)
     audit_trail = _streamed(People.audit_trail)
+    verify_audit = _threaded(People.verify_audit)
 
 
 class AsyncTokens(AsyncResource[Tokens]):

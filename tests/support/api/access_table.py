@@ -145,6 +145,7 @@ TABLE: dict[str, Row] = {
     "DELETE api/people/{person}": Row(ADMIN),
     "GET api/audit": Row(ADMIN),
     "GET api/audit/export": Row(ADMIN),
+    "GET api/audit/verify": Row(ADMIN),
     "GET api/clusters/{name}/teams": Row(ALL),
     "GET api/clusters/{name}/users": Row(ALL),
     "GET api/clusters/{name}/nodes": Row(ALL),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator
 
-from headway.schemas.people import PersonIn, PersonOut, SignInLinkOut
+from headway.schemas.people import AuditCheckOut, PersonIn, PersonOut, SignInLinkOut
 from headway.schemas.tokens import TokenIn, TokenOut
 from headway.sdk.connection import Resource, path_segment
+
+AUDIT_CHECK_TIMEOUT_S = 600  # the server reads the whole audit trail
 
 
 class Tokens(Resource):
@@ -51,3 +53,9 @@ class People(Resource):
         """Yields the audit trail in the server's export format; `filters`: person, action, target, format (jsonl or csv)."""
         with self._connection.stream("/audit/export", filters, self._connection.timeout_s) as answer:
             yield from answer.iter_bytes()
+
+    def verify_audit(self, number: int = 0, known_hash: str = "") -> AuditCheckOut:
+        """Checks the hash chain of the audit trail. `number` and `known_hash` are of a line exported earlier."""
+        known = {"number": str(number), "hash": known_hash} if number else {}
+        answer = self._connection.request_json("GET", "/audit/verify", params=known, timeout_s=AUDIT_CHECK_TIMEOUT_S)
+        return self._connection.parse(AuditCheckOut, answer)

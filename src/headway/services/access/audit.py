@@ -8,7 +8,7 @@ from typing import Literal
 
 from headway.errors import Refused
 from headway.schemas.csv_format import csv_line, safe_cell
-from headway.schemas.people import AuditOut, AuditPage
+from headway.schemas.people import AuditCheckOut, AuditOut, AuditPage
 from headway.services.app_state import AppState
 from headway.store import AuditAsk, AuditRow
 
@@ -36,6 +36,21 @@ async def export_lines(state: AppState, filters: AuditAsk, form: ExportFormat) -
     while rows := await state.store.audit.search(filters, limit=EXPORT_BATCH, after=after):
         after = rows[-1].number
         yield "".join(_export_line(row, form) for row in rows)
+
+
+async def check_audit_chain(state: AppState, number: int = 0, known_hash: str = "") -> AuditCheckOut:
+    """Checks the hashes of all entries. `number` and `known_hash` are of an entry that was exported earlier: entries
+    that were replaced together with their hashes, or removed from the end, differ from them."""
+    found = AuditCheckOut.model_validate(await state.store.audit.check_chain())
+    if found.broken_at or not number:
+        return found
+    if not (there := await state.store.audit.hash_of(number)):
+        fault = f"line {number} was removed: the trail ends at line {found.number}"
+    elif there != known_hash:
+        fault = f"line {number} has another hash than in the export: it or a line before it was replaced"
+    else:
+        return found
+    return found.model_copy(update={"broken_at": number, "fault": fault})
 
 
 def _export_line(row: AuditRow, form: ExportFormat) -> str:

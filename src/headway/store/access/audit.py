@@ -1,17 +1,21 @@
-"""The audit trail. Append-only: no method changes or removes a line, and database triggers refuse it (see the initial
-migration)."""
+"""The audit trail. Append-only: no method changes or removes a line, database triggers refuse it (see the initial
+migration), and a hash chain (`domain.audit_chain`) shows it where a person changed the database itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Insert, insert, select
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.domain.audit_chain import START, ChainCheck, check_line, line_hash
 from headway.store.db import schema as t
 from headway.store.db.rows import AuditRow
 from headway.store.db.transactions import StorePart
+
+CHECK_BATCH = 1_000  # lines that are in memory during a check
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,8 @@ class AuditAsk:
     until: float = 0.0
 
 
-def audit_line(
+async def add_audit_line(
+    db: AsyncConnection,
     at: float,
     person: str,
     action: str,
@@ -35,18 +40,26 @@ def audit_line(
     *,
     address: str = "",
     result: str = "ok",
-) -> Insert:
-    """Returns the INSERT for one line. NUL bytes are removed, because PostgreSQL does not store them in text:
-    otherwise the line could not be written and the action would be missing from the trail."""
-    return insert(t.audit).values(
-        at=at,
-        person=_text(person, 64),
-        action=_text(action, 64),
-        target=_text(target, 200),
-        detail={name: value.replace("\0", "") if isinstance(value, str) else value for name, value in detail.items()},
-        address=_text(address, 64),
-        result=result,
-    )
+) -> None:
+    """Adds one line to the end of the hash chain, within a write transaction (only one runs at a time). NUL bytes are
+    removed, because PostgreSQL does not store them in text: otherwise the line could not be written and the action
+    would be missing from the trail."""
+    a = t.audit.c
+    last = (await db.execute(select(a.number, a.hash).order_by(a.number.desc()).limit(1))).first()
+    number, previous = (last.number, last.hash) if last else (0, START)
+    line = {
+        "number": number + 1,
+        "at": at,
+        "person": _text(person, 64),
+        "action": _text(action, 64),
+        "target": _text(target, 200),
+        "detail": {
+            name: value.replace("\0", "") if isinstance(value, str) else value for name, value in detail.items()
+        },
+        "address": _text(address, 64),
+        "result": result,
+    }
+    await db.execute(insert(t.audit).values(**line, hash=line_hash(previous, line)))
 
 
 def _text(text: str, most: int) -> str:
@@ -67,9 +80,10 @@ class AuditTrail(StorePart):
         result: str = "ok",
     ) -> None:
         """Adds one line. `result`: ok | refused | failed. Never pass a secret."""
-        line = audit_line(self._database.now(), person, action, target, detail or {}, address=address, result=result)
         async with self._database.write() as db:
-            await db.execute(line)
+            await add_audit_line(
+                db, self._database.now(), person, action, target, detail or {}, address=address, result=result
+            )
 
     async def search(
         self, ask: AuditAsk | None = None, *, limit: int = 100, before: int = 0, after: int = -1
@@ -96,3 +110,18 @@ class AuditTrail(StorePart):
         async with self._database.read() as db:
             rows = await db.execute(query.order_by(order))
             return tuple(AuditRow(**row._mapping) for row in rows)
+
+    async def check_chain(self) -> ChainCheck:
+        """Checks the hashes of all lines, the oldest first, up to the first that does not match."""
+        state = ChainCheck()
+        while rows := await self.search(limit=CHECK_BATCH, after=state.number):
+            for row in rows:
+                state = check_line(state, asdict(row))
+                if state.broken_at:
+                    return state
+        return state
+
+    async def hash_of(self, number: int) -> str:
+        """Returns the hash of a line; "" if there is no such line."""
+        async with self._database.read() as db:
+            return (await db.execute(select(t.audit.c.hash).where(t.audit.c.number == number))).scalar() or ""

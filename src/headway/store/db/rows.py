@@ -140,6 +140,7 @@ class AuditRow:
     detail: Mapping[str, Any]
     address: str = ""
     result: str = "ok"  # ok | refused | failed
+    hash: str = ""
 
 
 ActivityPlace = tuple[float, str, int, int]  # time, kind, and two numbers that distinguish entries of the same kind

@@ -398,7 +398,7 @@ answers = Table(
 audit = Table(
     "audit",
     metadata,
-    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),  # 1, 2, ... without gaps
     Column("at", Float, nullable=False, index=True),
     Column("person", String(64), nullable=False),
     Column("action", String(64), nullable=False),
@@ -406,5 +406,6 @@ audit = Table(
     Column("detail", JSON, nullable=False),
     Column("address", String(64), nullable=False, server_default=""),
     Column("result", String(16), nullable=False, server_default="ok"),  # ok | refused | failed
+    Column("hash", String(64), nullable=False),  # of this line and of the hash before it: see domain.audit_chain
     Index("ix_audit_person", "person"),
 )

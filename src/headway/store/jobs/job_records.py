@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row, insert, select
 
-from headway.store.access.audit import audit_line
+from headway.store.access.audit import add_audit_line
 from headway.store.clusters.versions import job_lines
 from headway.store.db import schema as t
 from headway.store.db.rows import JobRecord
@@ -57,7 +57,7 @@ class JobRecords(StorePart):
                 if used:  # existing rows are not deleted: another user's job may have this number (see `get`)
                     lines = job_lines(cluster, job_id, used)
                     await db.execute(insert_into(db, table).values(lines).on_conflict_do_nothing())
-            await db.execute(audit_line(self._database.now(), person, kind, cluster, audit, address=address))
+            await add_audit_line(db, self._database.now(), person, kind, cluster, audit, address=address)
 
     async def get(self, cluster: str, job_id: int, user: str | None = None) -> JobRecord | None:
         """Returns the latest record of this job number and `user`, or None if the job was not submitted through

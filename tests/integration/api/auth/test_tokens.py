@@ -230,6 +230,23 @@ async def test_audit_trail_supports_paging_filters_and_export(server: Server) ->
     assert json.loads(rows[0]["detail"]) == {"job": 0}
 
 
+async def test_audit_verification_names_the_first_line_that_does_not_match(server: Server) -> None:
+    ann = await server.client("ann")
+    for number in range(3):
+        await server.store.audit.record("eve", "cancel", "lab", {"job": number})
+    export = [json.loads(line) for line in (await ann.get(f"{API}/audit/export")).text.splitlines()]
+    last = export[-1]
+    known = {"number": last["number"], "hash": last["hash"]}
+    intact = {"lines": len(export), **known, "broken_at": 0, "fault": ""}
+    assert (await ann.get(f"{API}/audit/verify")).json() == intact
+    assert (await ann.get(f"{API}/audit/verify", params=known)).json() == intact
+    other = (await ann.get(f"{API}/audit/verify", params=known | {"hash": "f" * 64})).json()
+    assert other["broken_at"] == last["number"]
+    assert "has another hash than in the export" in other["fault"]
+    cut = (await ann.get(f"{API}/audit/verify", params=known | {"number": 99})).json()
+    assert cut["fault"] == f"line 99 was removed: the trail ends at line {last['number']}"
+
+
 async def test_audit_trail_is_append_only(tmp_path: Path) -> None:
     store: Store = await builders.store(tmp_path)
     await store.audit.record("ann", "apply", "lab")

@@ -8,8 +8,15 @@ from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
 
 from headway.api.auth.dependencies import Admin, State
-from headway.schemas.people import AuditPage
-from headway.services.access.audit import AuditResult, ExportFormat, export_lines, load_audit_page
+from headway.schemas.people import AuditCheckOut, AuditPage
+from headway.services.access.audit import (
+    MAX_LINE_NUMBER,
+    AuditResult,
+    ExportFormat,
+    check_audit_chain,
+    export_lines,
+    load_audit_page,
+)
 from headway.store import AuditAsk
 
 router = APIRouter(prefix="/audit", tags=["people"])
@@ -53,3 +60,14 @@ async def export(
     media = "text/csv; charset=utf-8" if form == "csv" else "application/jsonl; charset=utf-8"
     headers = {"content-disposition": f'attachment; filename="headway-audit.{form}"'}
     return StreamingResponse(export_lines(state, filters, form), media_type=media, headers=headers)
+
+
+@router.get("/verify")
+async def verify(
+    state: State,
+    _: Admin,
+    number: Annotated[int, Query(ge=0, le=MAX_LINE_NUMBER, description="an entry of an earlier export")] = 0,
+    known_hash: Annotated[str, Query(alias="hash", max_length=64, description="the hash of that entry")] = "",
+) -> AuditCheckOut:
+    """Checks the hash chain of all audit entries. The answer is 200 also for a broken chain: see `broken_at`."""
+    return await check_audit_chain(state, number, known_hash)

@@ -49,7 +49,7 @@ def _create_tables() -> None:
     op.create_index("ix_answers_at", "answers", ["at"], unique=False)
     op.create_table(
         "audit",
-        sa.Column("number", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
         sa.Column("person", sa.String(length=64), nullable=False),
         sa.Column("action", sa.String(length=64), nullable=False),
@@ -57,6 +57,7 @@ def _create_tables() -> None:
         sa.Column("detail", sa.JSON(), nullable=False),
         sa.Column("address", sa.String(length=64), server_default="", nullable=False),
         sa.Column("result", sa.String(length=16), server_default="ok", nullable=False),
+        sa.Column("hash", sa.String(length=64), nullable=False),
         sa.PrimaryKeyConstraint("number", name="pk_audit"),
     )
     op.create_index("ix_audit_at", "audit", ["at"], unique=False)
