@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from bench_cluster import BenchCluster
 from headway.errors import HeadwayError
-from headway.schemas.submission.commands import ExecIn
+from headway.schemas.submission.exec_commands import ExecIn
 from headway.sdk.client import Client, connect
 
 T = TypeVar("T")

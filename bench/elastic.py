@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench_cluster import BenchCluster, bench_cluster
-from headway.schemas.submission.commands import ExecIn
+from headway.schemas.submission.exec_commands import ExecIn
 from headway.sdk.client import Client, connect
 
 MOST = 4

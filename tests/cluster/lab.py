@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from headway.errors import Unreachable
 from headway.paths import instance_label
-from headway.schemas.submission.commands import ExecIn, ExecOut
+from headway.schemas.submission.exec_commands import ExecIn, ExecOut
 from headway.schemas.submission.submit_request import SubmitIn
 from headway.sdk.client import Client, connect
 

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "headway"
 PROGRAMS = frozenset({"sbatch", "scancel", "scontrol", "squeue", "sacct", "sacctmgr", "sshare", "sinfo", "srun"})
 # What names a program and is no argv that the server runs, with the reason.
 ALLOWED = {
-    "schemas/submission/run_options.py": "srun is a launcher that a user chooses",
+    "schemas/submission/run_flags.py": "srun is a launcher that a user chooses",
     "web/views/submit.py": "srun is a launcher that a user chooses",
     "jobs/submission/batch_script.py": "renders a batch script",
     "jobs/remote/helper_pool.py": "the name of a request to the user helper, which itself builds the argv",

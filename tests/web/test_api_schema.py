@@ -20,7 +20,7 @@ from headway.domain.slurm.accounts import Share
 from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
-from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
 

@@ -18,7 +18,7 @@ from headway.domain.slurm.state import JobState
 from headway.errors import Refused
 from headway.jobs.submission.lineage import stored_request
 from headway.jobs.submission.prepare_job import prepare_run
-from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.run_flags import RunIn
 from headway.schemas.submission.submit_request import SubmitOut
 
 pytestmark = pytest.mark.browser

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.machine import Machine
-from headway.domain.machines.slots import HEADWAY_REASON, NO_MACHINE_REASON
+from headway.domain.slurm.node_reasons import HEADWAY_REASON, NO_MACHINE_REASON
 
 CLOSED = f"{HEADWAY_REASON}closed until"  # Slurm's reason for closed slots: "... until UNIX-SECONDS: why"
 FIRST_WAIT_S = 60.0

@@ -14,7 +14,7 @@ from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.scrape_targets import update_scrape_targets
 from headway.cluster.scaling.provision_slot import provision_machine
-from headway.cluster.scaling.slot_selection import reclaim_notices
+from headway.cluster.scaling.reclaim_notices import reclaim_notices
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress

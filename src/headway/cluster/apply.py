@@ -21,7 +21,8 @@ from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slo
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.observed_state import Observed
-from headway.domain.machines.slots import Deadline, choose_slots
+from headway.domain.machines.scale_in_deadline import Deadline
+from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.progress import ReportProgress
 from headway.errors import Refused
 

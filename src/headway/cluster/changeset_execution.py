@@ -36,8 +36,8 @@ from headway.domain.changeset import REBUILD, Change, ChangeSet
 from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster
 from headway.domain.machines.machine import Machine, MachineRequest
 from headway.domain.machines.observed_state import NOT_OBSERVED, Observed, ObservedMachine
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.machines.site import Site
-from headway.domain.machines.slots import Deadline
 from headway.domain.progress import ReportProgress
 from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress

@@ -17,8 +17,8 @@ from headway.cluster.observe import machines_with_other_slurm
 from headway.domain.changeset import REBUILD, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.machines.slots import ROLLOUT_REASON
 from headway.domain.progress import ReportProgress
+from headway.domain.slurm.node_reasons import ROLLOUT_REASON
 from headway.errors import HeadwayError
 from headway.images import build, local_images
 from headway.slurm import node_commands

@@ -14,12 +14,12 @@ from headway.cluster.keys import secrets
 from headway.cluster.scaling.scale_in import keep_node
 from headway.cluster.scaling.spare_selection import spares_to_reserve
 from headway.domain.cluster import Cluster
-from headway.domain.incident import INCIDENT_REASON, is_headway_reason
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.machines.slots import NO_MACHINE_REASON, SCALE_IN_REASON, choose_slots
+from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.progress import ReportProgress
 from headway.domain.readiness import Check
 from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.node_reasons import INCIDENT_REASON, NO_MACHINE_REASON, SCALE_IN_REASON, is_headway_reason
 from headway.domain.slurm.state import NodeState
 from headway.errors import CommandFailed, HeadwayError, Unreachable
 from headway.slurm import node_commands, reservations

@@ -6,26 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# Every reason that Headway gives to Slurm begins like this. Any other reason is a person's, and Headway leaves it as it
-# is.
-OWN_REASON = "headway: "
-INCIDENT_REASON = f"{OWN_REASON}incident "  # the incident's end returns such a node, after tests
-# slurmctld's own reasons for nodes that it has lost.
-SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding")
-# slurmctld's reason for a node that still ends a job which was requeued and sent to it again. Only Headway returns it.
-SLURM_DRAINS = ("Duplicate jobid",)
-# Follows a person's name. A server that finds such a reason continues with the reboot.
-REBOOTS = "reboot, returned once its tests have passed"
+from headway.domain.slurm.node_reasons import (
+    INCIDENT_REASON,
+)
+
 OUT_BEFORE = "out_before"  # evidence of a step: the reason for which a person had already taken the node out
 # Evidence of the first step: the incident's numbers on other servers, which may be another incident's on this one
 NUMBERS_BEFORE = "numbers_before"
 ORPHAN = "orphan"  # kind of a symptom: the daemon of a job's batch script died (node/agent/jobs/orphaned_jobs.py)
-
-
-def is_headway_reason(reason: str) -> bool:
-    """Returns whether Headway or slurmctld gave the reason of a node that is out; any other reason is a person's.
-    "Prolog error" counts because the prolog turns jobs away from a node that the agent found unfit."""
-    return reason.startswith((OWN_REASON, *SLURM_REASONS, *SLURM_DRAINS, "Prolog error"))
 
 
 class FaultAction(StrEnum):

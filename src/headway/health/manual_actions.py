@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from headway.domain.incident import OUT_BEFORE, OWN_REASON, REBOOTS, FaultAction, Incident, IncidentState
+from headway.domain.incident import OUT_BEFORE, FaultAction, Incident, IncidentState
+from headway.domain.slurm.node_reasons import HEADWAY_REASON, REBOOTS
 from headway.domain.slurm.state import OUT
 from headway.errors import Conflict, HeadwayError
 from headway.health.context import HealthContext, fault_text
@@ -19,7 +20,7 @@ async def drain_node(context: HealthContext, node: str, reason: str, person: str
     """Drains the node with the person's reason. Running jobs continue. Returns what was done."""
     words = f"{person}: {reason}"
     # the user's name equals Headway's own prefix: the drain still has to count as a person's
-    if words.startswith(OWN_REASON):
+    if words.startswith(HEADWAY_REASON):
         words = f"by {words}"
     await node_commands.drain_node(context.cluster_context.connections, await context.head(), node, words)
     jobs = await context.jobs_on(node)

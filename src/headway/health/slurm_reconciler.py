@@ -12,9 +12,9 @@ from headway.cluster.active_head import active_head, leader_file
 from headway.cluster.context import ClusterContext
 from headway.cluster.gpu_hour_cap_resets import reset_due_usage
 from headway.domain.cluster import Cluster
-from headway.domain.incident import INCIDENT_REASON
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.node_reasons import INCIDENT_REASON
 from headway.domain.slurm.state import OUT, JobState, NodeState
 from headway.errors import CommandFailed
 from headway.health.context import fault_text

@@ -11,9 +11,9 @@ from headway.changes.checks.gpu_drivers import driver_change, drivers_to_roll
 from headway.cluster.owned import gpu_drivers, machine_claims
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.machine import Machine
-from headway.domain.machines.slots import DRIVER_REASON
 from headway.domain.machines.survey import Survey
 from headway.domain.progress import OperationWaits, ReportProgress
+from headway.domain.slurm.node_reasons import DRIVER_REASON
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext
 from headway.render.system.agent_config import AGENT, GPU_PARTS

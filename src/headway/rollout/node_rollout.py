@@ -12,9 +12,10 @@ from typing import ClassVar
 
 from headway.cluster.changeset_execution import MAKE_AT_ONCE
 from headway.cluster.scaling.job_eviction import JobEviction, format_jobs
-from headway.domain.machines.slots import ROLLOUT_REASON, choose_slots
+from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.progress import OperationWaits, ReportProgress
 from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.node_reasons import NO_MACHINE_REASON, ROLLOUT_REASON
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError, Refused
 from headway.health.context import HealthContext, fault_text
@@ -225,7 +226,7 @@ class NodeRollout(ABC):
         context, began = self.context, self.context.clock()
         if not self._machine_is_wanted(name, seen):
             run, head = context.cluster_context.connections, await context.head()
-            await node_commands.set_removed_nodes_down(run, head, [name], "headway: no machine")
+            await node_commands.set_removed_nodes_down(run, head, [name], NO_MACHINE_REASON)
             return ""
         try:
             await self.change_node(name)

@@ -12,7 +12,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.observe import machines_with_other_slurm
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
-from headway.domain.machines.slots import ROLLOUT_REASON
+from headway.domain.slurm.node_reasons import ROLLOUT_REASON
 from headway.errors import Fault, HeadwayError
 from headway.images import local_images
 from headway.slurm import node_commands

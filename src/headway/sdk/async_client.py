@@ -19,9 +19,9 @@ from headway.sdk.resources.backups import Backups
 from headway.sdk.resources.billing import Billing
 from headway.sdk.resources.bundles import Bundles
 from headway.sdk.resources.clusters import Clusters, Operations
-from headway.sdk.resources.commands import Commands
 from headway.sdk.resources.datasets import Datasets
 from headway.sdk.resources.environments import Environments
+from headway.sdk.resources.exec_commands import Commands
 from headway.sdk.resources.jobs import POLL_S, Job, Jobs
 from headway.sdk.resources.nodes import Incidents, Nodes
 from headway.sdk.resources.notebooks import Notebooks

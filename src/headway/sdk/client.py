@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from headway.schemas.people import MeOut
 from headway.schemas.server import ServerOut
-from headway.schemas.submission.run_options import RunOptions
+from headway.schemas.submission.run_flags import RunOptions
 from headway.sdk.connection import Connection
 from headway.sdk.resources.access import People, Tokens
 from headway.sdk.resources.backups import Backups
 from headway.sdk.resources.billing import Billing
 from headway.sdk.resources.bundles import Bundles
 from headway.sdk.resources.clusters import Clusters, Operations
-from headway.sdk.resources.commands import Commands
 from headway.sdk.resources.datasets import Datasets
 from headway.sdk.resources.environments import Environments
+from headway.sdk.resources.exec_commands import Commands
 from headway.sdk.resources.jobs import Job, Jobs
 from headway.sdk.resources.nodes import Incidents, Nodes
 from headway.sdk.resources.notebooks import Notebooks

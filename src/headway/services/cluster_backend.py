@@ -14,7 +14,7 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine
-from headway.domain.machines.slots import Deadline
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.progress import OperationWaits, ReportProgress
 from headway.domain.readiness import Check
 from headway.domain.slurm.accounts import Share
@@ -26,7 +26,7 @@ from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
-from headway.schemas.submission.commands import ExecIn, ExecOut
+from headway.schemas.submission.exec_commands import ExecIn, ExecOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster

@@ -11,7 +11,7 @@ from typing import Any
 from headway.domain.changeset import ASK_FROM, Change, ChangeSet
 from headway.domain.cluster import MAIN_GROUP, Cluster, Group
 from headway.domain.incident import Incident
-from headway.domain.machines.slots import choose_slots
+from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.state import FLAKY_NODES, SPARES, JobState, NodeState

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from headway.domain.incident import FaultAction, IncidentState, Symptom, is_headway_reason
+from headway.domain.incident import FaultAction, IncidentState, Symptom
 from headway.domain.machines.machine import Machine, MachineState
+from headway.domain.slurm.node_reasons import is_headway_reason
 from headway.errors import Conflict, Unreachable
 from headway.health import manual_actions
 from headway.health.incidents import node_tests

@@ -16,8 +16,8 @@ from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.machines.gpu_driver import DetectedDriver, GpuDriver
 from headway.domain.machines.gpu_parts import GpuParts
-from headway.domain.machines.slots import DRIVER_REASON
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, Survey
+from headway.domain.slurm.node_reasons import DRIVER_REASON
 from headway.errors import Refused
 from headway.render.system.agent_config import AGENT, GPU_PARTS
 from headway.rollout.driver_rollout import halt_driver_rollout, plan_driver_rollout, roll_drivers

@@ -15,7 +15,7 @@ from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.site import Site
-from headway.domain.machines.slots import PARTS_REASON
+from headway.domain.slurm.node_reasons import PARTS_REASON
 from headway.errors import Refused
 from headway.health.context import HealthContext
 from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult

@@ -19,7 +19,7 @@ from headway.domain.environment import EnvironmentVersion
 from headway.errors import Unreachable
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import LogFoundOut, LogPartOut
-from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.store import NotebookRow

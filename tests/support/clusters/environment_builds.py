@@ -15,7 +15,7 @@ from headway.domain.slurm.state import JobState
 from headway.environments.file_store import Published
 from headway.errors import Refused
 from headway.schemas.jobs import LogPartOut
-from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.server.operations import environments
 from headway.store import Operation

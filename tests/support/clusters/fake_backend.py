@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from headway.domain.cluster import Cluster
-from headway.domain.machines.slots import Deadline
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.slurm.state import JobState
 from headway.errors import Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document

@@ -18,7 +18,7 @@ from headway.cluster.owned import machine_claims
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.observed_state import Observed
-from headway.domain.machines.slots import Deadline
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.machines.survey import MachineClaim
 from headway.errors import Refused
 from tests.support.clusters import builders

@@ -15,7 +15,7 @@ from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState
 from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
-from headway.domain.machines.slots import NO_MACHINE_REASON
+from headway.domain.slurm.node_reasons import NO_MACHINE_REASON
 from headway.errors import Unreachable
 from tests.support.clusters import builders
 from tests.support.clusters.slurm_cluster import FakeProvider, FakeSlurm

@@ -11,7 +11,6 @@ from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
 from headway.clusterfile.node_counts import edit_node_counts, target_node_counts, with_node_counts
 from headway.domain.cluster import Cluster
-from headway.domain.machines.slots import KeepPriority, choose_slots
 from headway.errors import Conflict, NotFound, Refused
 from headway.validation.yaml_parser import parse_yaml
 
@@ -115,22 +114,6 @@ def test_short_form_accepts_max_nodes() -> None:
     assert paths("name: lab\nplan: h100-8\nnodes: 4\nmax: 3") == ["max"]
 
 
-def test_existing_machines_keep_slots_before_first_free_ones() -> None:
-    got = cluster("name: lab\nplan: h100-8\nnodes: 2\nmax: 4")
-    assert choose_slots(got, ()) == ("lab-1-1", "lab-1-2")
-    assert choose_slots(got, ("lab-head", "lab-1-4")) == ("lab-1-1", "lab-1-4")
-
-
-def test_autoscaled_group_keeps_its_first_slots_filled() -> None:
-    """Others that are there, and go when nobody needs them, don't count for them."""
-    got = cluster("name: lab\ngroups: {cpu: {plan: cpu-64, min: 2, max: 4, idle: 10}}")
-    assert choose_slots(got, ("lab-head", "lab-cpu-1-3", "lab-cpu-1-4")) == tuple(
-        f"lab-cpu-1-{n}" for n in (1, 2, 3, 4)
-    )
-    assert choose_slots(got, ()) == ("lab-cpu-1-1", "lab-cpu-1-2")
-    assert choose_slots(got, ("lab-cpu-1-4",)) == ("lab-cpu-1-1", "lab-cpu-1-2", "lab-cpu-1-4")
-
-
 def test_partition_size_does_not_depend_on_cluster_node_count() -> None:
     """Scaling changes no file of Slurm: what a partition has is the same before and after."""
     text = "name: lab\nplan: h100-8\nnodes: {}\nmax: 8\nspares: 1\npartitions: {{train: {{nodes: 4}}, any: {{}}}}\n"
@@ -161,13 +144,6 @@ def test_warns_about_nodes_outside_all_partitions(text: str, where: list[str]) -
     assert got is not None
     assert [(one.path, one.level) for one in told] == [(path, "warning") for path in where]
     assert all(one.hint for one in told if not one.path.startswith("partitions"))
-
-
-def test_scale_down_drops_broken_then_idle_then_last_nodes() -> None:
-    got = cluster("name: lab\nplan: h100-8\nnodes: 2\nmax: 4")
-    worth = {"lab-1-1": KeepPriority.BROKEN, "lab-1-4": KeepPriority.BUSY}
-    assert choose_slots(got, got.slot_names) == ("lab-1-1", "lab-1-2")
-    assert choose_slots(got, got.slot_names, worth) == ("lab-1-2", "lab-1-4")
 
 
 def test_lowering_node_count_keeps_slots_through_max() -> None:

@@ -13,7 +13,7 @@ import pytest
 from headway import AsyncClient, Client
 from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import ArrayOut, JobsPage
-from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.run_flags import RunIn
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.sdk.async_client import AsyncJob
 from headway.sdk.connection import Resource

@@ -16,7 +16,7 @@ from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.observed_state import NOT_OBSERVED, Observed
-from headway.domain.machines.slots import choose_slots
+from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.progress import ReportProgress
 from headway.errors import Refused
 

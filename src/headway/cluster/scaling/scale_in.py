@@ -14,9 +14,10 @@ from headway.cluster.monitoring.scrape_targets import update_scrape_targets
 from headway.cluster.scaling.job_eviction import POLL_S, JobEviction, format_jobs
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.machines.slots import NO_MACHINE_REASON, SCALE_IN_REASON, Deadline, reason_before_scale_in
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.node_reasons import NO_MACHINE_REASON, SCALE_IN_REASON, reason_before_scale_in
 from headway.errors import HeadwayError, Refused
 from headway.slurm import node_commands, node_jobs
 

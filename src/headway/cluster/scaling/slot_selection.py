@@ -1,4 +1,5 @@
-"""Reads the machines and Slurm's node states, then selects the slots that should have a machine (`domain.machines.slots`)."""
+"""Reads the machines and Slurm's node states, then selects the slots that should have a machine, by
+`domain.machines.scale_in_order`."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from collections.abc import Collection, Mapping
 
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
+from headway.cluster.scaling.reclaim_notices import reclaim_notices
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
-from headway.domain.machines.slots import SCALE_IN_REASON, KeepPriority, choose_slots
+from headway.domain.machines.scale_in_order import KeepPriority, choose_slots
+from headway.domain.slurm.node_reasons import SCALE_IN_REASON
 from headway.errors import HeadwayError
-from headway.providers.base import Provider, ReclaimingProvider
 from headway.slurm import node_commands, node_jobs
 
 
@@ -43,17 +45,6 @@ async def leaving_with_jobs(
             frozenset(over) & (await node_jobs.jobs_by_node(context.connections, head)).keys() if over else frozenset()
         )
     return frozenset()
-
-
-async def reclaim_notices(provider: Provider, cluster: Cluster) -> dict[str, float]:
-    """Returns slot -> when the provider reclaims its machine, in unix seconds."""
-    if not isinstance(provider, ReclaimingProvider):
-        return {}
-    return {
-        notice.machine: notice.at
-        for notice in await provider.notices(cluster.name)
-        if notice.machine in cluster.group_of
-    }
 
 
 async def _chosen(cluster: Cluster, context: ClusterContext, machines: Mapping[str, Machine]) -> tuple[str, ...]:

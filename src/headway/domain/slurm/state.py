@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headway.domain.machines.slots import NO_MACHINE_REASON
 from headway.domain.slurm.job_label import job_label
+from headway.domain.slurm.node_reasons import NO_MACHINE_REASON
 
 MAX_PRIORITY = 2**32 - 1  # of a job; Slurm computes with 32 bits
 MOST_SIBLINGS = 8  # the most array tasks that may be returned where one job was requested by the array's number

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from headway.domain.incident import is_headway_reason
 from headway.domain.machines.machine import MachineState
+from headway.domain.slurm.node_reasons import is_headway_reason
 from headway.domain.slurm.state import OUT
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext

@@ -3,9 +3,9 @@ node down."""
 
 from __future__ import annotations
 
-from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair, is_headway_reason
+from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair
 from headway.domain.machines.machine import MachineState
-from headway.domain.machines.slots import SCALE_IN_REASON, reason_before_scale_in
+from headway.domain.slurm.node_reasons import SCALE_IN_REASON, is_headway_reason, reason_before_scale_in
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
 from headway.health.incidents.requeue import (

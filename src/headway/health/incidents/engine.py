@@ -26,10 +26,10 @@ from typing import Any
 import structlog
 
 from headway.cluster.context import ClusterContext
-from headway.cluster.scaling.slot_selection import reclaim_notices
+from headway.cluster.scaling.reclaim_notices import reclaim_notices
 from headway.domain.cluster import Cluster
 from headway.domain.incident import DRAINS, ORPHAN, FaultAction, Incident, IncidentState, Symptom
-from headway.domain.machines.slots import NO_MACHINE_REASON, ROLLOUT_REASON, SCALE_IN_REASON
+from headway.domain.slurm.node_reasons import NO_MACHINE_REASON, ROLLOUT_REASON, SCALE_IN_REASON
 from headway.domain.slurm.state import OUT, JobState
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext, fault_text

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from headway.cluster.scaling.slot_selection import reclaim_notices
+from headway.cluster.scaling.reclaim_notices import reclaim_notices
 from headway.domain.cluster import Group
-from headway.domain.incident import INCIDENT_REASON, FaultAction, Incident, IncidentState, is_headway_reason
+from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.machines.slots import NO_MACHINE_REASON
+from headway.domain.slurm.node_reasons import INCIDENT_REASON, NO_MACHINE_REASON, is_headway_reason
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
 from headway.slurm import node_commands

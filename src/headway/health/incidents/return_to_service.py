@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from headway.domain.incident import Incident, IncidentState, is_headway_reason
-from headway.domain.machines.slots import SCALE_IN_REASON
+from headway.domain.incident import Incident, IncidentState
+from headway.domain.slurm.node_reasons import SCALE_IN_REASON, is_headway_reason
 from headway.domain.slurm.state import FLAKY_NODES
 from headway.errors import CommandFailed
 from headway.health.context import HealthContext

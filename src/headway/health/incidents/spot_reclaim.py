@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
-from headway.cluster.scaling.slot_selection import reclaim_notices
-from headway.domain.incident import INCIDENT_REASON, Incident, IncidentState, is_headway_reason
+from headway.cluster.scaling.reclaim_notices import reclaim_notices
+from headway.domain.incident import Incident, IncidentState
 from headway.domain.machines.machine import MachineState
+from headway.domain.slurm.node_reasons import INCIDENT_REASON, is_headway_reason
 from headway.domain.slurm.state import OUT
 from headway.health.context import HealthContext
 from headway.health.incidents import machine_gone

@@ -8,9 +8,15 @@ from dataclasses import dataclass, replace
 
 from headway.cluster.scaling.spare_selection import spares_to_reserve
 from headway.domain.cluster import Cluster
-from headway.domain.incident import INCIDENT_REASON, OWN_REASON, SLURM_DRAINS, SLURM_REASONS
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.machines.slots import ROLLOUT_REASON, SCALE_IN_REASON
+from headway.domain.slurm.node_reasons import (
+    HEADWAY_REASON,
+    INCIDENT_REASON,
+    ROLLOUT_REASON,
+    SCALE_IN_REASON,
+    SLURM_DRAINS,
+    SLURM_REASONS,
+)
 from headway.domain.slurm.state import JobState, NodeState
 
 _REQUEUE_S = 150  # seconds; Slurm delays a requeued job by two minutes
@@ -92,7 +98,7 @@ def _find_dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) 
         return None
     out = bool({"DOWN", "DRAIN", "FAIL"}.intersection(node.states))
     drained = "DRAIN" in node.states and node.reason.startswith(SLURM_DRAINS)
-    a_persons = out and not drained and not node.reason.startswith((OWN_REASON, *SLURM_REASONS))
+    a_persons = out and not drained and not node.reason.startswith((HEADWAY_REASON, *SLURM_REASONS))
     led = a_persons or node.reason.startswith(INCIDENT_REASON)
     if not node.boot_time or (led and not node.cpus_used):
         return None

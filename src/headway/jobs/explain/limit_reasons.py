@@ -1,4 +1,4 @@
-"""Explains limits of teams, users and QOS that a job waits for: parses Slurm's reason and says what would free
+"""Explains limits of teams, users, QOS and partitions that a job waits for: each limit in one sentence, and what would free
 enough. Pure."""
 
 from __future__ import annotations
@@ -23,6 +23,18 @@ _WHAT = {
     "submitjobs": "queued jobs", "submitjob": "queued jobs", "wall": "time", "wallduration": "time", "energy": "energy",
     "billing": "billing", "bb": "burst buffer", "license": "licences", "lic": "licences",
 }  # fmt: skip
+
+
+# Limits whose sentence is not made of their name: those of partitions, arrays and Headway's own.
+LIMIT_SENTENCES = {
+    "JobArrayTaskLimit": "its array runs as many tasks at once as it may",
+    "PartitionNodeLimit": "requests more nodes than its partition has",
+    "PartitionTimeLimit": "requests more time than its partition allows",
+    "MaxMemPerLimit": "requests more memory per CPU or node than its partition allows",
+    # The ledger sets this limit for a team that has spent its budget.
+    "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
+    "QOSUsageThreshold": "its team has used so much that it may not start jobs now",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +63,14 @@ def parse_limit(reason: str) -> Limit | None:
     return Limit(what, whose, bool(found["over"]), found["how"] == "Min")
 
 
+def limit_sentence(reason: str) -> str:
+    """Returns why a job waits for the limit that a word of Slurm's reason names; "" for a word that names none."""
+    limit = parse_limit(reason)
+    return LIMIT_SENTENCES.get(reason) or (describe_limit(limit) if limit else "")
+
+
 def describe_limit(limit: Limit) -> str:
-    """Returns why the job waits, in one sentence."""
+    """Returns why the job waits, in one sentence made of the limit's name."""
     if limit.is_minimum:
         return f"requests fewer {limit.resource} than the minimum for a job"
     if limit.holder in ("job", "node"):

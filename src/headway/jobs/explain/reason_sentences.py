@@ -5,11 +5,12 @@ from __future__ import annotations
 from headway.domain.slurm.job_states import WAITING
 from headway.domain.slurm.state import JobState
 from headway.jobs.explain.job_failures import explain_failure
-from headway.jobs.explain.limit_reasons import describe_limit, parse_limit
+from headway.jobs.explain.limit_reasons import limit_sentence
 from headway.jobs.explain.phrases import format_duration
 from headway.jobs.explain.placement_search import reason_word
 
-# Slurm's reasons for a waiting job, in words, for the pages and the commands. Any other reason is shown unchanged.
+# Slurm's reasons for a waiting job, in words, for the pages and the commands. Limits are in limit_reasons.py; any other reason is
+# shown unchanged.
 REASON_SENTENCES = {
     "Resources": "waits until enough nodes or GPUs are free",
     "Priority": "waits behind jobs of higher priority",
@@ -18,7 +19,6 @@ REASON_SENTENCES = {
     "BeginTime": "waits for its begin time (a requeued job waits briefly)",
     "JobHeldUser": "is held by its user",
     "JobHeldAdmin": "is held by an administrator",
-    "JobArrayTaskLimit": "its array runs as many tasks at once as it may",
     "Licenses": "waits for a licence",
     "Reservation": "waits for its reservation",
     "ReqNodeNotAvail": "nodes it needs are out of service or reserved",
@@ -26,10 +26,7 @@ REASON_SENTENCES = {
     "BadConstraints": "no node fits its request",
     "PartitionDown": "its partition is down",
     "PartitionInactive": "its partition takes no jobs now",
-    "PartitionNodeLimit": "requests more nodes than its partition has",
-    "PartitionTimeLimit": "requests more time than its partition allows",
     "PartitionConfig": "its partition does not allow this request",
-    "MaxMemPerLimit": "requests more memory per CPU or node than its partition allows",
     "AccountNotAllowed": "its team may not use this partition",
     "Cleaning": "its last run is still being cleaned up",
     "SchedDefer": "the scheduler considers new jobs with a delay",
@@ -40,9 +37,6 @@ REASON_SENTENCES = {
     "DeadLine": "can't end before its deadline",
     "ReservationDeleted": "its reservation was deleted",
     "QOSNotAllowed": "its limits (QOS) are not allowed there",
-    # The ledger sets this limit for a team that has spent its budget.
-    "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
-    "QOSUsageThreshold": "its team has used so much that it may not start jobs now",
     "BurstBufferResources": "waits for room in the burst buffer",
     "job requeued in held state": "was requeued and is held",
     "JobHoldMaxRequeue": "was requeued too often and is held",
@@ -75,10 +69,9 @@ def job_reason(job: JobState) -> str:
 def explain_reason(reason: str) -> str:
     """Returns Slurm's reason in words; Slurm's own words where there is no explanation; "" for no reason."""
     word = reason_word(reason)
-    limit = parse_limit(word)
     if word in ("", "None"):
         return ""
-    return REASON_SENTENCES.get(word) or (describe_limit(limit) if limit else word.replace("_", " "))
+    return REASON_SENTENCES.get(word) or limit_sentence(word) or word.replace("_", " ")
 
 
 def pending_line(job: JobState) -> str:

@@ -9,7 +9,7 @@ from headway.domain.slurm.state import JobState
 from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.pipelines.pipeline_file import Pipeline
 from headway.schemas.submission.pipelines import PipelineOut, StepOut
-from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.run_flags import RunIn
 from headway.schemas.submission.value_types import GitIn
 from headway.store.db.rows import PipelineRow
 

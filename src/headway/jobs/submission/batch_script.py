@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
-from headway.jobs.submission.job_environment import FLAG as ENVIRONMENT_FLAG
-from headway.jobs.submission.job_environment import environment_faults, environment_lines
 from headway.jobs.submission.job_folders import UserFolders
 from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
 from headway.jobs.submission.requested_resources import requested_resources
+from headway.jobs.submission.software_environment import FLAG as ENVIRONMENT_FLAG
+from headway.jobs.submission.software_environment import environment_faults, environment_lines
 from headway.jobs.submission.stage_in import EXPORT, stage_faults, stage_lines
-from headway.schemas.submission.run_options import ContainerIn, RunIn
+from headway.schemas.submission.run_flags import ContainerIn, RunIn
 from headway.schemas.submission.submit_request import SubmitIn
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

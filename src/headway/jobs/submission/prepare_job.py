@@ -13,13 +13,13 @@ from typing import Any
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.submission.batch_script import Script, run_faults, run_script
-from headway.jobs.submission.job_environment import with_environment
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.node_capacity import NodeCapacity
+from headway.jobs.submission.software_environment import with_environment
 from headway.jobs.submission.stage_in import with_stage
 from headway.jobs.submission.submit import JobFiles
 from headway.paths import node_dir
-from headway.schemas.submission.run_options import RunIn, RunOut, ScriptLine
+from headway.schemas.submission.run_flags import RunIn, RunOut, ScriptLine
 from headway.schemas.submission.submit_request import SubmitIn
 from headway.transport.remote_program import program_source
 

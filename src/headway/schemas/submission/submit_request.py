@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from headway.schemas.base import FaultOut, RequestModel, ResponseModel
-from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.run_flags import RunIn
 from headway.schemas.submission.value_types import Environment, Flags, GitIn, Script, StageIn, Words
 
 

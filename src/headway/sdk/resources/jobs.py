@@ -13,7 +13,7 @@ from headway.domain.slurm.job_states import ENDED
 from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ArrayOut, JobOut, JobsPage, JobStacksOut
 from headway.schemas.submission.lineage import LineageOut
-from headway.schemas.submission.run_options import RunIn, RunOptions, RunOut
+from headway.schemas.submission.run_flags import RunIn, RunOptions, RunOut
 from headway.schemas.submission.submit_request import RetryIn, SubmitIn, SubmitOut
 from headway.schemas.submission.value_types import GitIn
 from headway.sdk.connection import Resource, cluster_path, non_empty

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from headway.server.cluster_backend.backups import Backups
 from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
-from headway.server.cluster_backend.commands import Commands
 from headway.server.cluster_backend.connections import ConnectionPool
+from headway.server.cluster_backend.exec_commands import Commands
 from headway.server.cluster_backend.fabric_tests import FabricTests
 from headway.server.cluster_backend.health_loop import HealthLoop
 from headway.server.cluster_backend.jobs import Jobs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
-from headway.domain.machines.slots import Deadline
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.progress import ReportProgress
 from headway.domain.readiness import Check
 from headway.schemas.clusters import Document

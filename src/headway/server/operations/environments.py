@@ -18,7 +18,7 @@ from headway.environments.build_job import BuildFolders, build_folders, job_name
 from headway.errors import HeadwayError, NotFound, Refused, Unanswered, Unreachable
 from headway.jobs.explain.reason_sentences import explain_reason
 from headway.jobs.submission.prepare_job import PreparedJob
-from headway.schemas.submission.commands import ExecIn
+from headway.schemas.submission.exec_commands import ExecIn
 from headway.server.operations.operation_run import OperationRun
 from headway.services.access.authorization import require_still_listed
 from headway.services.access.rights import Principal, principal_for

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headway.domain.cluster import Cluster
-from headway.domain.machines.slots import Deadline
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation import ApplyParams, OperationKind, ScaleParams
 from headway.domain.progress import ReportProgress
 from headway.services.app_state import AppState

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway import __version__
 from headway.domain.cluster import Cluster
-from headway.domain.machines.slots import Deadline
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation import OperationKind, RollParams
 from headway.domain.progress import ReportProgress
 from headway.errors import InvalidSpec, Refused

@@ -27,7 +27,7 @@ from headway.schemas.jobs import (
     PlacementOut,
     ScriptOut,
 )
-from headway.schemas.submission.commands import ExecIn
+from headway.schemas.submission.exec_commands import ExecIn
 from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.access.authorization import authorize_action, cluster_to_work_on, command_slot
 from headway.services.access.rights import Principal
@@ -35,7 +35,7 @@ from headway.services.app_state import AppState
 from headway.services.jobs.lookup import array_task_states, find_record
 from headway.services.queue.pending_reasons import job_history, pending_reason
 from headway.services.to_schemas import incident_out, job_out
-from headway.slurm.user_commands import batch_script_argv
+from headway.slurm.commands_as_user import batch_script_argv
 from headway.store import JobRecord
 
 _LOG_TAIL_BYTES = 4096  # of a failed container job's log, searched for the reason

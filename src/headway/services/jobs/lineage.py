@@ -15,7 +15,7 @@ from headway.errors import NotFound
 from headway.jobs.submission import secret_masking
 from headway.jobs.submission.batch_script import TASK_SUFFIX
 from headway.jobs.submission.job_folders import user_folders
-from headway.schemas.submission.commands import ExecIn
+from headway.schemas.submission.exec_commands import ExecIn
 from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.submit_request import SubmitIn
 from headway.schemas.submission.value_types import GitIn

@@ -11,9 +11,9 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import DatasetVersion
 from headway.errors import Refused, Unanswered, Unreachable
 from headway.jobs.submission import lineage
-from headway.jobs.submission.job_environment import used_environments, with_environment
 from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_run, prepare_submit, preview_run, run_out
+from headway.jobs.submission.software_environment import used_environments, with_environment
 from headway.jobs.submission.stage_in import with_stage
 from headway.jobs.submission.submission_check import (
     explain_unavailable,
@@ -22,7 +22,7 @@ from headway.jobs.submission.submission_check import (
     submission_faults,
 )
 from headway.schemas.base import FaultOut
-from headway.schemas.submission.run_options import RunIn, RunOut
+from headway.schemas.submission.run_flags import RunIn, RunOut
 from headway.schemas.submission.submit_request import CheckJobIn, CheckJobOut, SubmitIn, SubmitOut
 from headway.services.access.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.access.rights import Principal

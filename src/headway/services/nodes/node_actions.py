@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Awaitable
 
 from headway.domain.cluster import Cluster
-from headway.domain.incident import REBOOTS, FaultAction, Incident
+from headway.domain.incident import FaultAction, Incident
+from headway.domain.slurm.node_reasons import REBOOTS
 from headway.domain.slurm.state import BUSY
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut

@@ -7,7 +7,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.environment import FILE_SOURCE, PYTORCH, request_digest
 from headway.domain.operation import EnvironmentParams
 from headway.domain.progress import ReportProgress
-from headway.schemas.submission.run_options import ContainerIn, JobFields
+from headway.schemas.submission.run_flags import ContainerIn, JobFields
 from headway.services.access.rights import linux_user_of
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation

@@ -13,7 +13,7 @@ from headway.errors import Fault
 from headway.jobs.submission.requested_resources import add_flags, requested_resources
 from headway.schemas.base import FaultOut
 from headway.schemas.submission.job_flag import job_flags
-from headway.schemas.submission.run_options import ContainerIn, RunIn
+from headway.schemas.submission.run_flags import ContainerIn, RunIn
 from headway.schemas.submission.submit_request import CheckJobIn, SubmitIn
 from headway.services.jobs.clone import CloneSource
 

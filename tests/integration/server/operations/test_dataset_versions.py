@@ -109,7 +109,7 @@ async def test_reused_job_id_keeps_dataset_use_of_the_earlier_job(server: Server
 
 
 def _nothing() -> Any:
-    from headway.schemas.submission.commands import ExecOut
+    from headway.schemas.submission.exec_commands import ExecOut
 
     return ExecOut(code=1, stdout_b64="", stderr_b64="")
 

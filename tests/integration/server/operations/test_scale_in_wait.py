@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headway.domain.changeset import Disturbs
-from headway.domain.machines.slots import Deadline
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.errors import Refused
 from headway.store import Operation, StoreUnavailable
 from tests.support.clusters import builders

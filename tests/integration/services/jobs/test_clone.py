@@ -15,7 +15,7 @@ import pytest
 
 from headway.domain.cluster import Team, User
 from headway.jobs.submission.secret_masking import MASK
-from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

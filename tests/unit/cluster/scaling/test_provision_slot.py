@@ -18,7 +18,7 @@ from headway.cluster.keys import secrets
 from headway.cluster.scaling.provision_slot import provision_machine
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.machines.slots import NO_MACHINE_REASON
+from headway.domain.slurm.node_reasons import NO_MACHINE_REASON
 from headway.errors import Unreachable
 from headway.transport.process import CommandResult
 from tests.support.clusters import builders

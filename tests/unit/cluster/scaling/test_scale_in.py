@@ -19,7 +19,7 @@ from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.machine import MachineState
 from headway.domain.machines.observed_state import Observed
-from headway.domain.machines.slots import Deadline
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.errors import Refused
 from tests.support.clusters import builders
 from tests.support.clusters.slurm_cluster import FakeProvider, FakeSlurm

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.jobs.submission.prepare_job import prepare_resubmit, prepare_run, prepare_submit
-from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.run_flags import RunIn
 from headway.schemas.submission.submit_request import SubmitIn
 from tests.support.clusters import builders
 

@@ -11,7 +11,16 @@ import pytest
 
 from headway.images import recipe
 
-MODULES = ("messages", "reference", "credentials", "image_store", "syscalls", "sandbox", "oci_bundles")
+MODULES = (
+    "messages",
+    "image_reference",
+    "container_mounts",
+    "credentials",
+    "image_store",
+    "syscalls",
+    "sandbox",
+    "oci_bundles",
+)
 
 
 @pytest.fixture(scope="module")

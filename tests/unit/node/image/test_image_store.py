@@ -90,7 +90,7 @@ def test_image_cache_in_a_folder_writable_by_others_is_refused(
 def test_squashfs_file_is_used_in_place_and_never_imported(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
     file, environment = tmp_path / "x.img", {"HOME": str(tmp_path)}
     file.write_bytes(b"hsqs....")
-    wanted, store = runtime["reference"].parse(str(file)), runtime["image_store"].ImageStore
+    wanted, store = runtime["image_reference"].parse(str(file)), runtime["image_store"].ImageStore
     assert store(str(tmp_path), "", environment).squashfs(wanted) == str(file)
     with pytest.raises(runtime["messages"].Failed, match="needs no import"):
         store(str(tmp_path), "", environment, own=False).squashfs(wanted)
@@ -148,7 +148,7 @@ def test_fifo_as_image_file_is_refused_without_waiting(runtime: dict[str, Module
     os.mkfifo(tmp_path / "x.sqsh")
     with pytest.raises(runtime["messages"].Failed, match="is not a squashfs image"):
         runtime["image_store"].ImageStore(str(tmp_path), "", {})._file(
-            runtime["reference"].Path(str(tmp_path / "x.sqsh"))
+            runtime["image_reference"].Path(str(tmp_path / "x.sqsh"))
         )
 
 
@@ -166,7 +166,7 @@ def test_all_nodes_of_a_step_use_the_same_image_digest(
 ) -> None:
     store, answers = runtime["image_store"], [D, "sha256:" + "b" * 64]
     monkeypatch.setattr(store.ImageStore, "_query_digest", lambda *_: answers.pop(0))
-    tag = runtime["reference"].parse("r.test#x:1")
+    tag = runtime["image_reference"].parse("r.test#x:1")
     one, two = (store.ImageStore(str(tmp_path), "", {}, step="7.0") for _ in range(2))
     assert one._digest(tag, "") == two._digest(tag, "") == D
     assert store.ImageStore(str(tmp_path), "", {}, step="7.1")._digest(tag, "") != D

@@ -12,12 +12,12 @@ from headway.api.auth.dependencies import Member, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.byte_stream import ByteStream, error_frame, not_allowed_frame
 from headway.errors import Refused
-from headway.schemas.submission.commands import CommandIn, ExecIn, ExecOut
+from headway.schemas.submission.exec_commands import CommandIn, ExecIn, ExecOut
 from headway.schemas.submission.stream_frames import frame
 from headway.services.access.rights import Right
 from headway.services.app_state import AppState
 from headway.services.interruptible_stream import Interrupted, pieces_until
-from headway.services.jobs.commands import open_login_command, run_login_command, send_input
+from headway.services.jobs.exec_commands import open_login_command, run_login_command, send_input
 
 router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
 _MAX_PIECE = 1024 * 1024  # bytes

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request
 
 from headway.api.auth.dependencies import Member, State
 from headway.api.http.path_numbers import PathNumber
-from headway.schemas.submission.run_options import RunIn, RunOut
+from headway.schemas.submission.run_flags import RunIn, RunOut
 from headway.schemas.submission.submit_request import BundleOut, CheckJobIn, CheckJobOut, RetryIn, SubmitIn, SubmitOut
 from headway.services.jobs import bundles, reruns, submission
 

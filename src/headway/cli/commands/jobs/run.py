@@ -11,11 +11,11 @@ from headway.cli import common
 from headway.cli.common import ClusterName, Format, Output
 from headway.cli.options.options_from_schema import run_fields, with_job_options
 from headway.cli.registry import WORDS_AFTER_DASHES
-from headway.schemas.submission.run_options import RunIn
+from headway.schemas.submission.run_flags import RunIn
 from headway.schemas.submission.submit_request import CheckJobIn
 
 if TYPE_CHECKING:
-    from headway.schemas.submission.run_options import RunOut
+    from headway.schemas.submission.run_flags import RunOut
 
 
 @with_job_options

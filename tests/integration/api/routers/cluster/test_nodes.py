@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from headway.domain.incident import REBOOTS, FaultAction, IncidentState
+from headway.domain.incident import FaultAction, IncidentState
+from headway.domain.slurm.node_reasons import REBOOTS
 from headway.errors import Conflict, Unreachable
 from headway.services.nodes.node_actions import resume_reboots
 from tests.support.clusters import builders

@@ -14,7 +14,7 @@ import pytest
 
 from headway.domain.environment import EnvironmentVersion
 from headway.errors import NotAllowed, NotFound, Refused
-from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.jobs import submission
 from headway.store import StoreUnavailable

@@ -10,7 +10,7 @@ import pytest
 from headway.domain.slurm.state import JobState
 from headway.errors import Unreachable
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ProgressOut
-from headway.schemas.submission.commands import ExecOut
+from headway.schemas.submission.exec_commands import ExecOut
 from headway.services.read_model.readings import PROGRESS_AGE_S, SHARED_AGE_S
 from headway.services.read_model.snapshot import Snapshot
 from headway.web.views.job import Gpus, gpus, timeline

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.schemas.submission.run_options import RunOut, ScriptLine
+from headway.schemas.submission.run_flags import RunOut, ScriptLine
 from headway.schemas.submission.submit_request import BundleOut
 from tests.support.cli_fakes import Cli, cli
 

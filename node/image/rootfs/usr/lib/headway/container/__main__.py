@@ -17,9 +17,10 @@ import re
 import subprocess
 import sys
 
+import container_mounts
+import image_reference
 import image_store
 import oci_bundles
-import reference
 import sandbox
 import syscalls
 from messages import Failed, print_message
@@ -34,7 +35,7 @@ def step(arguments: argparse.Namespace) -> None:
     home = environment.setdefault("HOME", "/")
     with contextlib.suppress(KeyError):
         home = environment["HOME"] = pwd.getpwuid(os.getuid()).pw_dir
-    mounts = reference.mounts(arguments.mounts)
+    mounts = container_mounts.parse_mounts(arguments.mounts)
     name = f"name-{arguments.name}" if arguments.name else f"step-{arguments.step}"
     made = sandbox.Sandbox(os.path.join(arguments.folder, name), environment)
     made.make()
@@ -73,11 +74,11 @@ def _image(arguments: argparse.Namespace, made: sandbox.Sandbox, environment: di
     step_name = f"{environment.get('SLURM_JOB_ID')}.{arguments.step}.{environment.get('SLURM_RESTART_COUNT', '0')}"
     user = pwd.getpwuid(os.getuid()).pw_name
     kept = image_store.ImageStore(arguments.cache.replace("%u", user), arguments.shared, environment, step=step_name)
-    path = kept.squashfs(reference.parse(arguments.image))
+    path = kept.squashfs(image_reference.parse(arguments.image))
     if environment.get("SLURM_NODEID", "0") == "0":
         kept.note(environment.get("SLURM_JOB_ID", ""), arguments.image, path)
     if arguments.name:
-        _write(os.path.join(made.folder, "image"), f"{path}\n{reference.parse(arguments.image)}".encode())
+        _write(os.path.join(made.folder, "image"), f"{path}\n{image_reference.parse(arguments.image)}".encode())
     return path
 
 
@@ -89,14 +90,14 @@ def _kept_image(arguments: argparse.Namespace, made: sandbox.Sandbox) -> str:
         return ""
     with open(note, encoding="utf-8") as file:
         path, _, name = file.read().partition("\n")
-    if arguments.image and name and str(reference.parse(arguments.image)) != name:
+    if arguments.image and name and str(image_reference.parse(arguments.image)) != name:
         raise Failed(
             f"container {arguments.name} was made of {name}, not of {arguments.image}", "use another --container-name"
         )
     return path
 
 
-def _must_show(arguments: argparse.Namespace, made: sandbox.Sandbox, mounts: list[reference.Mount]) -> None:
+def _must_show(arguments: argparse.Namespace, made: sandbox.Sandbox, mounts: list[container_mounts.Mount]) -> None:
     """Raises Failed if the running container lacks mounts that this step requests: the mounts of a running container
     can't change."""
     _kept_image(arguments, made)
@@ -217,7 +218,7 @@ def _shared() -> str:
 def import_(arguments: argparse.Namespace) -> None:
     """Imports an image for all users and prints it as JSON. Raises Failed."""
     kept = image_store.ImageStore(arguments.shared or _shared(), "", dict(os.environ), own=False)
-    path = kept.squashfs(reference.parse(arguments.image))
+    path = kept.squashfs(image_reference.parse(arguments.image))
     print(json.dumps({"image": arguments.image, "path": path, "bytes": os.path.getsize(path)}))
 
 

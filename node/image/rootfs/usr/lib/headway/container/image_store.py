@@ -27,8 +27,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import credentials
+from image_reference import Path, Registry
 from messages import Failed, print_message
-from reference import Path, Registry
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 EVERYWHERE = "put it on shared storage and give its path: --container-image=/path/image.sqsh"

@@ -30,7 +30,7 @@ D = "sha256:" + "a" * 64
 def test_image_references_are_parsed_into_name_and_user(
     runtime: dict[str, ModuleType], text: str, name: str, user: str
 ) -> None:
-    found = runtime["reference"].parse(text)
+    found = runtime["image_reference"].parse(text)
     assert (found.name, found.user) == (name, user)
 
 
@@ -38,7 +38,7 @@ def test_image_paths_are_not_taken_for_registries(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    parse = runtime["reference"].parse
+    parse = runtime["image_reference"].parse
     assert parse("/x/y.sqsh").path == "/x/y.sqsh"
     assert parse("./y.sqsh").path == parse("y.sqsh").path == str(tmp_path / "y.sqsh")
     assert (parse("oci:/x/y:t").path, parse("oci:/x/y:t").tag) == ("/x/y", "t")
@@ -65,4 +65,4 @@ def test_image_paths_are_not_taken_for_registries(
 )
 def test_invalid_image_references_are_refused(runtime: dict[str, ModuleType], text: str) -> None:
     with pytest.raises(runtime["messages"].Failed, match="--container-image"):
-        runtime["reference"].parse(text)
+        runtime["image_reference"].parse(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.errors import Refused, Unreachable
-from headway.schemas.submission.commands import ExecIn, ExecOut
+from headway.schemas.submission.exec_commands import ExecIn, ExecOut
 from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:

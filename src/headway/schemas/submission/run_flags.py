@@ -1,4 +1,4 @@
-"""The options of `headway run`, which the command line, `Client.run`, pipelines and the submit page share."""
+"""The flags of `headway run`, which the command line, `Client.run`, pipelines and the submit page share."""
 
 from __future__ import annotations
 

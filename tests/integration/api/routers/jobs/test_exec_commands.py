@@ -66,7 +66,7 @@ async def test_command_input_is_accepted_only_from_its_own_person(server: Server
 @pytest.fixture
 async def deaf(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx.AsyncClient]:
     """ann, whose command under KEY reads nothing, and who brings it more than waits for one."""
-    monkeypatch.setattr("headway.services.jobs.commands.RECHECK_S", 0.01)
+    monkeypatch.setattr("headway.services.jobs.exec_commands.RECHECK_S", 0.01)
     await server.apply()
     go = asyncio.Event()
 

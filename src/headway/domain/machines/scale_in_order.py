@@ -1,30 +1,12 @@
-"""Chooses which slots have a machine, from the existing machines and the sizes in the cluster file alone; nothing is
-stored."""
+"""Which slots have a machine, and which machines go first when there are too many: from the existing machines and the sizes in
+the cluster file alone; nothing is stored. `cluster.scaling.slot_selection` reads what it needs. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
 from headway.domain.cluster import Cluster, Group
-
-HEADWAY_REASON = "headway: "  # prefix of every reason that Headway gives to Slurm
-NO_MACHINE_REASON = f"{HEADWAY_REASON}no machine"  # reason of a slot without a machine
-# Reason of a node whose machine is removed when its jobs have ended, followed by the earlier reason if the node was
-# already out of service.
-SCALE_IN_REASON = f"{HEADWAY_REASON}leaves"
-# Reason of a node whose machine is created again from another image, followed by the error, if any.
-ROLLOUT_REASON = f"{HEADWAY_REASON}rolls"
-# Reason of a node whose division of GPUs changes, followed by the error, if any.
-PARTS_REASON = f"{ROLLOUT_REASON} its GPUs"
-# Reason of a node whose GPU driver is replaced, followed by the error, if any.
-DRIVER_REASON = f"{ROLLOUT_REASON} its GPU driver"
-
-
-def reason_before_scale_in(reason: str) -> str:
-    """Returns the reason for which a node was out of service before its removal began; "" if it was in service."""
-    return reason.removeprefix(SCALE_IN_REASON).removeprefix(": ")
 
 
 class KeepPriority(IntEnum):
@@ -57,12 +39,3 @@ def _of_group(group: Group, machines: Collection[str], worth: Mapping[str, KeepP
         return there[:count]
     free = [name for name in group.slots if name not in there]
     return [*there, *free[: count - len(there)]]
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """The time until which jobs may run on nodes that will be removed. `at`: unix seconds. `nodes`: the nodes that it
-    applies to, None = all; jobs on other nodes are not limited."""
-
-    at: float
-    nodes: frozenset[str] | None = None

@@ -1,5 +1,5 @@
-"""`--environment`: lines of a batch script that make a job use a software environment, and the environments that a job
-names. Pure."""
+"""Software environments of jobs (`--environment`): lines of a batch script that make a job use one, and the environments
+that a job names. Pure."""
 
 from __future__ import annotations
 

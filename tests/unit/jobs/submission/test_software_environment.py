@@ -8,7 +8,7 @@ import pytest
 
 from headway.domain.environment import EnvironmentVersion
 from headway.errors import Refused
-from headway.jobs.submission.job_environment import environment_lines, used_environments, with_environment
+from headway.jobs.submission.software_environment import environment_lines, used_environments, with_environment
 from headway.schemas.submission.submit_request import SubmitIn
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
-from headway.schemas.submission.commands import CommandIn, ExecIn, ExecOut
+from headway.schemas.submission.exec_commands import CommandIn, ExecIn, ExecOut
 from headway.services.access.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState, CommandInput

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 
 from headway.errors import Unreachable
 from headway.schemas.base import ErrorOut
-from headway.schemas.submission.commands import CommandIn, ExecIn, ExecOut
+from headway.schemas.submission.exec_commands import CommandIn, ExecIn, ExecOut
 from headway.schemas.submission.stream_frames import frames
 from headway.sdk.connection import Resource, cluster_path
 from headway.sdk.errors import error_from_answer

@@ -1,0 +1,17 @@
+"""Notices of providers that they reclaim a machine (spot machines)."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster
+from headway.providers.base import Provider, ReclaimingProvider
+
+
+async def reclaim_notices(provider: Provider, cluster: Cluster) -> dict[str, float]:
+    """Returns slot -> when the provider reclaims its machine, in unix seconds."""
+    if not isinstance(provider, ReclaimingProvider):
+        return {}
+    return {
+        notice.machine: notice.at
+        for notice in await provider.notices(cluster.name)
+        if notice.machine in cluster.group_of
+    }

@@ -1,0 +1,35 @@
+"""The reasons for which Slurm keeps a node out of service: those that Headway gives, and slurmctld's own."""
+
+from __future__ import annotations
+
+# Every reason that Headway gives to Slurm begins like this. Any other reason is a person's, and Headway leaves it as it
+# is.
+HEADWAY_REASON = "headway: "
+INCIDENT_REASON = f"{HEADWAY_REASON}incident "  # the incident's end returns such a node, after tests
+NO_MACHINE_REASON = f"{HEADWAY_REASON}no machine"  # reason of a slot without a machine
+# Reason of a node whose machine is removed when its jobs have ended, followed by the earlier reason if the node was
+# already out of service.
+SCALE_IN_REASON = f"{HEADWAY_REASON}leaves"
+# Reason of a node whose machine is created again from another image, followed by the error, if any.
+ROLLOUT_REASON = f"{HEADWAY_REASON}rolls"
+# Reason of a node whose division of GPUs changes, followed by the error, if any.
+PARTS_REASON = f"{ROLLOUT_REASON} its GPUs"
+# Reason of a node whose GPU driver is replaced, followed by the error, if any.
+DRIVER_REASON = f"{ROLLOUT_REASON} its GPU driver"
+# slurmctld's own reasons for nodes that it has lost.
+SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding")
+# slurmctld's reason for a node that still ends a job which was requeued and sent to it again. Only Headway returns it.
+SLURM_DRAINS = ("Duplicate jobid",)
+# Follows a person's name. A server that finds such a reason continues with the reboot.
+REBOOTS = "reboot, returned once its tests have passed"
+
+
+def is_headway_reason(reason: str) -> bool:
+    """Returns whether Headway or slurmctld gave the reason of a node that is out; any other reason is a person's.
+    "Prolog error" counts because the prolog turns jobs away from a node that the agent found unfit."""
+    return reason.startswith((HEADWAY_REASON, *SLURM_REASONS, *SLURM_DRAINS, "Prolog error"))
+
+
+def reason_before_scale_in(reason: str) -> str:
+    """Returns the reason for which a node was out of service before its removal began; "" if it was in service."""
+    return reason.removeprefix(SCALE_IN_REASON).removeprefix(": ")
