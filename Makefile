@@ -18,7 +18,7 @@ demo-fault:  ## kill a node under that training and watch it go on
 
 test: check  ## check, integration, servers, the page in a browser, and the core path on real Slurm (root)
 	@$(PYTHON) tools/setup.py --for test --quiet
-	@$(BIN)/python -m pytest -m "not soak" -n 3 --dist load -o faulthandler_timeout=300 tests/integration tests/process tests/web
+	@$(BIN)/python -m pytest -m "not soak" -n 3 --dist load -o faulthandler_timeout=300 tests/integration tests/process tests/security/server tests/web
 	@$(BIN)/python -m pytest -m "core and not soak" -n 2 --dist loadfile -o faulthandler_timeout=600 tests/cluster
 
 test-full: test test-rest  ## everything on real clusters but the soak tests

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,6 +64,9 @@ SECURITY_HEADERS = {
 HSTS = "strict-transport-security"
 MAX_BODY = 16 * 1024 * 1024  # bytes; a script and its document are far smaller
 _MOST_DIGITS = 15
+# A body may keep a request waiting for BODY_S seconds in all, and a second more for each BODY_BYTES_PER_S that arrived.
+BODY_S = 30.0
+BODY_BYTES_PER_S = 4096
 # NUL bytes in addresses and forms are refused: no text of Headway contains them, and databases do not accept them.
 _IN_WORDS = re.compile(rb"\0|%00")
 _NUL_IN = {"application/x-www-form-urlencoded": _IN_WORDS, "multipart/form-data": re.compile(rb"\0")}
@@ -154,8 +159,8 @@ class Api(FastAPI):
 
 
 class RequestGuard:
-    """ASGI middleware. Refuses requests for host names that are not the server's (DNS rebinding), too large bodies, and
-    NUL bytes in addresses and forms. Sets the security headers on every response."""
+    """ASGI middleware. Refuses requests for host names that are not the server's (DNS rebinding), too large or too slow
+    bodies, and NUL bytes in addresses and forms. Sets the security headers on every response."""
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...], headers: Mapping[str, str]) -> None:
         self._app = app
@@ -177,12 +182,22 @@ class RequestGuard:
         headers = Headers(scope=scope)
         nul = _NUL_IN.get(headers.get("content-type", "").partition(";")[0].strip().lower())
         most = MAX_ARCHIVE if _BUNDLE.fullmatch(scope["path"]) else MAX_BODY
-        received, end = 0, b""
+        received, waited, more, end = 0, 0.0, True, b""
 
         async def receive_bounded() -> Message:
-            """Receives a piece of the body and enforces the limit, also for bodies without a Content-Length."""
-            nonlocal received, end
-            message = await receive()
+            """Receives a piece of the body and enforces the limits of size, also for bodies without a Content-Length,
+            and of time."""
+            nonlocal received, waited, more, end
+            if not more:
+                return await receive()  # waits for the client to disconnect
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(max(0.0, BODY_S + received / BODY_BYTES_PER_S - waited)):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, _TOO_SLOW, {"connection": "close"}) from None
+            waited += time.monotonic() - began
+            more = message.get("more_body", False)
             piece = message.get("body", b"")
             received += len(piece)
             if received > most:
@@ -215,6 +230,9 @@ class RequestGuard:
         if len(length) > _MOST_DIGITS or int(length) > most:
             return 413, ErrorOut(kind="refused", message=_too_large(most))
         return None
+
+
+_TOO_SLOW = "the body of the request arrives too slowly"
 
 
 def _too_large(most: int) -> str:

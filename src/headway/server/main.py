@@ -26,6 +26,7 @@ from headway.domain.role import Role
 from headway.errors import HeadwayError, Refused
 from headway.server import logging_config, state_files, sudo_handover
 from headway.server.cluster_backend.backend import Backend
+from headway.server.http_protocol import BoundedHeadProtocol
 from headway.server.listen_settings import DEFAULT_LISTEN_SETTINGS, LOOPBACK, ListenSettings
 from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.server.workers.backup_schedule import BackupSchedule
@@ -186,6 +187,7 @@ class _Server:
         """Serves requests and runs the background loops until a signal stops them."""
         config = uvicorn.Config(
             app,
+            http=BoundedHeadProtocol,
             log_config=None,
             access_log=False,
             lifespan="off",

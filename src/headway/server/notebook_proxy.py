@@ -18,6 +18,7 @@ import asyncio
 import html
 import re
 import ssl
+from collections.abc import Callable
 from socket import socket
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote, urlsplit
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from headway.jobs.remote.tunnel import TunnelConnection
 
 log = structlog.get_logger("headway.server.notebook_proxy")
-HEAD_S = 75.0  # seconds that a kept-alive connection waits for its next request
+HEAD_S = 20.0  # seconds until the head of a new connection's first request must be complete
+KEPT_S = 75.0  # seconds that a kept-alive connection waits for its next request
 LOOK_S = 10.0  # seconds until a WebSocket ends after its person is signed out
 CHUNK = 64 * 1024
 MOST_CLIENTS = 500
@@ -83,6 +85,7 @@ class NotebookProxy:
         self._person = f"__Host-{name}" if self._secure else name
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], None] = {}  # those of new connections, the oldest first
 
     async def listen(self, sock: socket, tls: ssl.SSLContext | None = None) -> None:
         """Starts to accept connections on the socket, with TLS if a context is given."""
@@ -100,17 +103,29 @@ class NotebookProxy:
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._clients) >= MOST_CLIENTS and self._waiting:
+            # Half-sent requests must not occupy all connections
+            oldest = next(iter(self._waiting))
+            self._request_came(oldest)
+            oldest.cancel()
+            self._clients.discard(oldest)
         self._clients.add(task)
+        self._waiting[task] = None
         try:
             if len(self._clients) <= MOST_CLIENTS:
-                await _ProxiedConnection(self, reader, writer).run()
+                await _ProxiedConnection(self, reader, writer).run(lambda: self._request_came(task))
         except (OSError, TimeoutError, h11.ProtocolError, Unreachable, asyncio.CancelledError):
             pass  # the client or Jupyter closed the connection
         except Exception as error:
             log.error("bug", exc_info=error)
         finally:
             self._clients.discard(task)
+            self._request_came(task)
             writer.close()
+
+    def _request_came(self, connection: asyncio.Task[None]) -> None:
+        """Notes that the first request of a connection is complete."""
+        self._waiting.pop(connection, None)
 
     async def hand_over(self, request: h11.Request) -> tuple[Pairs, str]:
         """Returns (headers, redirect path) for a one-time code. Raises _Refused if it was used before or is too old."""
@@ -216,11 +231,14 @@ class _ProxiedConnection:
         self.door, self.reader, self.writer = door, reader, writer
         self.http = h11.Connection(h11.SERVER)
 
-    async def run(self) -> None:
-        """Handles requests until the connection is closed."""
+    async def run(self, request_came: Callable[[], None]) -> None:
+        """Handles requests until the connection is closed. Calls `request_came` after each request's head."""
+        wait_s = HEAD_S
         while True:
-            async with asyncio.timeout(HEAD_S):
+            async with asyncio.timeout(wait_s):
                 event = await self._next()
+            request_came()
+            wait_s = KEPT_S
             if not isinstance(event, h11.Request):
                 return
             try:

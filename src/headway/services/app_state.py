@@ -54,6 +54,7 @@ class AppState:
     notebooks: NotebookSessions = field(default_factory=NotebookSessions)
     running_commands: Counter[str] = field(default_factory=Counter)  # commands that run on clusters, by person
     open_logs: Counter[str] = field(default_factory=Counter)  # open logs, by person
+    open_event_streams: Counter[str] = field(default_factory=Counter)  # open streams of events, by person
     # Running uploads of bundles, by cluster and by (cluster, person); see services.jobs.bundles.
     bundle_slots: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
     form_locks: WeakValueDictionary[str, asyncio.Lock] = field(

@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any
 
 from fastapi import Request
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import ServerSentEvent
 
 from headway.api.auth.dependencies import authenticate
+from headway.api.http.event_response import EventResponse
 from headway.errors import HeadwayError, NotFound, NotSignedIn
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
@@ -23,7 +24,6 @@ from headway.web.views.banners import StateView, cluster_banner
 PULSE_S = 10.0  # seconds between pulses; the browser warns after three missing ones
 MAX_TURN_S = 0.1  # seconds after which a stream gives its slot to the next one
 COALESCE_S = 0.15  # seconds; changes within this time are sent together
-HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 LEAVE = ServerSentEvent("now", event="leave")  # the reloaded page gives the reason
 
 # The parts of a page, by name: values in which nothing changes by the clock alone.
@@ -32,12 +32,12 @@ MakeParts = Callable[[Principal], Awaitable[Parts]]
 
 
 def stream_parts(
-    request: Request, state: AppState, name: str, make: MakeParts, *, prefix: str = ""
-) -> EventSourceResponse:
+    request: Request, state: AppState, who: Principal, name: str, make: MakeParts, *, prefix: str = ""
+) -> EventResponse:
     """Returns a stream of all parts once, then of changed ones. Event NAME contains parts/{prefix}NAME.html, or the
     value as JSON if it is a dict; `state` and `notice` contain the cluster's state and problems. If the session has
     ended or the cluster or job no longer exists, `leave` makes the browser leave the page."""
-    return EventSourceResponse(_events(request, state, name, make, prefix), headers=HEADERS)
+    return EventResponse(_events(request, state, name, make, prefix), state, who)
 
 
 async def _events(

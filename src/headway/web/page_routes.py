@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 
+from headway.api.http import event_response
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, NotSignedIn, Refused
 from headway.services.access.rights import Principal
@@ -69,7 +70,7 @@ def _sign_in_page(request: Request) -> Response:
     """Returns the sign-in page. An htmx request gets a message instead, because the page may contain unsaved input.
     A stream gets `leave`, which makes its page reload, because browsers do not give a page the stream's HTTP status."""
     if "text/event-stream" in request.headers.get("accept", ""):
-        return Response(event_stream.LEAVE.encode(), media_type="text/event-stream", headers=event_stream.HEADERS)
+        return Response(event_stream.LEAVE.encode(), media_type="text/event-stream", headers=event_response.HEADERS)
     if request.headers.get("hx-request") == "true":
         return _toast(NotSignedIn("your session has ended", hint="sign in in another tab: the text typed here is kept"))
     return render("signin.html", status=401, fault=None, person="", code="", provider=_provider(request))

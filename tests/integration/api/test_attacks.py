@@ -14,12 +14,14 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.api import app
 from headway.api.http import authorized_stream
 from headway.domain.cluster import Team, User
 from headway.errors import Conflict
 from headway.schemas.clusters import NewsOut
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
+from headway.services.access.authorization import MAX_EVENT_STREAMS_PER_PERSON
 from headway.services.jobs.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
 from headway.store.access import sessions
@@ -124,6 +126,44 @@ async def test_deleting_a_token_ends_its_open_streams(
     assert status == 200
     if call:
         assert endless.closed.is_set(), "what was begun for them goes on"
+
+
+async def test_member_cannot_open_any_number_of_event_streams(server: Server) -> None:
+    await server.apply()
+    eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
+    (operation, *_) = await server.store.operations.recent("lab")
+    server.state.open_event_streams["eve"] = MAX_EVENT_STREAMS_PER_PERSON
+    pages = ("/clusters/lab/live", "/clusters/lab/queue/live", f"/operations/{operation.id}/live")
+    for path in (f"{API}/events", f"{API}/clusters/lab/events", f"{API}/operations/{operation.id}/events", *pages):
+        assert (await eve.get(path)).status_code == 429, path
+    assert (await bob.get(f"{API}/operations/{operation.id}/events")).status_code == 200
+    assert "bob" not in server.state.open_event_streams  # the stream has ended
+    _, secret = await server.store.tokens.create("eve")
+    server.state.open_event_streams["eve"] -= 1
+    begun = asyncio.Event()
+    task = asyncio.create_task(streamed(server, f"{API}/events", secret, begun))
+    await begun.wait()
+    assert server.state.open_event_streams["eve"] == MAX_EVENT_STREAMS_PER_PERSON
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert server.state.open_event_streams["eve"] == MAX_EVENT_STREAMS_PER_PERSON - 1
+
+
+async def test_body_that_comes_too_slowly_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "BODY_S", 0.05)
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with asyncio.timeout(60):
+        await server.app(scope_of("POST", f"{API}/plan", "", b"x" * 100), receive, send)
+    assert sent[0]["status"] == 408
+    assert (b"connection", b"close") in sent[0]["headers"]
 
 
 async def _soon(value: Any) -> Any:

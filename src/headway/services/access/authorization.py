@@ -16,6 +16,7 @@ from headway.services.app_state import AppState
 
 MAX_COMMANDS_PER_PERSON = 16  # running at once; admins have no limit
 MAX_OPEN_LOGS_PER_PERSON = 64  # followed at once; admins have no limit
+MAX_EVENT_STREAMS_PER_PERSON = 64  # open at once, live pages included; admins have no limit
 
 
 class Owned(Protocol):
@@ -108,6 +109,12 @@ def command_slot(state: AppState, who: Principal) -> contextlib.AbstractContextM
 def log_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
     """Counts a followed log while the context is open. Raises TooManyAtOnce."""
     return _slot(state.open_logs, who, MAX_OPEN_LOGS_PER_PERSON, "logs", "are open already", "close one of them")
+
+
+def event_stream_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
+    """Counts an open stream of server-sent events while the context is open. Raises TooManyAtOnce."""
+    limit, hint = MAX_EVENT_STREAMS_PER_PERSON, "close live pages or programs that follow events"
+    return _slot(state.open_event_streams, who, limit, "event streams", "are open already", hint)
 
 
 @contextlib.contextmanager

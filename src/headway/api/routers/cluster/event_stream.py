@@ -9,13 +9,13 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, State
 from headway.api.http.authorized_stream import stream_while_allowed
+from headway.api.http.event_response import EventResponse
 from headway.schemas.clusters import NewsOut
 from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import LiveState, events_topic
 
 router = APIRouter(tags=["events"])
-PING_S = 10
 STREAM = {200: {"model": NewsOut, "content": {"text/event-stream": {}}, "description": "NewsOut as server-sent events"}}
 
 
@@ -39,9 +39,8 @@ async def of_cluster(
 
 
 def _answer(request: Request, state: AppState, who: Principal, cluster: str, last: str) -> EventSourceResponse:
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     events = stream_while_allowed(request, _follow(state, who, cluster, last), Right.READ)
-    return EventSourceResponse(events, ping=PING_S, headers=headers)
+    return EventResponse(events, state, who)
 
 
 async def _follow(state: AppState, who: Principal, cluster: str, last: str) -> AsyncIterator[ServerSentEvent]:

@@ -9,6 +9,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.api.http.authorized_stream import stream_while_allowed
+from headway.api.http.event_response import EventResponse
 from headway.api.http.pagination import ANY, Page, States, Words
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.clusters import (
@@ -23,7 +24,6 @@ from headway.store import OperationAsk
 
 router = APIRouter(tags=["clusters"])
 RECHECK_S = 1.0  # another server may write the events, so check at least this often
-PING_S = 10
 EVENTS_BATCH = 1000
 
 
@@ -68,7 +68,7 @@ async def events(
     valid = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MAX_PATH_NUMBER))
     seen = min(int(last_event_id), MAX_PATH_NUMBER) if valid else after
     progress = stream_while_allowed(request, _follow(state, operation_id, seen), Right.READ)
-    return EventSourceResponse(progress, ping=PING_S, headers={"Cache-Control": "no-store"})
+    return EventResponse(progress, state, who)
 
 
 async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterator[ServerSentEvent]:

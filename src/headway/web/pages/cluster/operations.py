@@ -14,17 +14,18 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from fastapi import Request
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.api.http.authorized_stream import stream_while_allowed
+from headway.api.http.event_response import EventResponse
 from headway.errors import NotFound
 from headway.services.access.rights import Right
 from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import operation_topic
 from headway.services.to_schemas import operation_out
-from headway.web.event_stream import HEADERS, LEAVE, PULSE_S, run_in_turn
+from headway.web.event_stream import LEAVE, PULSE_S, run_in_turn
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
 from headway.web.views.operation import Progress, Steps
@@ -98,7 +99,7 @@ async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> 
 async def live(operation_id: str, request: Request, state: State, who: AnyoneAllClusters) -> Response:
     """Returns the operation's progress as server-sent events."""
     who.require_cluster((await state.store.operations.get(operation_id)).cluster)
-    return EventSourceResponse(stream_while_allowed(request, events(state, operation_id), Right.READ), headers=HEADERS)
+    return EventResponse(stream_while_allowed(request, events(state, operation_id), Right.READ), state, who)
 
 
 def _operation_view(state: AppState, operation_id: str) -> _Looked:

@@ -33,13 +33,13 @@ async def overview(name: str, state: State, who: Anyone, job: str = "") -> Respo
 
 
 @router.get("/clusters/{name}/live", response_model=None)
-async def live(name: str, request: Request, state: State, who: Anyone, job: str = "") -> Response:  # noqa: ARG001
+async def live(name: str, request: Request, state: State, who: Anyone, job: str = "") -> Response:
     """Returns the changes of the overview as server-sent events."""
 
     async def make(_: Principal) -> Parts:
         return await _parts(state, name, _job_id(job))
 
-    return stream_parts(request, state, name, make, prefix="overview/")
+    return stream_parts(request, state, who, name, make, prefix="overview/")
 
 
 async def _parts(state: AppState, name: str, job: int | None) -> Parts:

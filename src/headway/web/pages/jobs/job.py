@@ -67,7 +67,7 @@ async def job(name: str, job_id: PathNumber, state: State, who: Anyone) -> Respo
 
 
 @router.get("/clusters/{name}/jobs/{job_id}/live", response_model=None)
-async def live(name: str, job_id: PathNumber, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
+async def live(name: str, job_id: PathNumber, request: Request, state: State, who: Anyone) -> Response:
     """Returns the changes of the job's page as server-sent events."""
     known: dict[tuple[object, ...], JobRunsOut] = {}
     cloned: dict[str, bool] = {}  # by person; the result does not change
@@ -86,7 +86,7 @@ async def live(name: str, job_id: PathNumber, request: Request, state: State, wh
         clone = mine and cloned[viewer.person]
         return await _parts(state, cluster, found, known[key], mine=mine, clone=clone)
 
-    return stream_parts(request, state, name, make, prefix="job_")
+    return stream_parts(request, state, who, name, make, prefix="job_")
 
 
 @router.post("/clusters/{name}/jobs/{job_id}/{verb}", response_model=None)

@@ -52,14 +52,14 @@ async def queue(name: str, request: Request, state: State, who: Anyone) -> Respo
 
 
 @router.get("/clusters/{name}/queue/live", response_model=None)
-async def live(name: str, request: Request, state: State, who: Anyone) -> Response:  # noqa: ARG001
+async def live(name: str, request: Request, state: State, who: Anyone) -> Response:
     """Returns the changes of the queue's page as server-sent events."""
     query = Query.of(request.query_params.getlist)
 
     async def make(viewer: Principal) -> Parts:
         return await _parts(state, await state.clusters.cached(name), query, viewer)
 
-    return stream_parts(request, state, name, make, prefix="queue_")
+    return stream_parts(request, state, who, name, make, prefix="queue_")
 
 
 async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal) -> Parts:
