@@ -10,8 +10,8 @@ HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE; unset = SQLite in the st
 HEADWAY_DATA           folder of the clusters' data, the same for all servers of a database; unset = the state folder
 HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; unset = any except system folders
 
-TLS and reverse proxies: headway.server.listen_settings. The sign-in provider: headway.server.oidc_settings. Access for
-people: docs/howto/sign-in-tls.md.
+TLS and reverse proxies: headway.server.listen_settings. The sign-in provider: headway.server.oidc_settings. Export of the
+audit trail: headway.server.audit_settings. Access for people: docs/howto/sign-in-tls.md.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def main() -> int:
     gc.disable()  # collecting garbage during imports only costs time; main.ready turns collection on again
     _use_one_malloc_arena()
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would load it for a console: 3 MB
+    from headway.server.audit_settings import read_audit_settings
     from headway.server.listen_settings import read_listen_settings, read_origin
     from headway.server.main import DEFAULT_PORT, NOTEBOOK_PORT, Notebooks, serve
     from headway.server.oidc_settings import read_oidc_settings
@@ -52,6 +53,7 @@ def main() -> int:
             notebooks=Notebooks(aside, read_origin(env, "HEADWAY_NOTEBOOK_URL")),
             listen=read_listen_settings(env),
             oidc=read_oidc_settings(env),
+            audit=read_audit_settings(env),
         )
     except HeadwayError as error:
         sys.stderr.write(f"{error}\n")

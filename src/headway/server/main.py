@@ -29,6 +29,7 @@ from headway.server.cluster_backend.backend import Backend
 from headway.server.http_protocol import BoundedHeadProtocol
 from headway.server.listen_settings import DEFAULT_LISTEN_SETTINGS, LOOPBACK, ListenSettings
 from headway.server.notebook_proxy import NotebookProxy, origin_of
+from headway.server.workers.audit_export import AuditExportWorker
 from headway.server.workers.backup_schedule import BackupSchedule
 from headway.server.workers.billing_worker import BillingWorker
 from headway.server.workers.event_listener import EventListener, EventSource
@@ -39,7 +40,7 @@ from headway.server.workers.snapshot_worker import HealthLoop, SnapshotWorker
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.read_model.snapshot import LiveState
-from headway.services.settings import Oidc, Settings
+from headway.services.settings import AuditExport, Oidc, Settings
 from headway.store import Store, open_store
 from headway.store.db.engine import database_url, shown_url
 
@@ -47,6 +48,7 @@ DEFAULT_PORT = 7878
 NOTEBOOK_PORT = 7879
 SHUTDOWN_S = 3
 BACKLOG = 512
+NO_AUDIT_EXPORT = AuditExport()
 # Thresholds of the garbage collector's generations. Reading ten thousand jobs would trigger full collections of the
 # oldest generation again and again, each blocking: those run every TIDY_S seconds only.
 GARBAGE = (2_000, 5, 1_000_000)
@@ -103,6 +105,7 @@ def serve(
     notebooks: Notebooks = Notebooks(),
     listen: ListenSettings = DEFAULT_LISTEN_SETTINGS,
     oidc: Oidc | None = None,
+    audit: AuditExport = NO_AUDIT_EXPORT,
     make_backend: MakeBackend = Backend,
 ) -> None:
     """Runs the server until SIGTERM or SIGINT. `url` is the database's; `data_dir` is the folder of the clusters'
@@ -114,7 +117,9 @@ def serve(
     try:
         state_files.need_room(state_dir)
         logging_config.configure(state_dir)
-        server = _Server(state_dir, data_dir, host, port, url, dataset_roots, notebooks, listen, oidc, make_backend)
+        server = _Server(
+            state_dir, data_dir, host, port, url, dataset_roots, notebooks, listen, oidc, audit, make_backend
+        )
         asyncio.run(server.run())
     except Exception as error:
         log.error("the server ends because of an error", error=str(error), exc_info=not isinstance(error, HeadwayError))
@@ -135,6 +140,7 @@ class _Server:
     notebooks: Notebooks
     listen: ListenSettings
     oidc: Oidc | None
+    audit: AuditExport
     make_backend: MakeBackend
 
     async def run(self) -> None:
@@ -227,6 +233,7 @@ class _Server:
             "backups": BackupSchedule(state).run,
             "fabric tests": FabricTestSchedule(state).run,
             "ledger": BillingWorker(state).run,
+            "audit export": AuditExportWorker(state).run,
         }
         if backend.health is not None:
             led["events"] = EventListener(state, backend.health).run
@@ -276,6 +283,7 @@ class _Server:
             oidc=self.oidc,
             tls=self.listen.tls is not None,
             proxies=self.listen.proxies,
+            audit=self.audit,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from headway.domain.role import Role
@@ -28,6 +29,26 @@ class Oidc:
 
 
 @dataclass(frozen=True)
+class SyslogServer:
+    """A syslog server. `host` is the path of the socket for `unix`."""
+
+    transport: Literal["unix", "udp", "tcp"]
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class AuditExport:
+    """Where the audit trail is exported to as it is written."""
+
+    file: Path | None = None
+    syslog: SyslogServer | None = None
+    otlp: str = ""  # address of an OTLP/HTTP collector, with /v1/logs
+    otlp_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    exec_arguments: bool = False  # record the arguments of `headway exec`
+
+
+@dataclass(frozen=True)
 class Settings:
     """Settings that do not change while the server runs."""
 
@@ -42,6 +63,7 @@ class Settings:
     oidc: Oidc | None = None
     tls: bool = False  # this process itself serves TLS
     proxies: tuple[str, ...] = ()  # addresses of reverse proxies, which report the client's address
+    audit: AuditExport = AuditExport()
 
     @property
     def data(self) -> Path:

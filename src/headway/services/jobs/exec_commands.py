@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
@@ -13,6 +14,7 @@ from headway.services.access.authorization import cluster_to_work_on, command_sl
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState, CommandInput
 
+MAX_AUDIT_ARGUMENTS = 4_000  # characters of a command's arguments in the audit trail
 INPUT_QUEUE = 4  # pieces of input that are kept while the command does not read
 RECHECK_S = 1.0  # while a piece of input waits: how often to check that command and sender are still there
 _ENDED = "the command has ended or takes no input"
@@ -32,7 +34,7 @@ async def run_login_command(state: AppState, who: Principal, name: str, request:
     returns its exit code and output."""
     user = who.command_user(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    await write_audit_line(state, who, "exec", name, user=user, program=request.argv[0][:100])
+    await write_audit_line(state, who, "exec", name, user=user, **_audit_detail(state, request.argv))
     with command_slot(state, who):
         return await state.backend.commands.run_command(cluster, request, user)
 
@@ -53,7 +55,7 @@ async def open_login_command(
         if request.input:
             state.command_inputs[key] = CommandInput(asyncio.Queue(INPUT_QUEUE))
             entered.callback(state.command_inputs.pop, key)
-        await write_audit_line(state, who, "exec", name, user=user, program=request.argv[0][:100])
+        await write_audit_line(state, who, "exec", name, user=user, **_audit_detail(state, request.argv))
         resources.push(entered.pop_all())
     given = state.command_inputs.get(key)
 
@@ -97,3 +99,12 @@ async def send_input(
 async def _feed(queue: asyncio.Queue[bytes] | None) -> AsyncIterator[bytes]:
     while queue is not None and (piece := await queue.get()):
         yield piece
+
+
+def _audit_detail(state: AppState, argv: Sequence[str]) -> dict[str, str]:
+    """Returns what the audit trail says of a command: its program, and its arguments only where the server's settings
+    ask for them, because arguments may be secret."""
+    detail = {"program": argv[0][:100]}
+    if state.settings.audit.exec_arguments:
+        detail["arguments"] = shlex.join(argv[1:])[:MAX_AUDIT_ARGUMENTS]
+    return detail
