@@ -16,8 +16,8 @@ from headway.api.http.event_response import EventResponse
 from headway.errors import HeadwayError, NotFound, NotSignedIn
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
+from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.services.interruptible_stream import END, next_piece
-from headway.services.to_schemas import cluster_out
 from headway.web.rendering import compact_json, render_part, templates
 from headway.web.views.banners import StateView, cluster_banner
 

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from headway.schemas.clusters import ClusterOut
 from headway.services.app_state import AppState
-from headway.services.to_schemas import cluster_out
+from headway.services.cluster.cluster_to_schema import cluster_out
 
 COOKIE = "headway_flash"
 _MAX_AGE_S = 20  # seconds; the cookie lives from a form's redirect to the page that follows

@@ -29,9 +29,9 @@ from headway.schemas.nodes import NodeOut
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.app_state import AppState
+from headway.services.cluster.cluster_to_schema import summary_of
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.snapshot import Snapshot as Known
-from headway.services.to_schemas import summary_of
 from headway.store.db import schema as t
 from tests.support.clusters import builders
 from tests.support.clusters.fake_backend import FakeBackend

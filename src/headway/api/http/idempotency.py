@@ -30,7 +30,7 @@ from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, Erro
 from headway.services.access.authorization import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.to_schemas import operation_out
+from headway.services.cluster.operation_to_schema import operation_out
 from headway.store import AuditAsk, Operation, StoreUnavailable
 from headway.store.access.idempotency_keys import Answer
 

@@ -13,7 +13,7 @@ from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, Progress
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.server.cluster_backend.connections import ConnectionPool
 from headway.server.cluster_backend.slurm_state import SlurmState
-from headway.services.to_schemas import course_out
+from headway.services.jobs.job_to_schema import course_out
 
 if TYPE_CHECKING:
     from headway.jobs.submission.submit import JobFiles

@@ -11,10 +11,10 @@ from headway.server.operations.operation_run import OperationRun
 from headway.server.operations.scale_in_wait import ScaleInWait, replaced
 from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
 from headway.services.app_state import AppState
+from headway.services.cluster.cluster_to_schema import summary_of
 from headway.services.cluster.cost_guard import cost_limit_conflict
 from headway.services.cluster.planning import scaled_document
 from headway.services.storage.declared_environments import queue_declared_builds
-from headway.services.to_schemas import summary_of
 from headway.store import ClusterRow, Operation
 
 

@@ -18,10 +18,10 @@ from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
+from headway.services.cluster.cluster_to_schema import summary_of
 from headway.services.storage.declared_environments import queue_declared_builds
 from headway.services.storage.environments import missing_environments
 from headway.services.storage.path_policy import path_faults
-from headway.services.to_schemas import summary_of
 from headway.store import ClusterRow, Operation
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from headway.server.slurm_poller.frames import (
     packed,
     some_nodes,
 )
-from headway.services.to_schemas import job_row
+from headway.services.jobs.job_to_schema import job_row
 from headway.slurm.reader import SlurmReader
 from headway.transport.ssh import Connections
 

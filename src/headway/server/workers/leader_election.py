@@ -10,8 +10,8 @@ from typing import Any
 import structlog
 
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_to_schema import operation_news
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
-from headway.services.to_schemas import operation_news
 from headway.store import Operation
 from headway.store.db.server_locks import ANSWER_S
 

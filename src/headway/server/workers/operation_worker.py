@@ -15,9 +15,9 @@ from headway.schemas.base import ErrorOut
 from headway.server.operations.operation_run import OperationRun
 from headway.server.operations.registry import HANDLERS
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_to_schema import operation_news
 from headway.services.error_report import error_out
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
-from headway.services.to_schemas import operation_news
 from headway.store import Operation, StoreUnavailable
 from headway.store.clusters.operations import MAX_ATTEMPTS
 from headway.store.db.transactions import CommitUnknown

@@ -20,8 +20,10 @@ from headway.services.access.authorization import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster import planning
+from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.services.cluster.document_secrets import without_secrets
-from headway.services.to_schemas import cluster_out, node_outs, operation_out
+from headway.services.cluster.operation_to_schema import operation_out
+from headway.services.nodes.nodes_to_schema import node_outs
 
 
 async def get_cluster(state: AppState, name: str) -> ClusterOut:

@@ -11,8 +11,8 @@ from headway.schemas.key_rotation import RotateIn
 from headway.services.access.authorization import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation
-from headway.services.to_schemas import operation_out
 
 
 async def start_key_rotation(state: AppState, who: Principal, name: str, request: RotateIn) -> OperationOut:

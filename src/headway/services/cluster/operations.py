@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.domain.operation import OperationParams
 from headway.services.app_state import AppState
-from headway.services.to_schemas import operation_news
+from headway.services.cluster.operation_to_schema import operation_news
 from headway.store import Operation
 
 

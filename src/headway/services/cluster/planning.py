@@ -18,12 +18,13 @@ from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_f
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
 from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
+from headway.services.cluster.changeset_to_schema import changeset_out
+from headway.services.cluster.cluster_to_schema import summary_of
 from headway.services.cluster.cost_guard import COST_LIMIT_FIELD, cost_limit_conflict
 from headway.services.cluster.operations import queue_operation
 from headway.services.cluster.shown_plan import ShownPlan, fingerprint
 from headway.services.cluster_backend import ResolvedCluster
 from headway.services.storage.path_policy import moved_dataset_faults, path_faults
-from headway.services.to_schemas import changeset_out, summary_of
 from headway.store import Operation
 
 PLAN_MAX_AGE_S = 15.0

@@ -32,9 +32,10 @@ from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.access.authorization import authorize_action, cluster_to_work_on, command_slot
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
+from headway.services.jobs.job_to_schema import job_out
 from headway.services.jobs.lookup import array_task_states, find_record
+from headway.services.nodes.incident_to_schema import incident_out
 from headway.services.queue.pending_reasons import job_history, pending_reason
-from headway.services.to_schemas import incident_out, job_out
 from headway.slurm.commands_as_user import batch_script_argv
 from headway.store import JobRecord
 

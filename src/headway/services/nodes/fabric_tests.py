@@ -10,8 +10,8 @@ from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
 from headway.services.access.authorization import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation
-from headway.services.to_schemas import operation_out
 
 _MOST = 20_000  # nodes
 

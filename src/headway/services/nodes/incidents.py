@@ -8,7 +8,7 @@ from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHi
 from headway.services.access.authorization import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.to_schemas import incident_out
+from headway.services.nodes.incident_to_schema import incident_out
 
 
 async def get_incident(state: AppState, name: str, number: int) -> IncidentOut:

@@ -15,7 +15,8 @@ from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut
 from headway.services.access.authorization import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
-from headway.services.to_schemas import incident_out, node_outs
+from headway.services.nodes.incident_to_schema import incident_out
+from headway.services.nodes.nodes_to_schema import node_outs
 
 
 async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:

@@ -8,8 +8,9 @@ from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
 from headway.services.access.authorization import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
+from headway.services.cluster.changeset_to_schema import changeset_out
+from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation
-from headway.services.to_schemas import changeset_out, operation_out
 
 
 async def plan_rollout(state: AppState, name: str, request: RollIn) -> ChangeSetOut:

@@ -10,10 +10,10 @@ from headway.errors import Unreachable
 from headway.schemas.jobs import JobsAsk, JobsPage
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
+from headway.services.jobs.job_to_schema import job_row, row_now
 from headway.services.queue.order_cache import PageOfSnapshot, find_page
 from headway.services.queue.query import kind_of, parse_queue_query
 from headway.services.read_model.snapshot import Snapshot
-from headway.services.to_schemas import job_row, row_now
 
 MAX_CACHED = 256  # pages of one snapshot, before they are dropped
 ORDER_WAIT_S = 0.01  # seconds that a request waits for an order that is still being computed

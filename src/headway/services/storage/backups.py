@@ -19,9 +19,9 @@ from headway.schemas.storage.backups import BackupIn, BackupOut, RestoreIn, Veri
 from headway.services.access.authorization import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation
 from headway.services.storage.path_policy import require_allowed_path
-from headway.services.to_schemas import operation_out
 from headway.store import Operation
 
 if TYPE_CHECKING:

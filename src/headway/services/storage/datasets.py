@@ -14,10 +14,10 @@ from headway.schemas.storage.datasets import DatasetIn, DatasetOut, S3In
 from headway.services.access.authorization import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation
 from headway.services.storage.path_policy import require_dataset_source
 from headway.services.storage.versions import find_version, require_unused
-from headway.services.to_schemas import operation_out
 
 
 async def list_versions(state: AppState, name: str) -> list[DatasetOut]:

@@ -16,9 +16,9 @@ from headway.schemas.storage.environments import EnvironmentDetailOut, Environme
 from headway.services.access.authorization import cluster_to_work_on, write_audit_line
 from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation
 from headway.services.storage.versions import find_version, require_unused
-from headway.services.to_schemas import operation_out
 
 _TOLD = ("name", "source", "user", "partition", "team", "version", "force")  # in the audit trail
 

@@ -11,7 +11,7 @@ import pytest
 from headway.domain.slurm.state import JobState
 from headway.server.slurm_poller.frames import BEGIN, END, frame, job_of, packed
 from headway.server.slurm_poller.process import FEW, SnapshotChanges
-from headway.services.to_schemas import job_row
+from headway.services.jobs.job_to_schema import job_row
 from tests.support.clusters import builders
 from tests.support.servers.poller_answers import FIRST, LAST, NODE, THEN, poller, told
 

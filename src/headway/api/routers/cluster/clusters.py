@@ -19,7 +19,7 @@ from headway.schemas.clusters import (
 )
 from headway.services.cluster import clusters as service
 from headway.services.cluster import planning
-from headway.services.to_schemas import cluster_out
+from headway.services.cluster.cluster_to_schema import cluster_out
 
 router = APIRouter(tags=["clusters"])
 

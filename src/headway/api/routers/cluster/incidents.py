@@ -9,7 +9,7 @@ from headway.api.http.pagination import ANY, DEEP, Page, States, Text, Words, co
 from headway.api.http.path_numbers import PathNumber
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
 from headway.services.nodes import incidents as service
-from headway.services.to_schemas import incident_out
+from headway.services.nodes.incident_to_schema import incident_out
 
 router = APIRouter(prefix="/clusters/{name}", tags=["incidents"])
 

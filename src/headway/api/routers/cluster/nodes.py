@@ -11,7 +11,7 @@ from headway.api.http.pagination import ANY, Page, States, Text, Words, contains
 from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeOut, NodeTestIn, RebootIn
 from headway.services.nodes import node_actions as service
-from headway.services.to_schemas import node_outs
+from headway.services.nodes.nodes_to_schema import node_outs
 
 router = APIRouter(prefix="/clusters/{name}/nodes", tags=["nodes"])
 

@@ -18,8 +18,8 @@ from headway.schemas.clusters import (
 )
 from headway.services.access.rights import Right
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.read_model.snapshot import operation_topic
-from headway.services.to_schemas import operation_out
 from headway.store import OperationAsk
 
 router = APIRouter(tags=["clusters"])

@@ -17,7 +17,9 @@ from headway.schemas.clusters import ClusterOut
 from headway.schemas.nodes import NodeOut
 from headway.services.access.rights import Right
 from headway.services.app_state import AppState
-from headway.services.to_schemas import cluster_out, incident_out, node_outs
+from headway.services.cluster.cluster_to_schema import cluster_out
+from headway.services.nodes.incident_to_schema import incident_out
+from headway.services.nodes.nodes_to_schema import node_outs
 from headway.store import ClusterRow
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

@@ -16,8 +16,8 @@ from headway.domain.incident import Incident, IncidentState
 from headway.schemas.incidents import IncidentOut, IncidentStepOut
 from headway.services.access.rights import Right
 from headway.services.app_state import AppState
+from headway.services.nodes.incident_to_schema import incident_out
 from headway.services.nodes.incidents import get_incident, return_from_incident
-from headway.services.to_schemas import incident_out
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

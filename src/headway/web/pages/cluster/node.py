@@ -13,9 +13,9 @@ from headway.domain.slurm.state import BUSY, OUT
 from headway.errors import Refused
 from headway.schemas.jobs import JobOut
 from headway.services.access.rights import Right
+from headway.services.jobs.job_to_schema import job_out
 from headway.services.nodes import node_actions as service
 from headway.services.nodes.incidents import get_node_history
-from headway.services.to_schemas import job_out
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

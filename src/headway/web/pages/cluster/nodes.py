@@ -18,8 +18,9 @@ from headway.api.auth.dependencies import Anyone, State
 from headway.domain.cluster import Partition
 from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.nodes import NodeOut
+from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.services.cluster.metrics import get_gpu_utilisation
-from headway.services.to_schemas import cluster_out, node_outs
+from headway.services.nodes.nodes_to_schema import node_outs
 from headway.web.page_routes import page_router
 from headway.web.rendering import HEADERS, render
 from headway.web.views.overview import groups_view

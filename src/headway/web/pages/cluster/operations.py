@@ -23,8 +23,8 @@ from headway.api.http.event_response import EventResponse
 from headway.errors import NotFound
 from headway.services.access.rights import Right
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.read_model.snapshot import operation_topic
-from headway.services.to_schemas import operation_out
 from headway.web.event_stream import LEAVE, PULSE_S, run_in_turn
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates

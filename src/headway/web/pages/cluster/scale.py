@@ -19,7 +19,7 @@ from headway.schemas.clusters import ChangeSetOut, ScaleIn
 from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster import clusters, planning
-from headway.services.to_schemas import cluster_out
+from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views.changeset import grouped

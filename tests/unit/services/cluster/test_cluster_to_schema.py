@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.catalog.mig_profiles import lay_out
 from headway.domain.cluster import Cluster, Group
-from headway.domain.machines.gpu_parts import GpuParts
 from headway.schemas.clusters import ClusterOut
+from headway.services.cluster.cluster_to_schema import cluster_out, summary_of
 from headway.services.read_model.snapshot import Snapshot
-from headway.services.to_schemas import cluster_out, node_outs, summary_of
 from headway.store import ClusterRow
 from tests.support.clusters import builders
 
@@ -38,18 +36,3 @@ def test_hourly_price_counts_wanted_or_existing_machines_per_group() -> None:
     for own_there, jobs_there, expected in ((0, 0, "156.00"), (4, 1, "156.00"), (2, 4, "249.60"), (5, 0, "187.20")):
         there = [f"lab-own-1-{i}" for i in range(own_there)] + [f"lab-jobs-1-{i}" for i in range(jobs_there)]
         assert out(cluster, "lab-head", *there).price_usd_per_hour == expected
-
-
-def test_nodes_show_their_mig_instances_in_slurms_order() -> None:
-    parts = GpuParts(mig=lay_out(builders.H100, {"3g.40gb": 1, "1g.10gb": 2}))
-    cluster = builders.cluster(2, 0, parts=parts)
-    divided = replace(builders.node("lab-1-1"), gpus=24, gpu_types=("3g.40gb", "1g.10gb"))
-    not_yet = replace(builders.node("lab-1-2"), gpus=8, gpu_types=("h100",))
-    machines = tuple(builders.machine(name) for name in cluster.machine_names)
-    snapshot = Snapshot("lab", nodes=(divided, not_yet), machines=machines, as_of=1.0)
-    _, first, second = node_outs(cluster, snapshot)
-    assert first.gpu_parts == "1 x 3g.40gb + 2 x 1g.10gb"
-    assert [(one.gpu, one.part) for one in first.gpus][6:12] == [
-        (6, "3g.40gb"), (7, "3g.40gb"), (0, "1g.10gb"), (0, "1g.10gb"), (1, "1g.10gb"), (1, "1g.10gb"),
-    ]  # fmt: skip
-    assert (second.gpu_parts, len(second.gpus), second.gpus[0].part) == ("", 8, "")
