@@ -127,9 +127,9 @@ def _unlinked(devices: set[int], proc: str) -> Iterator[Row]:
 
 
 def _number(name: str) -> int | None:
-    """Returns the job's number from a folder's name, also from one that the epilog deletes ("gone-12"); None for
-    other names."""
-    word = name.removeprefix("gone-")
+    """Returns the job's number from a folder's name, also from one that the epilog deletes ("gone-12.345") or will delete
+    after another job got the number ("12.former"); None for other names."""
+    word = name.removeprefix("gone-").partition(".")[0]
     return int(word) if word.isdigit() else None
 
 

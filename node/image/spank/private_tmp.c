@@ -47,6 +47,18 @@ static void go_first(void)
         close(file);
 }
 
+/* Tells the epilog that a task of this job has begun: it may be that of an earlier job with the same number. */
+static void mark_started(const char *folder)
+{
+    char path[160];
+    int file;
+
+    snprintf(path, sizeof(path), "%s/started", folder);
+    file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (file >= 0)
+        close(file);
+}
+
 /* Runs as root in the task's process, before it becomes the user. */
 int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 {
@@ -65,6 +77,7 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
         slurm_error("headway: %s is missing, job %u shares the node's /tmp", folder, job);
         return 0;
     }
+    mark_started(folder);
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
         slurm_error("headway: no private /tmp for job %u: %s", job, strerror(errno));
         return -1;

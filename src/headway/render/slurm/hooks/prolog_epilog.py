@@ -58,13 +58,23 @@ fi
 # Creates the job's own /tmp and /dev/shm; private_tmp.so (plugstack.conf) binds them for every task. The folder for /dev/shm is
 # in memory, because data loaders exchange batches there. The epilog reads from `uid` which users still have jobs here.
 own={JOB_TMP}/$SLURM_JOB_ID
-shm={JOB_SHM}/$SLURM_JOB_ID
 # Any user may create a folder or link in /dev/shm: one that root does not own is removed.
 [ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ] || rm -rf --one-file-system {JOB_SHM}
 mkdir -m 0700 {JOB_SHM} 2>/dev/null || {{ [ -O {JOB_SHM} ] && [ ! -L {JOB_SHM} ]; }} || exit 1
-mkdir -p -m 0755 {JOB_TMP} && mkdir -p -m 0700 "$own" && mkdir -p "$own/tmp" "$shm" || exit 1
+# A slurmctld that was killed before it saved its state gives job numbers again, also that of a job that has not ended here
+# yet. Each job has folders of its own, and the epilog of the former one finds its own under the name .former.
+if [ -e "$own" ]; then
+    if [ -e "$own.former" ]; then
+        gone={JOB_TMP}/gone-$SLURM_JOB_ID.$$
+        mv -T "$own.former" "$gone" && rm -f "$gone/uid" || exit 1
+        systemd-run --quiet --collect --no-block rm -rf --one-file-system "$(readlink "$gone/shm")" "$gone"
+    fi
+    mv -T "$own" "$own.former" || exit 1
+fi
+shm=$(mktemp -d "{JOB_SHM}/$SLURM_JOB_ID.XXXXXX") || exit 1
+mkdir -p -m 0755 {JOB_TMP} && mkdir -m 0700 "$own" && mkdir "$own/tmp" || exit 1
 chmod 1777 "$own/tmp" "$shm"
-ln -sfnT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
+ln -sT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
 # The agent reads the job's GPUs here to label their metrics with the job. The new folder shows it that a job starts.
 echo "${{SLURM_JOB_GPUS:-}}" >"$own/gpus" || exit 1
 # A fabric test measures idle nodes without reserving them. It ends here, before the job's first process starts.
@@ -103,8 +113,14 @@ _EPILOG = f"""\
 # slurmd runs this as root after a job's last step on this node.
 set -u
 [ -n "${{SLURM_JOB_ID:-}}" ] || exit 0
+own={JOB_TMP}/$SLURM_JOB_ID
 # The agent reports to the head that the job ends when this file appears, and again when it is removed below.
-: >{JOB_TMP}/"$SLURM_JOB_ID".ends
+: >"$own.ends"
+# If a later job has this number (see the prolog), this is the epilog of the former one until a task of the later one has
+# begun (private_tmp.so makes `started`). It deletes the folders with these inodes, whatever their names are then.
+mine=$(stat -c %i "$own.former" 2>/dev/null)
+former=$mine
+[ -n "$former" ] && [ ! -e "$own/started" ] || {{ mine+=" $(stat -c %i "$own" 2>/dev/null)" former=; }}
 """
 
 _HOLDS = f"""\
@@ -133,16 +149,20 @@ rm -f {HOLD}/"$SLURM_JOB_ID"
 """
 
 _CLEANS = f"""\
-# An epilog that takes too long drains the node. So folders with millions of files are renamed and deleted in the background.
-for place in {JOB_TMP} {JOB_SHM} /var/lib/headway/containers /run/headway/containers; do
-    own="$place/$SLURM_JOB_ID"
-    [ -e "$own" ] || continue
-    rm -f "$own/uid"
-    timeout 30 rm -rf --one-file-system "$own" && continue
-    mv "$own" "$place/gone-$SLURM_JOB_ID" &&
-        systemd-run --quiet --collect --no-block rm -rf --one-file-system "$place/gone-$SLURM_JOB_ID"
+# An epilog that takes too long drains the node. So folders with millions of files are deleted in the background.
+delete() {{ timeout 30 rm -rf --one-file-system "$1" || systemd-run --quiet --collect --no-block rm -rf --one-file-system "$1"; }}
+# Renamed first: a later job with this number may start meanwhile.
+take() {{ gone=${{1%/*}}/gone-$SLURM_JOB_ID.$$ && mv -T "$1" "$gone" && delete "$gone"; }}
+for folder in "$own" "$own.former"; do
+    [[ " $mine " == *" $(stat -c %i "$folder" 2>/dev/null || echo none) "* ]] || continue
+    rm -f "$folder/uid"
+    shm=$(readlink "$folder/shm") && delete "$shm"
+    take "$folder"
 done
-rm -f {JOB_TMP}/"$SLURM_JOB_ID".ends
+for folder in /var/lib/headway/containers/"$SLURM_JOB_ID" /run/headway/containers/"$SLURM_JOB_ID"; do
+    [ -n "$former" ] || [ ! -e "$folder" ] || take "$folder"
+done
+rm -f "$own.ends"
 # The last job of a user on this node deletes the user's files outside of the jobs' folders (sbcast writes to the node's /tmp).
 # The user's next job may start meanwhile, so files that are newer than this moment and jobs' own shared memory stay.
 now=@$(date +%s.%N)

@@ -52,8 +52,9 @@ def test_jobs_filling_the_disk_are_listed_largest_first(node: Node) -> None:
     assert node.holders(100) == [], "without them there would be no room either"
 
 
-def test_folder_being_removed_by_the_epilog_counts_for_its_job(node: Node) -> None:
-    node.write("jobs/gone-12/tmp/a", 2)
+@pytest.mark.parametrize("name", ["gone-12.345", "12.former"])
+def test_folder_that_the_epilog_removes_counts_for_its_job(node: Node, name: str) -> None:
+    node.write(f"jobs/{name}/tmp/a", 2)
     assert node.holders(1) == [12]
 
 

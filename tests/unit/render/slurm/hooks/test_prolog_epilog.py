@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,10 +29,12 @@ def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] 
 def test_prolog_creates_writable_tmp_and_shm_for_job(tmp_path: Path) -> None:
     assert prolog(tmp_path) == 0
     assert prolog(tmp_path, job=8) == 0
-    for part in ("job-tmp/7/tmp", "job-tmp/7/shm/", "shm/headway/8"):
+    for part in ("job-tmp/7/tmp", "job-tmp/7/shm/", "job-tmp/8/shm/"):
         assert (tmp_path / part).stat().st_mode & 0o7777 == 0o1777, part
     for closed in ("job-tmp/7", "shm/headway"):
         assert (tmp_path / closed).stat().st_mode & 0o7777 == 0o700, closed
+    assert (tmp_path / "job-tmp/7/shm").resolve().parent == tmp_path / "shm/headway"
+    assert (tmp_path / "job-tmp/7/shm").resolve() != (tmp_path / "job-tmp/8/shm").resolve()
 
 
 def test_prolog_fails_when_volume_is_not_mounted(tmp_path: Path) -> None:
@@ -144,6 +147,57 @@ def test_epilog_removes_leftover_files_and_keeps_those_of_next_job(tmp_path: Pat
     there = {str(path.relative_to(tmp_path)) for part in ("shm", "tmp") for path in (tmp_path / part).rglob("*")}
     own = {"shm/headway", "shm/headway/8", "shm/headway/8/early", "shm/headway/8/batch"}
     assert there == own | {"shm/new", "tmp/new", "tmp/other"}
+
+
+def folders(folder: Path) -> list[str]:
+    """Returns the numbers of the folders of jobs, and the number of folders in shared memory."""
+    return [*sorted(path.name for path in (folder / "job-tmp").iterdir()), len([*(folder / "shm/headway").iterdir()])]
+
+
+def test_epilog_of_a_former_job_leaves_the_folders_of_a_later_one_with_its_number(tmp_path: Path) -> None:
+    """A slurmctld that was killed before it saved its state gives numbers again. slurmd starts the epilog of the former
+    job at the end of the later one's prolog."""
+    assert prolog(tmp_path) == 0
+    (tmp_path / "job-tmp/7/started").touch()
+    (tmp_path / "job-tmp/7/tmp/former").touch()
+    assert prolog(tmp_path) == 0
+    assert not [*(tmp_path / "job-tmp/7/tmp").iterdir()], "the later job gets an empty /tmp"
+    assert epilog(tmp_path, 20000) == 0
+    assert folders(tmp_path) == ["7", 1]
+    assert (tmp_path / "job-tmp/7/uid").read_text() == "20000\n"
+    assert (tmp_path / "job-tmp/7/shm").resolve().is_dir()
+    (tmp_path / "job-tmp/7/started").touch()
+    assert epilog(tmp_path, 20000) == 0
+    assert folders(tmp_path) == [0]
+
+
+def test_prolog_during_the_epilog_of_a_former_job_with_its_number_keeps_its_folders(tmp_path: Path) -> None:
+    assert prolog(tmp_path) == 0
+    (tmp_path / "job-tmp/7/started").touch()
+    (tmp_path / "hold").mkdir()
+    (tmp_path / "hold/7").touch()  # the epilog waits, and `sleep` is the moment of the prolog
+    program(tmp_path, "sleep", f"rm {tmp_path}/hold/7; echo $$ >{tmp_path}/waits; while [ -e {tmp_path}/waits ]; do :; done")
+    former = threading.Thread(target=epilog, args=(tmp_path, 20000), kwargs={"acts": True})
+    former.start()
+    while not (tmp_path / "waits").exists():
+        assert former.is_alive()
+    assert prolog(tmp_path) == 0
+    (tmp_path / "job-tmp/7/started").touch()
+    (tmp_path / "waits").unlink()
+    former.join()
+    assert folders(tmp_path) == ["7", 1]
+    assert (tmp_path / "job-tmp/7/shm").resolve().is_dir()
+
+
+def test_folders_of_a_former_job_without_an_epilog_are_deleted_with_those_of_the_later_one(tmp_path: Path) -> None:
+    """A killed slurmd may run none."""
+    program(tmp_path, "systemd-run", 'exec "${@:4}"')
+    for _ in range(3):
+        assert prolog(tmp_path) == 0
+    assert folders(tmp_path) == ["7", "7.former", 2]
+    (tmp_path / "job-tmp/7/started").touch()
+    assert epilog(tmp_path, 20000) == 0
+    assert folders(tmp_path) == [0]
 
 
 def test_epilog_moves_slow_cleanup_to_background(tmp_path: Path) -> None:
