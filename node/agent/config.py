@@ -50,6 +50,7 @@ class Config:
     offline_response: bool = False  # whether the agent acts on faults at all
     drain_codes: frozenset[int] = frozenset()  # XID codes for which a node is drained
     mig: tuple[Instance, ...] = ()  # MIG instances of each GPU; () = whole GPUs
+    mps: bool = False  # jobs may share a GPU by MPS
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from agent.checks.driver_fault import driver_fault
 from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, MachineState, Result, bad, check, warn
 from agent.gpu import gpu_metrics
@@ -10,6 +12,7 @@ from agent.gpu.mig import wrong_instances
 
 SILENT_S = 45.0  # a driver that has not answered for so long counts as hung
 SLOWED_S = 60.0
+MPS_CONTROL = "nvidia-cuda-mps-control"
 _THROTTLES = {0x8: "hardware slowdown", 0x20: "temperature", 0x40: "temperature", 0x80: "power brake"}
 
 
@@ -43,6 +46,17 @@ def gpu_parts(seen: MachineState) -> Result | None:
         if fault := "" if gpu.lost or gpu.mig is None else wrong_instances(gpu.index, gpu.mig, seen.config.mig):
             return bad(fault, DRAIN, gpu.index)
     return None
+
+
+@check(every_s=30, prolog=True)
+def gpu_mps(seen: MachineState) -> Result | None:
+    """Returns bad when jobs may share GPUs by MPS and its control daemon is not installed."""
+    if not seen.config.mps or seen.config.simulated or shutil.which(MPS_CONTROL):
+        return None
+    return bad(
+        f"{MPS_CONTROL} is missing: jobs with --gres=mps can't run; install it (in Debian the package nvidia-cuda-mps), or "
+        "remove mps from the group"
+    )
 
 
 @check(every_s=5)

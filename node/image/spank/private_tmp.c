@@ -59,6 +59,28 @@ static void mark_started(const char *folder)
         close(file);
 }
 
+/* Lets the task's CUDA programs find the MPS control daemon that the prolog started for the job, if it did. */
+static void set_mps(spank_t spank, const char *folder)
+{
+    char path[160], text[128];
+    ssize_t length;
+    int file;
+
+    snprintf(path, sizeof(path), "%s/mps", folder);
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    length = read(file, text, sizeof(text) - 1);
+    close(file);
+    if (length <= 0)
+        return;
+    text[length] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    if (spank_setenv(spank, "CUDA_MPS_PIPE_DIRECTORY", text, 1) != ESPANK_SUCCESS ||
+        spank_setenv(spank, "CUDA_MPS_LOG_DIRECTORY", text, 1) != ESPANK_SUCCESS)
+        slurm_error("headway: CUDA_MPS_PIPE_DIRECTORY can't be set");
+}
+
 /* Runs as root in the task's process, before it becomes the user. */
 int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 {
@@ -78,6 +100,7 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
         return 0;
     }
     mark_started(folder);
+    set_mps(spank, folder);
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
         slurm_error("headway: no private /tmp for job %u: %s", job, strerror(errno));
         return -1;

@@ -21,7 +21,7 @@ from headway.render.slurm import (
     slurmdbd_conf,
     topology_conf,
 )
-from headway.render.slurm.hooks import cli_filter, power_saving, prolog_epilog
+from headway.render.slurm.hooks import cli_filter, mps, power_saving, prolog_epilog
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
     agent_config,
@@ -142,9 +142,11 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
             known,
             cluster.containers,
             acts=cluster.health.act,
+            mps=mps.has_mps(site, group),
             volumes=volume_mounts.provided_volumes(cluster, site),
             outside=(*nfs.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),
+        **mps.files(site, group),
         **daemon_units.node_units(cluster, known, group),
         **volume_mounts.files(cluster, site, head=False),
         **agent_config.node_files(cluster, site, group),

@@ -8,6 +8,7 @@ JWT_KEY = "/etc/slurm/jwt_hs256.key"
 PROLOG = "/etc/headway/prolog"
 EPILOG = "/etc/headway/epilog"
 JOB_TMP = "/var/lib/headway/job-tmp"  # private /tmp of each job
+JOB_SHM = "/dev/shm/headway"  # private /dev/shm of each job
 PMIX = "/run/headway/pmix"  # shared by the tasks of an MPI program on one node
 
 

@@ -20,6 +20,7 @@ OF_GROUPS = (
     LIST,
     "etc/slurm/",
     "headway/power",
+    "etc/headway/mps",
     "agent.json",
     "gpus.json",
     "targets.json",

@@ -124,12 +124,16 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
     }
     if not head and group.parts.mig:
         settings["mig"] = _mig(group.parts)
+    if not head and group.parts.mps:
+        settings["mps"] = True
     machines: dict[str, dict[str, object]] = {}
     for name in () if head else group.slots:
         if name in site.found:
             machines[name] = _machine(cluster, site, name)
         if name in site.parts_now and site.parts_now[name].mig != group.parts.mig:
             machines[name] = {**machines.get(name, {}), "mig": _mig(site.parts_now[name])}
+        if name in site.parts_now and site.parts_now[name].mps != group.parts.mps:
+            machines[name] = {**machines.get(name, {}), "mps": site.parts_now[name].mps}
     if machines:
         settings["machines"] = machines
     return json.dumps(settings, indent=1) + "\n"

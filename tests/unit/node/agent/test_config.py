@@ -33,5 +33,6 @@ def test_agent_reads_the_config_that_apply_writes(tmp_path: Path) -> None:
         "state",
         "fabric",
         "mig",
-    }  # of heads, of machines one owns, and of nodes with MIG instances
+        "mps",
+    }  # of heads, of machines one owns, and of nodes with MIG instances or MPS
     assert written == {field.name for field in fields(config.Config)} - of_others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import ModuleType
 
@@ -21,3 +22,21 @@ def test_image_symlinks_are_resolved_inside_the_image(runtime: dict[str, ModuleT
     assert made.inside("/../../a") == "/a"
     with pytest.raises(runtime["messages"].Failed, match="loop of symbolic links"):
         made.inside("/ring")
+
+
+def test_container_has_the_folder_of_the_jobs_mps_control_daemon(
+    runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime["sandbox"], "MPS", f"{tmp_path}/mps/")
+    pipe = tmp_path / "mps/20000-2"
+    pipe.mkdir(parents=True)
+    environment = {"HEADWAY_UID": str(os.getuid()), "HEADWAY_GROUPS": str(os.getgid())}
+
+    def words(**more: str) -> str:
+        made = runtime["sandbox"].Sandbox(str(tmp_path / "step"), {**environment, **more})
+        made.make()
+        return " ".join(made.arguments([], home="/root", show_home=False, script=""))
+
+    assert f" --ro-bind {pipe} {pipe} " in words(CUDA_MPS_PIPE_DIRECTORY=str(pipe))
+    assert str(tmp_path / "mps") not in words()
+    assert "/etc/ssl" not in words(CUDA_MPS_PIPE_DIRECTORY="/etc/ssl"), "a folder that the user chose"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from headway.catalog.releases import SlurmRelease
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path
-from headway.render.machine_paths import EPILOG, JOB_TMP, PMIX, PROLOG
+from headway.render.machine_paths import EPILOG, JOB_SHM, JOB_TMP, PMIX, PROLOG
+from headway.render.slurm.hooks import mps as mps_script
 from headway.render.system.agent_config import LOOKED, UNFIT
 
-JOB_SHM = "/dev/shm/headway"
 # Folders other than volumes where all users may write. Those in memory come first, because the others may contain
 # millions of files.
 LEFT = f"/dev/shm /dev/mqueue {PMIX} /tmp /var/tmp"
@@ -77,7 +77,7 @@ chmod 1777 "$own/tmp" "$shm"
 ln -sT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
 # The agent reads the job's GPUs here to label their metrics with the job. The new folder shows it that a job starts.
 echo "${{SLURM_JOB_GPUS:-}}" >"$own/gpus" || exit 1
-# A fabric test measures idle nodes without reserving them. It ends here, before the job's first process starts.
+@MPS@# A fabric test measures idle nodes without reserving them. It ends here, before the job's first process starts.
 if read -r test 2>/dev/null <{GIVES_WAY} && [[ $(tr '\\0' ' ' 2>/dev/null <"/proc/$test/cmdline") == *"agent.pyz test "* ]]; then
     kill -KILL "$test" 2>/dev/null
     for ((n = 0; n < 100; n++)); do
@@ -150,20 +150,22 @@ rm -f {HOLD}/"$SLURM_JOB_ID"
 
 _CLEANS = f"""\
 # An epilog that takes too long drains the node. So folders with millions of files are deleted in the background.
-delete() {{ timeout 30 rm -rf --one-file-system "$1" || systemd-run --quiet --collect --no-block rm -rf --one-file-system "$1"; }}
+delete() {{
+    timeout 30 rm -rf --one-file-system "$1" || systemd-run --quiet --collect --no-block rm -rf --one-file-system "$1"
+}}
 # Renamed first: a later job with this number may start meanwhile.
 take() {{ gone=${{1%/*}}/gone-$SLURM_JOB_ID.$$ && mv -T "$1" "$gone" && delete "$gone"; }}
 for folder in "$own" "$own.former"; do
     [[ " $mine " == *" $(stat -c %i "$folder" 2>/dev/null || echo none) "* ]] || continue
-    rm -f "$folder/uid"
-    shm=$(readlink "$folder/shm") && delete "$shm"
+    rm -f "$folder/uid" "$folder/mps"
+    shm=$(readlink "$folder/shm") && [[ $shm == {JOB_SHM}/"$SLURM_JOB_ID".* ]] && delete "$shm"
     take "$folder"
 done
 for folder in /var/lib/headway/containers/"$SLURM_JOB_ID" /run/headway/containers/"$SLURM_JOB_ID"; do
     [ -n "$former" ] || [ ! -e "$folder" ] || take "$folder"
 done
 rm -f "$own.ends"
-# The last job of a user on this node deletes the user's files outside of the jobs' folders (sbcast writes to the node's /tmp).
+@MPS@# The last job of a user on this node deletes the user's files outside of the jobs' folders (sbcast writes to /tmp).
 # The user's next job may start meanwhile, so files that are newer than this moment and jobs' own shared memory stay.
 now=@$(date +%s.%N)
 if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP}/*/uid; then
@@ -199,18 +201,23 @@ def scripts(
     containers: str = "",
     *,
     acts: bool = True,
+    mps: bool = False,
     volumes: Sequence[tuple[str, str, bool]] = (),
     outside: Sequence[str] = (),
 ) -> dict[str, File]:
     """Returns the two scripts. `containers`: what runs them, as in `Cluster`. `acts`: whether jobs are requeued after
-    faults. `volumes`: as returned by volume_mounts.provided_volumes. `outside`: mount points of file systems from other
-    servers."""
+    faults. `mps`: whether jobs may share GPUs by MPS. `volumes`: as returned by volume_mounts.provided_volumes.
+    `outside`: mount points of file systems from other servers."""
     rows = [f"{path(what, 'storage')}:{path(where, 'storage')}" for what, where, _ in volumes]
     rows += [f"/:{path(where, 'storage')}" for where in outside]
     lost = _LOST.format(volumes=" ".join(rows))
     folders = _ENROOT_FOLDERS if containers == "enroot" else ""
+    starts = f'own="$own" {mps_script.SCRIPT} start || exit 1\n' if mps else ""
     prolog = (
-        _PROLOG.replace("@LOST@", lost) + folders + ("exit 0\n" if known.creates_output_folders else _OUTPUT_FOLDERS)
+        _PROLOG.replace("@LOST@", lost).replace("@MPS@", starts)
+        + folders
+        + ("exit 0\n" if known.creates_output_folders else _OUTPUT_FOLDERS)
     )
-    epilog = _EPILOG + (lost + _HOLDS if acts else "") + _CLEANS
+    ends = f"{mps_script.SCRIPT} end\n" if mps else ""
+    epilog = _EPILOG + (lost + _HOLDS if acts else "") + _CLEANS.replace("@MPS@", ends)
     return {PROLOG: File(prolog, mode=0o755), EPILOG: File(epilog, mode=0o755)}

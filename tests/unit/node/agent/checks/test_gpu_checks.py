@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,3 +90,15 @@ def test_check_of_gpu_parts_names_a_missing_instance() -> None:
     found = gpu_checks.gpu_parts(seen(config=config, gpus=[first, replace(second, mig=[halves[0]])]))
     assert (found.state, found.action, found.gpu) == ("bad", "drain", 1)
     assert found.reason == "GPU 1 has no MIG instance 3g.40gb at memory slice 4"
+
+
+def test_check_of_mps_names_the_missing_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    config = replace(PLAN, mps=True, simulated=False)
+    found = gpu_checks.gpu_mps(seen(config=config))
+    assert (found.state, found.action) == ("bad", "drain")
+    assert found.reason.startswith("nvidia-cuda-mps-control is missing")
+    assert gpu_checks.gpu_mps(seen(config=replace(config, mps=False))) is None
+    assert gpu_checks.gpu_mps(seen(config=replace(config, simulated=True))) is None
+    (tmp_path / "nvidia-cuda-mps-control").touch(mode=0o755)
+    assert gpu_checks.gpu_mps(seen(config=config)) is None

@@ -14,8 +14,8 @@ from agent.roles import server_stream
 from headway.catalog.releases import slurm_release
 from headway.health.detection.agent_events import JobEvents as Told
 from headway.health.detection.agent_events import parse_event
-from headway.render.machine_paths import EPILOG, JOB_TMP, PROLOG
-from headway.render.slurm.hooks.prolog_epilog import JOB_SHM, LEFT, scripts
+from headway.render.machine_paths import EPILOG, JOB_SHM, JOB_TMP, PROLOG
+from headway.render.slurm.hooks.prolog_epilog import LEFT, scripts
 from headway.render.system.agent_config import LOOKED
 from tests.support.paths import NODE
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headway.catalog.releases import slurm_release
-from headway.render.machine_paths import EPILOG, JOB_TMP, PMIX, PROLOG
-from headway.render.slurm.hooks.prolog_epilog import JOB_SHM, LEFT, SYSV, scripts
+from headway.render.machine_paths import EPILOG, JOB_SHM, JOB_TMP, PMIX, PROLOG
+from headway.render.slurm.hooks.prolog_epilog import LEFT, SYSV, scripts
 
 
 def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] = (), *, looked: bool = True) -> int:
@@ -176,7 +176,9 @@ def test_prolog_during_the_epilog_of_a_former_job_with_its_number_keeps_its_fold
     (tmp_path / "job-tmp/7/started").touch()
     (tmp_path / "hold").mkdir()
     (tmp_path / "hold/7").touch()  # the epilog waits, and `sleep` is the moment of the prolog
-    program(tmp_path, "sleep", f"rm {tmp_path}/hold/7; echo $$ >{tmp_path}/waits; while [ -e {tmp_path}/waits ]; do :; done")
+    program(
+        tmp_path, "sleep", f"rm {tmp_path}/hold/7; echo $$ >{tmp_path}/waits; while [ -e {tmp_path}/waits ]; do :; done"
+    )
     former = threading.Thread(target=epilog, args=(tmp_path, 20000), kwargs={"acts": True})
     former.start()
     while not (tmp_path / "waits").exists():

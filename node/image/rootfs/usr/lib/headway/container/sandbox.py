@@ -26,6 +26,7 @@ HOLD = "/usr/lib/headway/spank/hold"
 SIMULATED_SMI = "/usr/lib/headway/spank/nvidia-smi"
 SIMULATED = "/etc/headway/gpus.json"
 SIMULATED_MIG = "/run/headway/simulated-mig.json"
+MPS = "/run/headway/mps/"  # sockets of MPS control daemons
 REPORT, PMIX = "/run/headway/report", "/run/headway/pmix"
 MOUNTED_S = 60.0
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -40,7 +41,7 @@ DRIVER_PROGRAMS = (
 DRIVER_PLACE = "/run/headway/nvidia"
 # Variables that keep the job's value even if the image sets them.
 KEPT = re.compile(
-    r"(SLURM|PMIX?|OMPI|HEADWAY|MASTER)_.*|CUDA_VISIBLE_DEVICES|HOME|USER|LOGNAME|SHELL|TERM|TMPDIR|HOSTNAME|PWD"
+    r"(SLURM|PMIX?|OMPI|HEADWAY|MASTER|CUDA_MPS)_.*|CUDA_VISIBLE_DEVICES|HOME|USER|LOGNAME|SHELL|TERM|TMPDIR|HOSTNAME|PWD"
 )
 
 
@@ -129,6 +130,9 @@ class Sandbox:
         for path in (server, PMIX) if server else ():  # MPI programs connect to their step's PMIx server there
             if os.path.isdir(path):
                 words += ["--bind", path, self.inside(path)]
+        mps = self.environment.get("CUDA_MPS_PIPE_DIRECTORY", "")
+        if mps.startswith(MPS) and os.path.isdir(mps):
+            words += ["--ro-bind", mps, mps]
         words += self.gpus()
         if show_home and os.path.isdir(home):
             words += ["--bind", home, self.inside(home)]
