@@ -44,6 +44,12 @@ pod() {
     "$@"
 }
 
+# Prints why the machine's container did not start.
+why() {
+    log=$(journalctl --quiet --unit "$unit" --output cat --lines 50 2>/dev/null || true)
+    echo "$log" | grep -i error | tail -n 1 | grep . || echo "$log" | tail -n 1
+}
+
 limit() { sed -n "s/^$1  *[^ ]*  *\([^ ]*\) .*/\1/p" /proc/self/limits; }
 
 # Prints the folders of the host that the machine has too: all at the top, except those of the operating system.
@@ -167,7 +173,8 @@ END
     mv "$unit_file.new" "$unit_file"
     systemctl daemon-reload
     systemctl --quiet enable "$unit"
-    systemctl start "$unit"
+    systemctl reset-failed "$unit" 2>/dev/null || true
+    systemctl start "$unit" 2>/dev/null || fail "$(why)"
     # Deleting the former image takes minutes on a busy disk, so nothing waits for it.
     # If an earlier `up` began it, it goes on.
     [ ! -d "$base/old" ] || systemctl --quiet is-active "$deletion" ||
@@ -211,10 +218,15 @@ start)
     fi
     ;;
 started)
-    # systemd-nspawn mounts the controllers of cgroup v1 read-only, and Slurm makes cgroups there.
     # shellcheck disable=SC1091
     . "$base/settings"
-    if [ "$runtime" != podman ] && v1; then
+    if [ "$runtime" = podman ]; then
+        # The unit counts as started when its program runs; the container may still fail.
+        while [ "$(pod container inspect --format '{{.State.Status}}' "headway-$name" 2>/dev/null)" != running ]; do
+            kill -0 "$MAINPID" 2>/dev/null || exit 1
+            sleep 0.2
+        done
+    elif v1; then # systemd-nspawn mounts the controllers of cgroup v1 read-only, and Slurm makes cgroups there
         for status in /proc/[0-9]*/status; do
             grep -qs "^PPid:[[:space:]]*$MAINPID$" "$status" || continue
             pid=${status#/proc/}

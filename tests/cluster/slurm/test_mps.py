@@ -44,9 +44,11 @@ def test_each_users_jobs_have_a_control_daemon_on_the_gpu_while_they_run(shared:
     waits = LOOK + "until [ -e free ]; do sleep 0.2; done"
     job = shared.sbatch("alice", "--gres=mps:30", "--output=first.txt", wrap=waits)
     shared.wait_job(job, "RUNNING")
-    first = shared.wait(
-        lambda: (said := shared.output("/home/alice/first.txt")).count("\n") == 3 and said, "the job"
-    ).split("\n")
+    file = ("cat", "/home/alice/first.txt")
+    said = shared.wait(
+        lambda: (out := shared.head(*file, check=False).out).count("\n") == 3 and out, "the job's output"
+    )
+    first = said.split("\n")
     share, number, pipe = first[0].split()
     assert (share, number, first[1]) == ("30", "0", "100.0")
     gpu = pipe.removeprefix(f"/run/headway/mps/{uids[0]}-")
@@ -75,5 +77,6 @@ def test_each_users_jobs_have_a_control_daemon_on_the_gpu_while_they_run(shared:
 
 
 def test_a_job_with_whole_gpus_has_no_daemon(shared: Lab) -> None:
-    look = "echo ${CUDA_MPS_PIPE_DIRECTORY:-none} ${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE:-none}; ls /run/headway/mps"
+    look = "echo ${CUDA_MPS_PIPE_DIRECTORY:-none} ${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE:-none}"
     assert shared.head("srun", "--gpus=1", "sh", "-c", look, user="alice").out == "none none\n"
+    assert daemons(shared) == []

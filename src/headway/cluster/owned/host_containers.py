@@ -61,9 +61,14 @@ async def bring_up(
         )
     except CommandFailed as error:
         raise Refused(
-            f"{request.name}: its container does not start on {where}: {error.first_line}",
+            f"{request.name}: its container does not start on {where}: {_reason(error)}",
             hint="journalctl -u headway-machine on the host shows more; then apply again",
         ) from error
+
+
+def _reason(error: CommandFailed) -> str:
+    """Returns what the command wrote, in one line."""
+    return "; ".join(filter(None, map(str.strip, error.stderr.splitlines()))) or error.first_line
 
 
 async def rebuild(

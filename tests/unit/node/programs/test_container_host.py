@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import subprocess
 import tarfile
 from pathlib import Path
@@ -121,6 +122,48 @@ systemd_run() {{ echo "begins: $*"; }}
     assert b"stop headway-machine-deletion.service" not in done.stdout
     assert (base / "old").exists()
     assert (b"begins: --quiet --collect" in done.stdout) is not active
+
+
+def call(tmp_path: Path, functions: str, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Runs the program with shell functions in place of the host's programs."""
+    base, units = tmp_path / "machine", tmp_path / "units"
+    text = (node_dir() / "programs" / "container_host.sh").read_text().replace(FOLDER, str(base))
+    text = text.replace("/etc/systemd/system", str(units)).replace("systemd-run", "systemd_run")
+    text = text.replace("set -eu\n", f"set -eu\n{functions}\n", 1)
+    command = ["sh", "-c", text, "host.sh", *argv]
+    return subprocess.run(
+        command,
+        input=tar({}).decode(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+        text=True,
+        env={**os.environ, **env},
+    )
+
+
+def test_container_that_does_not_start_is_told_by_its_runtimes_error(tmp_path: Path) -> None:
+    (tmp_path / "machine/root/etc").mkdir(parents=True)
+    (tmp_path / "units").mkdir()
+    (tmp_path / "machine/image").write_text("new\n")
+    functions = """systemctl() { [ "$1" != start ] || { echo "Job for $2 failed." >&2; return 1; }; echo "$*"; }
+journalctl() { printf '%s\\n' 'Started' 'Error: runc: pids.max: no such file' 'Main process exited, code=exited'; }"""
+    done = call(tmp_path, functions, "up", "new", "lab-1-1", "podman", str(tmp_path / "home"))
+    assert (done.returncode, done.stderr) == (1, "Error: runc: pids.max: no such file\n")
+    assert "reset-failed headway-machine.service" in done.stdout, "an earlier one may have failed too often"
+
+
+@pytest.mark.parametrize(("states", "code"), [("created running", 0), ("created exited", 1)])
+def test_start_with_podman_is_complete_when_the_container_runs(tmp_path: Path, states: str, code: int) -> None:
+    """Otherwise an apply would wait for SSH of a machine that does not run."""
+    (tmp_path / "machine").mkdir()
+    (tmp_path / "machine/settings").write_text("name=lab-1-1\nruntime=podman\n")
+    (tmp_path / "states").write_text(states.replace(" ", "\n"))
+    functions = f"""sleep() {{ :; }}
+podman() {{ sed -n 1p {tmp_path}/states; sed -i 1d {tmp_path}/states; }}
+kill() {{ grep -q . {tmp_path}/states; }}"""
+    done = call(tmp_path, functions, "started", MAINPID="12")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
 def test_host_without_a_machine_has_no_image(tmp_path: Path) -> None:
