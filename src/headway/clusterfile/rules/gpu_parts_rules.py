@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headway.catalog.mig_profiles import COMPUTE_SLICES, MEMORY_SLICES, lay_out, profiles_of
+from headway.catalog.mig_profiles import lay_out, profiles_of, slices_of
 from headway.clusterfile import groups
 from headway.clusterfile.draft import Draft, FaultText, partitions_of
 from headway.clusterfile.models.groups import GroupPart
@@ -59,10 +59,11 @@ def _fits(path: str, part: GroupPart, plan: Plan) -> Iterator[FaultText]:
         compute, memory = (
             sum(getattr(profiles[name], of) * count for name, count in part.mig.items()) for of in ("compute", "size")
         )
-        if compute > COMPUTE_SLICES:
-            why = f"needs {compute} compute slices, and a GPU has {COMPUTE_SLICES}"
-        elif memory > MEMORY_SLICES:
-            why = f"needs {memory} memory slices, and a GPU has {MEMORY_SLICES}"
+        most_compute, most_memory = slices_of(plan)
+        if compute > most_compute:
+            why = f"needs {compute} compute slices, and a GPU has {most_compute}"
+        elif memory > most_memory:
+            why = f"needs {memory} memory slices, and a GPU has {most_memory}"
         else:
             why = "does not fit into a GPU: the places of its instances overlap"
         yield f"{path}mig", why, "give fewer or smaller instances"

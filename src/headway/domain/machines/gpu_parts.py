@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-COMPUTE_SLICES = 7  # compute slices of a GPU with MIG; the A30 has 4, of which each counts 1/4 of the GPU
+_COMPUTE_SLICES = 7  # compute slices of a GPU with MIG, except the A30, which has 4
+_OF_A30 = frozenset(("1g.6gb", "2g.12gb", "4g.24gb"))  # no other GPU has profiles of these names
 MPS_PER_GPU = 100  # gres/mps is a percentage of a GPU
 MIG_TYPE = re.compile(r"^([1-7])g\.([1-9][0-9]{0,2})gb$")
 
@@ -63,7 +64,7 @@ class GpuParts:
     def units_per_gpu(self) -> int:
         """Equal units in which use of a GPU is counted: compute slices, shards, per cent, or the GPU itself."""
         if self.mig:
-            return COMPUTE_SLICES
+            return compute_slices(self.mig[0].profile)
         return self.shards or (MPS_PER_GPU if self.mps else 1)
 
     @property
@@ -84,6 +85,11 @@ class GpuParts:
 WHOLE = GpuParts()
 
 
+def compute_slices(profile: str) -> int:
+    """Returns the number of compute slices of the GPU that has MIG instances of this profile."""
+    return 4 if profile in _OF_A30 else _COMPUTE_SLICES
+
+
 def gpus_worth(tres: Mapping[str, int]) -> Fraction:
     """Returns the GPUs that the counts of `gres/gpu` and `gres/gpu:TYPE` are worth. A MIG instance counts as its share of
     the compute slices; GPUs without a type count as whole ones."""
@@ -100,7 +106,7 @@ def tres_of_part(part: str) -> str:
 def share_of_type(gpu_type: str) -> Fraction:
     """Returns the GPUs that one of `gres/gpu:TYPE` is worth: less than 1 for the profile of a MIG instance."""
     found = MIG_TYPE.match(gpu_type)
-    return Fraction(int(found[1]), COMPUTE_SLICES) if found else Fraction(1)
+    return Fraction(int(found[1]), compute_slices(gpu_type)) if found else Fraction(1)
 
 
 def mig_profiles(names: Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from headway.catalog.mig_profiles import lay_out, profiles_of
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
-from headway.domain.machines.gpu_parts import WHOLE, GpuParts
+from headway.domain.machines.gpu_parts import WHOLE, GpuParts, share_of_type
 from headway.errors import Fault
 from headway.validation.yaml_parser import parse_yaml
 
@@ -72,6 +73,32 @@ def test_unknown_profile_names_the_gpus_profiles() -> None:
 def test_layout_has_to_fit_into_one_gpu(layout: str, message: str) -> None:
     found = faults(f"{{name: lab, groups: {{gpu: {{plan: h200-8, nodes: 1, mig: {layout}}}}}}}")
     assert [(fault.path, fault.message) for fault in found] == ([("groups.gpu.mig", message)] if message else [])
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ('{"2g.12gb": 1, "1g.6gb": 2}', ""),
+        ('{"4g.24gb": 1}', ""),
+        ('{"2g.12gb": 2, "1g.6gb": 1}', "needs 5 compute slices, and a GPU has 4"),
+    ],
+)
+def test_an_a30_has_four_slices(layout: str, message: str) -> None:
+    plan = replace(H200, name="a30-4", gpu_type="a30", gpu_memory_mib=24 * 1024, gpu_product="NVIDIA A30")
+    text = f"{{name: lab, plan: a30-4, nodes: 1, mig: {layout}}}"
+    found = check_cluster_file(parse_yaml(text), {**CATALOGUE, "a30-4": plan}, owner="ann")[1]
+    assert [(fault.path, fault.message) for fault in found] == ([("mig", message)] if message else [])
+
+
+def test_instances_of_an_a30_are_quarters_of_it() -> None:
+    plan = replace(H200, gpu_type="a30", gpu_memory_mib=24 * 1024)
+    parts = GpuParts(mig=lay_out(plan, {"2g.12gb": 1, "1g.6gb": 2}))
+    assert [(one.profile, one.gpu_instance, one.memory_mib) for one in parts.mig] == [
+        ("2g.12gb", 1, 12 * 1024), ("1g.6gb", 5, 6 * 1024), ("1g.6gb", 6, 6 * 1024),
+    ]  # fmt: skip
+    assert parts.units_per_gpu == 4
+    assert share_of_type("2g.12gb") == Fraction(1, 2)
+    assert share_of_type("1g.12gb") == Fraction(1, 7), "of a 94 GB H100"
 
 
 def test_gpus_without_mig_and_plans_without_gpus_are_refused() -> None:
