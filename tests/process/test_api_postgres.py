@@ -12,7 +12,7 @@ from headway.errors import NotFound
 from headway.services.app_state import AppState
 from headway.services.cursors import encode_cursor
 from headway.services.read_model.snapshot import LiveState
-from headway.services.settings import Settings
+from headway.services.server_settings import Settings
 from headway.store import open_store
 from tests.support.clusters.fake_backend import FakeBackend
 from tests.support.servers.postgres import BIN, postgres

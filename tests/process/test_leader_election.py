@@ -14,7 +14,7 @@ from headway.server.workers import leader_election
 from headway.server.workers.leader_election import Follower, LeaderElection
 from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import LiveState
-from headway.services.settings import Settings
+from headway.services.server_settings import Settings
 from headway.store import Store, open_store
 from headway.store.db import server_locks
 from tests.support.clusters.fake_backend import FakeBackend

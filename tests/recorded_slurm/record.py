@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.slurm.state import SPARES
+from headway.domain.slurm.nodes_and_jobs import SPARES
 from headway.errors import HeadwayError
 from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submission.submit_request import SubmitIn

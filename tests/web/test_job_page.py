@@ -12,7 +12,7 @@ from tests.support.clusters import builders
 from tests.support.site import demo_state
 from tests.support.site.server import Site
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 
 pytestmark = pytest.mark.browser
 

@@ -14,7 +14,7 @@ from tests.support.clusters import builders
 from tests.support.site import demo_state, snapshots
 from tests.support.site.server import PEOPLE, Site
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
 from headway.jobs.submission.lineage import stored_request
 from headway.jobs.submission.prepare_job import prepare_run

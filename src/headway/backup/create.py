@@ -18,8 +18,8 @@ from headway.backup.verify import VerifiedBackup, verify_backup
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.operation import SECRET_PREFIXES
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_kinds import SECRET_PREFIXES
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import CommandFailed, Conflict
 from headway.store.clusters.cluster_records import BRINGING
 from headway.transport.remote_program import program_source

@@ -23,7 +23,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.observe import replaced_machines
 from headway.domain.cluster import ACCOUNTING_FOLDER, Cluster, head_names
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
 from headway.slurm.account_commands import close_runaway_jobs_argv
 from headway.store.clusters.cluster_records import BRINGING

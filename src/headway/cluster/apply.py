@@ -23,7 +23,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.observed_state import Observed
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.machines.scale_in_order import choose_slots
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import Refused
 
 

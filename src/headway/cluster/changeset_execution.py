@@ -38,7 +38,7 @@ from headway.domain.machines.machine import Machine, MachineRequest
 from headway.domain.machines.observed_state import NOT_OBSERVED, Observed, ObservedMachine
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.machines.site import Site
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable

@@ -17,7 +17,7 @@ from headway.cluster.observe import machines_with_other_slurm
 from headway.domain.changeset import REBUILD, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.node_reasons import ROLLOUT_REASON
 from headway.errors import HeadwayError
 from headway.images import build, local_images

@@ -16,11 +16,11 @@ from headway.cluster.scaling.spare_selection import spares_to_reserve
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.scale_in_order import choose_slots
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.domain.readiness import Check
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.node_reasons import INCIDENT_REASON, NO_MACHINE_REASON, SCALE_IN_REASON, is_headway_reason
-from headway.domain.slurm.state import NodeState
+from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.errors import CommandFailed, HeadwayError, Unreachable
 from headway.slurm import node_commands, reservations
 from headway.slurm.reader import SlurmReader

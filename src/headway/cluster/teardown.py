@@ -14,7 +14,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.owned import machine_claims
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import HeadwayError
 from headway.providers.base import OwnedMachinesProvider
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from headway.domain.cluster import HEAD_PROXY, Cluster
-from headway.domain.operation import EnvironmentParams
+from headway.domain.operation_kinds import EnvironmentParams
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.jobs.submission.submit import JobFiles

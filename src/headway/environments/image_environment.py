@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.environment import IMAGE_SOURCE, PYTORCH, EnvironmentVersion, request_digest
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.environments.file_store import SshEnvironmentFileStore
 from headway.errors import HeadwayError
 

@@ -25,7 +25,7 @@ from headway.domain.fabric import (
 )
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.progress import OperationWaits, ReportProgress
+from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.domain.slurm.hostlist import compress, natural_key
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text

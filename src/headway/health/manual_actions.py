@@ -6,7 +6,7 @@ import contextlib
 
 from headway.domain.incident import OUT_BEFORE, FaultAction, Incident, IncidentState
 from headway.domain.slurm.node_reasons import HEADWAY_REASON, REBOOTS
-from headway.domain.slurm.state import OUT
+from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.errors import Conflict, HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import node_tests, repair

@@ -15,7 +15,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.node_reasons import INCIDENT_REASON
-from headway.domain.slurm.state import OUT, JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import OUT, JobState, NodeState
 from headway.errors import CommandFailed
 from headway.health.context import fault_text
 from headway.health.head_recovery import HeadRecovery

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import headway
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import CommandFailed, Refused
 from headway.images.apt_mirror import Mirror, host_mirror
 from headway.images.local_images import ImageInfo, build_lock, clear_cache, find_current_image, list_images

@@ -4,7 +4,7 @@ divided."""
 from __future__ import annotations
 
 from headway.domain.changeset import ChangeSet
-from headway.domain.progress import OperationWaits, ReportProgress
+from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.health.context import HealthContext
 from headway.rollout import driver_rollout, gpu_parts_rollout, image_rollout
 from headway.rollout.node_rollout import CreationLock

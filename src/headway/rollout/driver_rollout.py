@@ -12,7 +12,7 @@ from headway.cluster.owned import gpu_drivers, machine_claims
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.survey import Survey
-from headway.domain.progress import OperationWaits, ReportProgress
+from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.domain.slurm.node_reasons import DRIVER_REASON
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext

@@ -15,7 +15,7 @@ from headway.cluster.gpu_parts import read_parts_now
 from headway.cluster.scaling.job_eviction import format_jobs
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.gpu_parts import GpuParts
-from headway.domain.progress import OperationWaits, ReportProgress
+from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.domain.slurm.node_reasons import PARTS_REASON
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext

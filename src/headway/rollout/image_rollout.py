@@ -18,7 +18,7 @@ from headway.cluster.scaling.provision_slot import provision_machine
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import MachineState
-from headway.domain.progress import OperationWaits, ReportProgress
+from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.node_reasons import ROLLOUT_REASON
 from headway.errors import HeadwayError, Refused

@@ -13,10 +13,10 @@ from typing import ClassVar
 from headway.cluster.changeset_execution import MAKE_AT_ONCE
 from headway.cluster.scaling.job_eviction import JobEviction, format_jobs
 from headway.domain.machines.scale_in_order import choose_slots
-from headway.domain.progress import OperationWaits, ReportProgress
+from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.node_reasons import NO_MACHINE_REASON, ROLLOUT_REASON
-from headway.domain.slurm.state import OUT
+from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.errors import HeadwayError, Refused
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents.node_tests import run_node_tests

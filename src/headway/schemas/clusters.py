@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from headway.domain.operation import OperationKind
+from headway.domain.operation_kinds import OperationKind
 from headway.schemas.base import ErrorOut, FaultOut, RequestModel, ResponseModel
 from headway.schemas.nodes import NodeOut
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from headway.errors import Refused
-from headway.services.settings import AuditExport, SyslogServer
+from headway.services.server_settings import AuditExport, SyslogServer
 
 _SYSLOG_PORT = 514
 

@@ -40,7 +40,7 @@ from headway.server.workers.snapshot_worker import HealthLoop, SnapshotWorker
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.read_model.snapshot import LiveState
-from headway.services.settings import AuditExport, Oidc, Settings
+from headway.services.server_settings import AuditExport, Oidc, Settings
 from headway.store import Store, open_store
 from headway.store.db.engine import database_url, shown_url
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from headway.domain.role import Role
 from headway.errors import Refused
 from headway.server.listen_settings import LOOPBACK
-from headway.services.settings import Oidc
+from headway.services.server_settings import Oidc
 
 
 def read_oidc_settings(env: Mapping[str, str]) -> Oidc | None:

@@ -18,7 +18,7 @@ from headway.services.jobs.notebook_access import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
 from headway.services.read_model.readings import ClusterReadings
 from headway.services.read_model.snapshot import LiveState, Snapshot
-from headway.services.settings import Settings
+from headway.services.server_settings import Settings
 from headway.services.shared_cache import SharedCache, SharedReads
 from headway.store import Store
 

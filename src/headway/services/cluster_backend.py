@@ -15,10 +15,10 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.scale_in_deadline import Deadline
-from headway.domain.progress import OperationWaits, ReportProgress
+from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.domain.readiness import Check
 from headway.domain.slurm.accounts import Share
-from headway.domain.slurm.state import JobState, NodeState, Reservation
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
 from headway.domain.volume_usage import VolumeUsage
 from headway.errors import Fault
 from headway.schemas.clusters import Document

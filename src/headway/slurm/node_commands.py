@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress
-from headway.domain.slurm.state import OUT
+from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.errors import CommandFailed
 from headway.slurm.scontrol import TIMEOUT_S, one_line, run_scontrol
 from headway.transport.ssh import Remote

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.state import MOST_SIBLINGS, JobState, NodeState, Reservation
+from headway.domain.slurm.nodes_and_jobs import MOST_SIBLINGS, JobState, NodeState, Reservation
 from headway.errors import HeadwayError, NotFound, Unreachable
 from headway.slurm import sacct_jobs
 from headway.slurm.adapters import adapter

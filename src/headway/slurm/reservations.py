@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress, expand
-from headway.domain.slurm.state import FLAKY_NODES, SPARES
+from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES, SPARES
 from headway.errors import CommandFailed
 from headway.slurm.scontrol import run_scontrol
 from headway.transport.ssh import Remote

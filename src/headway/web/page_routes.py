@@ -17,7 +17,7 @@ from headway.errors import HeadwayError, NotSignedIn, Refused
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
-from headway.services.settings import Oidc
+from headway.services.server_settings import Oidc
 from headway.web import event_stream, page_context
 from headway.web.rendering import HEADERS, render, render_part
 

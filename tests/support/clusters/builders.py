@@ -15,7 +15,7 @@ from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Plan, 
 from headway.domain.machines.gpu_parts import WHOLE
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.site import Site
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.schemas.clusters import ClusterOut
 from headway.store import Store, open_store
 

@@ -11,7 +11,7 @@ import pytest
 
 from headway.domain.cluster import Cluster
 from headway.domain.environment import EnvironmentVersion
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.environments.file_store import Published
 from headway.errors import Refused
 from headway.schemas.jobs import LogPartOut

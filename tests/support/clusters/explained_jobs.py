@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from headway.domain.cluster import Budget, Cluster, GpuHourCap, Partition, Team
-from headway.domain.slurm.state import JobState, NodeState, Reservation
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
 from headway.jobs.explain.pending import PendingReason, explain_pending
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.placement_search import ClusterSnapshot

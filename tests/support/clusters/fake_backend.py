@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.scale_in_deadline import Deadline
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.services.cluster_backend import ResolvedCluster

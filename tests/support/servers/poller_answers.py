@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.server.slurm_poller.client import SlurmPoller
 from headway.server.slurm_poller.frames import END, frame
 from headway.server.slurm_poller.process import SnapshotChanges

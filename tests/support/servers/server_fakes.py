@@ -13,13 +13,13 @@ from fastapi import FastAPI
 
 from headway.api.app import create_app
 from headway.domain.changeset import Change, ChangeSet, Disturbs
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.clusters import Document
 from headway.server.workers.operation_worker import OperationWorker
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.snapshot import OPERATIONS_TOPIC, LiveState
-from headway.services.settings import Settings
+from headway.services.server_settings import Settings
 from headway.store import Store
 from headway.web.app import mount
 from tests.support.clusters import builders

@@ -19,7 +19,7 @@ from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.readiness import Check
 from headway.domain.slurm.accounts import Share
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.jobs.logs.log_part import last_lines
 from headway.schemas.clusters import ClusterOut, StatusOut

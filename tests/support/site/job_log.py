@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.logs.follow import log_piece
 from headway.jobs.logs.log_part import last_lines
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut

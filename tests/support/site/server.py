@@ -15,7 +15,7 @@ from playwright.sync_api import Page
 
 from headway.services.app_state import AppState
 from headway.services.read_model.snapshot import LiveState
-from headway.services.settings import Settings
+from headway.services.server_settings import Settings
 from headway.store import open_store
 from tests.support.clusters.fake_backend import FakeBackend
 from tests.support.servers.server_fakes import shared_app

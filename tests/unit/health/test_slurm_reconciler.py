@@ -12,7 +12,7 @@ import pytest
 from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.state import NodeState
+from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.errors import CommandFailed
 from headway.health.incidents.engine import IncidentEngine
 from headway.health.jobs.stall_watchdog import StallWatchdog

@@ -8,7 +8,7 @@ import pytest
 
 from headway.errors import Refused
 from headway.server.audit_settings import read_audit_settings
-from headway.services.settings import AuditExport, SyslogServer
+from headway.services.server_settings import AuditExport, SyslogServer
 
 
 def test_audit_settings_are_read_from_environment(tmp_path: Path) -> None:

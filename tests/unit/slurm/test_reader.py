@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.slurm.state import MOST_SIBLINGS, JobState
+from headway.domain.slurm.nodes_and_jobs import MOST_SIBLINGS, JobState
 from headway.errors import NotFound, Refused, Unreachable
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres

@@ -19,7 +19,7 @@ from headway.domain.role import Role
 from headway.errors import Conflict, NotAllowed, NotSignedIn, Refused, Unreachable
 from headway.services.access.people import delete_person, require_unused_user
 from headway.services.app_state import AppState
-from headway.services.settings import Oidc
+from headway.services.server_settings import Oidc
 from headway.store import Person
 from headway.validation.syntax_rules import user_name_fault
 

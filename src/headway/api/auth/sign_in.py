@@ -17,7 +17,7 @@ from headway.services.access.authorization import write_audit_line
 from headway.services.access.rights import principal_for
 from headway.services.app_state import AppState
 from headway.services.login_throttle import account_key, address_key
-from headway.services.settings import Oidc
+from headway.services.server_settings import Oidc
 from headway.store import Person
 
 FLOW_S = 600

@@ -9,7 +9,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.output.terminal import detect_terminal, without_control_characters
-from headway.domain.operation import OperationKind
+from headway.domain.operation_kinds import OperationKind
 from headway.errors import HeadwayError, Refused
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.keys import secrets
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.operation import OperationKind, own_secret
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_kinds import OperationKind, own_secret
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import Refused
 from headway.providers.base import KeyRotatingProvider
 

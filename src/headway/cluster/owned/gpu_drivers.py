@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from headway.cluster.context import ClusterContext
 from headway.domain.machines.gpu_driver import GpuDriver
 from headway.domain.machines.machine import Machine
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.paths import node_dir

@@ -14,7 +14,7 @@ from headway.cluster.keys import secrets
 from headway.cluster.machine_request import machine_request
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineRequest
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import CommandFailed, Refused
 from headway.images import archive, local_images, recipe
 from headway.paths import node_dir

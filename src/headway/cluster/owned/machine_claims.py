@@ -22,7 +22,7 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import HostProblem, Machine
 from headway.domain.machines.survey import DetectedHardware, MachineClaim, Survey
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.paths import node_dir

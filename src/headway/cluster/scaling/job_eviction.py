@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.job_states import ALLOCATED
 from headway.errors import CommandFailed, HeadwayError
 from headway.slurm import job_commands, node_jobs

@@ -17,7 +17,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.observed_state import NOT_OBSERVED, Observed
 from headway.domain.machines.scale_in_order import choose_slots
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import Refused
 
 

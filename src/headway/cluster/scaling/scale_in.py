@@ -15,7 +15,7 @@ from headway.cluster.scaling.job_eviction import POLL_S, JobEviction, format_job
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.scale_in_deadline import Deadline
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.node_reasons import NO_MACHINE_REASON, SCALE_IN_REASON, reason_before_scale_in
 from headway.errors import HeadwayError, Refused

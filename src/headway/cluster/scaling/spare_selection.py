@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headway.domain.cluster import Cluster, Group
-from headway.domain.slurm.state import FLAKY_NODES, OURS, NodeState
+from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES, OURS, NodeState
 
 
 def spares_to_reserve(cluster: Cluster, nodes: Mapping[str, NodeState], reserved: frozenset[str]) -> frozenset[str]:

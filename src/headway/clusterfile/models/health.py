@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from headway.domain.cluster import DEFAULT_HEALTH
-from headway.domain.slurm.state import FLAKY_NODES
+from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES
 from headway.validation.field_types import (
     Part,
     XidClass,

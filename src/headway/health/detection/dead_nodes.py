@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from headway.domain.machines.machine import MachineState
 from headway.domain.slurm.node_reasons import is_headway_reason
-from headway.domain.slurm.state import OUT
+from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext
 from headway.health.detection.agent_events import Heartbeats

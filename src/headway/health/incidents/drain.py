@@ -6,7 +6,7 @@ from __future__ import annotations
 from headway.domain.incident import DRAINS, OUT_BEFORE, Incident, IncidentState, Repair
 from headway.domain.machines.machine import MachineState
 from headway.domain.slurm.node_reasons import SCALE_IN_REASON, is_headway_reason, reason_before_scale_in
-from headway.domain.slurm.state import OUT
+from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.health.context import HealthContext
 from headway.health.incidents.requeue import (
     ENDED_BADLY,

@@ -30,7 +30,7 @@ from headway.cluster.scaling.reclaim_notices import reclaim_notices
 from headway.domain.cluster import Cluster
 from headway.domain.incident import DRAINS, ORPHAN, FaultAction, Incident, IncidentState, Symptom
 from headway.domain.slurm.node_reasons import NO_MACHINE_REASON, ROLLOUT_REASON, SCALE_IN_REASON
-from headway.domain.slurm.state import OUT, JobState
+from headway.domain.slurm.nodes_and_jobs import OUT, JobState
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext, fault_text
 from headway.health.detection.agent_events import OFFLINE_ACTION, Heartbeats, OfflineAction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.slurm.state import FLAKY_NODES
+from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES
 from headway.health.context import HealthContext
 from headway.health.policy import flaky_score
 from headway.slurm import reservations

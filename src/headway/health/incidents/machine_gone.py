@@ -11,7 +11,7 @@ from headway.domain.cluster import Group
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.slurm.node_reasons import INCIDENT_REASON, NO_MACHINE_REASON, is_headway_reason
-from headway.domain.slurm.state import OUT
+from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.health.context import HealthContext
 from headway.slurm import node_commands
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.cluster.owned import host_containers
 from headway.domain.incident import Incident, IncidentState, Repair
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.operation import OperationKind, ReplaceParams
+from headway.domain.operation_kinds import OperationKind, ReplaceParams
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import machine_gone

@@ -6,7 +6,7 @@ import contextlib
 
 from headway.domain.incident import Incident, IncidentState
 from headway.domain.slurm.node_reasons import SCALE_IN_REASON, is_headway_reason
-from headway.domain.slurm.state import FLAKY_NODES
+from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES
 from headway.errors import CommandFailed
 from headway.health.context import HealthContext
 from headway.health.incidents import flaky_node_reservation

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from headway.domain.fabric import FabricFinding, Suspect, SuspectKind
 from headway.domain.incident import DRAINS, FaultAction, Incident, IncidentState
-from headway.domain.slurm.state import OUT
+from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.health.context import HealthContext
 from headway.health.policy import flaky_score, repair_ladder
 from headway.health.policy.symptom_policy import Verdict, more_severe

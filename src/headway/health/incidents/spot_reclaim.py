@@ -11,7 +11,7 @@ from headway.cluster.scaling.reclaim_notices import reclaim_notices
 from headway.domain.incident import Incident, IncidentState
 from headway.domain.machines.machine import MachineState
 from headway.domain.slurm.node_reasons import INCIDENT_REASON, is_headway_reason
-from headway.domain.slurm.state import OUT
+from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.health.context import HealthContext
 from headway.health.incidents import machine_gone
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs

@@ -13,7 +13,7 @@ from typing import Any
 
 from headway.cluster.context import ClusterContext
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError
 from headway.health.jobs.stall_stragglers import RankStack
 from headway.transport.remote_program import program_source

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import CommandFailed
 from headway.slurm import job_commands, scontrol
 from headway.transport.ssh import Remote

@@ -11,7 +11,7 @@ from headway.cluster.monitoring.metric_queries import gpu_usage_queries
 from headway.cluster.monitoring.prometheus_client import query_instant
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import CommandFailed, HeadwayError
 from headway.health.incidents.stalled_training import record_straggler
 from headway.health.jobs.rank_stacks import collect_stacks

@@ -17,7 +17,7 @@ from headway.domain.slurm.node_reasons import (
     SLURM_DRAINS,
     SLURM_REASONS,
 )
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 
 _REQUEUE_S = 150  # seconds; Slurm delays a requeued job by two minutes
 

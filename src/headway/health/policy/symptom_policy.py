@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headway.catalog.xid import xid_class, xid_meaning
 from headway.domain.incident import DRAINS, FaultAction, Incident, Symptom
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 
 BURST_S = 180.0  # symptoms of one node within this time are one fault
 DAY_S = 86400.0

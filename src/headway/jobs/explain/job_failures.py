@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 
 # Exit code of a task when its container could not be created (node/image/spank/container.c).
 CONTAINER_FAILED_CODE = 125

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headway.domain.cluster import Team
 from headway.domain.slurm.job_states import ENDED
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.phrases import Phrase, count_of, describe_end, format_duration, join_phrases
 from headway.jobs.explain.placement_search import ClusterSnapshot
 

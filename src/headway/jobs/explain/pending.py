@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headway.domain.slurm.hostlist import compress, expand
 from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.jobs.explain.limit_reasons import explain_limit, parse_limit
 from headway.jobs.explain.phrases import Moment, Phrase, count_of, describe_end, format_duration, join_phrases
 from headway.jobs.explain.placement_search import (

@@ -12,7 +12,7 @@ from functools import lru_cache
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING
-from headway.domain.slurm.state import MAX_PRIORITY, SPARES, JobState, NodeState, Reservation
+from headway.domain.slurm.nodes_and_jobs import MAX_PRIORITY, SPARES, JobState, NodeState, Reservation
 from headway.jobs.explain.phrases import Moment, Phrase, count_of, describe_end, join_phrases
 from headway.render.slurm.nodes_partitions import features
 

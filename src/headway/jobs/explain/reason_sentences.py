@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.slurm.job_states import WAITING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.job_failures import explain_failure
 from headway.jobs.explain.limit_reasons import limit_sentence
 from headway.jobs.explain.phrases import format_duration

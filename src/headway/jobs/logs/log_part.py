@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound
 from headway.jobs.remote.user_helper import HelperConnections, call_helper
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headway.domain.slurm.job_states import FAILED
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.pipelines.pipeline_file import Pipeline
 from headway.schemas.submission.pipelines import PipelineOut, StepOut

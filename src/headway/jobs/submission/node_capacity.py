@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import NodeState
+from headway.domain.slurm.nodes_and_jobs import NodeState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from headway.domain.cluster import Cluster, Partition, Team
+from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.domain.slurm.sbatch_options import DOS_LINES_HINT
-from headway.domain.slurm.state import NodeState
 from headway.errors import Fault
 from headway.jobs.explain.phrases import format_duration
 from headway.jobs.submission.node_capacity import NodeCapacity

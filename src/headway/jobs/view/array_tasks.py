@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from headway.domain.slurm.hostlist import compress_numbers
 from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.domain.slurm.sbatch_options import parse_options, remove_options, script_options
-from headway.domain.slurm.state import JobState
 from headway.schemas.jobs import ArrayOut
 from headway.schemas.submission.submit_request import SubmitIn
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from headway.domain.slurm.job_states import RUNNING
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.jobs.explain.placement_search import allocated_on_node
 
 

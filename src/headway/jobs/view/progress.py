@@ -19,7 +19,7 @@ from itertools import islice
 from headway.domain.billing import MAX_STORED_INTEGER, CheckpointStats
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.job_states import ENDED, RUNNING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.remote.user_helper import HelperConnections, call_helper
 from headway.jobs.view.ettr import CheckpointStalls, EffectiveTime
 from headway.transport.program_io import MAX_OUTPUT

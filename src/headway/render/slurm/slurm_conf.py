@@ -12,6 +12,7 @@ from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, pair, path, slurm_text
 from headway.render.ha.takeover_settings import takeover_settings
 from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG
+from headway.render.slurm.conf_sections import Section, Setting
 from headway.render.slurm.conf_syntax import Line
 from headway.render.slurm.hooks import power_saving
 from headway.render.slurm.node_hardware import (
@@ -22,7 +23,6 @@ from headway.render.slurm.node_hardware import (
     smallest_gpu_share,
 )
 from headway.render.slurm.nodes_partitions import node_lines, partition_lines
-from headway.render.slurm.settings import Section, Setting
 
 PATH = "/etc/slurm/slurm.conf"
 SUBMITTED_WHY = "sbatch logs its command in the user's home, to resubmit jobs that a killed controller had not saved."

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.domain.cluster import Cluster
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:

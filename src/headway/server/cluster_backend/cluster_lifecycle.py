@@ -6,7 +6,7 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.scale_in_deadline import Deadline
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.domain.readiness import Check
 from headway.schemas.clusters import Document
 from headway.server.cluster_backend.connections import ConnectionPool

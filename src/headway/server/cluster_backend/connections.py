@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Unreachable
 from headway.server.slurm_poller.client import SlurmPoller
 from headway.store import Store

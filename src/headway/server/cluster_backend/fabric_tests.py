@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headway.domain.cluster import Cluster
-from headway.domain.progress import OperationWaits, ReportProgress
+from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.schemas.fabric_tests import FabricTestOut
 from headway.server.cluster_backend.connections import ConnectionPool
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.incident import FaultAction
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.errors import HeadwayError
 from headway.server.cluster_backend.connections import ClusterConnections, ConnectionPool
 from headway.server.cluster_backend.slurm_state import SlurmState

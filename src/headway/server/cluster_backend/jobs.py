@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut, RankStackOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.server.cluster_backend.connections import ConnectionPool

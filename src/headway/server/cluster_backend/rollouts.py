@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.progress import OperationWaits, ReportProgress
+from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.server.cluster_backend.connections import ConnectionPool
 
 

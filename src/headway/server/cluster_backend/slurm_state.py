@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.accounts import Share
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import NotFound
 from headway.server.cluster_backend.connections import ConnectionPool
 from headway.services.cluster_backend import SlurmReading

@@ -1,2 +1,2 @@
 """Runs operations (apply, down, roll, backup, ...), one module per subject. `server.workers` claims an operation;
-`domain.operation` declares the kinds."""
+`domain.operation_kinds` declares the kinds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.billing.price_history import current_prices
 from headway.domain.machines.scale_in_deadline import Deadline
-from headway.domain.operation import ApplyParams
+from headway.domain.operation_kinds import ApplyParams
 from headway.errors import HeadwayError, NeedsConfirmation, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun

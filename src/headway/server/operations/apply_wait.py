@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_progress import ReportProgress
 from headway.server.cluster_backend.connections import ClusterConnections
 from headway.services.cluster_backend import WaitForJobs
 

@@ -12,8 +12,8 @@ from headway.backup.retention import delete_old_backups
 from headway.billing.price_history import current_prices
 from headway.domain.cluster import Cluster
 from headway.domain.environment import IMAGE_SOURCE
-from headway.domain.operation import BackupParams, RestoreParams
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_kinds import BackupParams, RestoreParams
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun

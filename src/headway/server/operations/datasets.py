@@ -16,8 +16,8 @@ from headway.datasets.s3_source import SCHEME, Access, Bucket
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, format_bytes
-from headway.domain.operation import DatasetParams
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_kinds import DatasetParams
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import HeadwayError, Refused
 from headway.render.system.volume_mounts import unit_name
 from headway.server.operations.operation_run import OperationRun

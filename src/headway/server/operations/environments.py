@@ -11,9 +11,9 @@ from dataclasses import replace
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import format_bytes
 from headway.domain.environment import FILE_SOURCE, FOLDER, EnvironmentVersion, request_digest
-from headway.domain.operation import EnvironmentParams
+from headway.domain.operation_kinds import EnvironmentParams
 from headway.domain.slurm.job_states import ENDED, WAITING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.environments.build_job import BuildFolders, build_folders, job_name, prepare_build
 from headway.errors import HeadwayError, NotFound, Refused, Unanswered, Unreachable
 from headway.jobs.explain.reason_sentences import explain_reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.operation import FabricTestParams
+from headway.domain.operation_kinds import FabricTestParams
 from headway.server.operations.operation_run import OperationRun
 from headway.services.cluster.operations import queued_operations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.operation import RotateParams
+from headway.domain.operation_kinds import RotateParams
 from headway.server.operations.operation_run import OperationRun
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.domain.operation import OperationKind
+from headway.domain.operation_kinds import OperationKind
 from headway.server.operations.apply import apply
 from headway.server.operations.backups import back_up_cluster, restore_cluster
 from headway.server.operations.datasets import change_dataset

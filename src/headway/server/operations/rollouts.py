@@ -3,8 +3,8 @@ handled, and operations that are queued meanwhile run first."""
 
 from __future__ import annotations
 
-from headway.domain.operation import OperationKind, RollParams
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_kinds import OperationKind, RollParams
+from headway.domain.operation_progress import ReportProgress
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation, queued_operations

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.scale_in_deadline import Deadline
-from headway.domain.operation import ApplyParams, OperationKind, ScaleParams
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_kinds import ApplyParams, OperationKind, ScaleParams
+from headway.domain.operation_progress import ReportProgress
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation, queued_operations
 from headway.store import Operation

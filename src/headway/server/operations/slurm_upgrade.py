@@ -8,8 +8,8 @@ from pathlib import Path
 from headway import __version__
 from headway.domain.cluster import Cluster
 from headway.domain.machines.scale_in_deadline import Deadline
-from headway.domain.operation import OperationKind, RollParams
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_kinds import OperationKind, RollParams
+from headway.domain.operation_progress import ReportProgress
 from headway.errors import InvalidSpec, Refused
 from headway.rollout.slurm_upgrade_rules import is_upgrade, upgrade_fault
 from headway.server.operations.backups import back_up

@@ -8,7 +8,7 @@ import structlog
 
 from headway.billing.price_history import prices_of_removed_groups
 from headway.domain.cluster import Cluster
-from headway.domain.operation import DownParams
+from headway.domain.operation_kinds import DownParams
 from headway.errors import HeadwayError
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState

@@ -33,7 +33,7 @@ from headway.services.cluster_backend import SlurmReading
 from headway.transport.process import start_process, stop_process
 
 if TYPE_CHECKING:
-    from headway.domain.slurm.state import JobState, NodeState, Reservation
+    from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
 
 ANSWER_S = 60.0  # seconds; a reading that takes longer will never end
 BREATH = 16  # frames between yields to other tasks; a request takes some ten yields

@@ -9,7 +9,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from headway.domain.slurm.state import JobState, NodeState, Reservation
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
 
 HEAD = struct.Struct(">cII")
 BEGIN = b"B"  # the poller has just started: its first reports are a full state, not changes

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from headway.domain.machines.machine import Jump, Machine, MachineState
-from headway.domain.slurm.state import JobState, NodeState, Reservation
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
 from headway.errors import HeadwayError
 from headway.server.slurm_poller.frames import (
     BEGIN,

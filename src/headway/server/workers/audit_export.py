@@ -16,7 +16,7 @@ import structlog
 
 from headway.schemas.people import AuditOut
 from headway.services.app_state import AppState
-from headway.services.settings import AuditExport, SyslogServer
+from headway.services.server_settings import AuditExport, SyslogServer
 from headway.store import AuditRow
 
 LOOK_S = 1.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from headway.domain.cluster import BackupRule
-from headway.domain.operation import OperationKind
+from headway.domain.operation_kinds import OperationKind
 from headway.errors import HeadwayError, Refused
 from headway.services.app_state import AppState
 from headway.services.storage.backups import queue_backup

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from headway.domain.operation import FabricTestParams, OperationKind
+from headway.domain.operation_kinds import FabricTestParams, OperationKind
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
 from headway.store import ClusterRow, OperationAsk

@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from headway.domain.operation import OperationKind
+from headway.domain.operation_kinds import OperationKind
 from headway.errors import HeadwayError, Refused
 from headway.schemas.base import ErrorOut
 from headway.server.operations.operation_run import OperationRun

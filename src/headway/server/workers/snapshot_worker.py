@@ -13,7 +13,7 @@ import structlog
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import MachineState
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.machine_meter import MachineMeter

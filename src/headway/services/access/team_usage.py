@@ -9,7 +9,7 @@ from fractions import Fraction
 from headway.domain.cluster import Cluster, Team
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError
 from headway.schemas.people import TeamOut, TeamsOut
 from headway.services.access.authorization import may_see_team_usage

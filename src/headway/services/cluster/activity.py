@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from headway.domain.operation import OperationKind
+from headway.domain.operation_kinds import OperationKind
 from headway.errors import Refused
 from headway.schemas.activity import ActivityOut, ActivityPage
 from headway.services.app_state import AppState

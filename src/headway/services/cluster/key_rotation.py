@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets as random
 
-from headway.domain.operation import RotateParams
+from headway.domain.operation_kinds import RotateParams
 from headway.errors import Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.key_rotation import RotateIn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.domain.operation import OperationParams
+from headway.domain.operation_kinds import OperationParams
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_news
 from headway.store import Operation

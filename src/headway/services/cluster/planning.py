@@ -12,7 +12,7 @@ from headway.changes.setting_changes import file_change, setting_changes
 from headway.clusterfile.node_counts import edit_node_counts, target_node_counts, with_node_counts
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.operation import ApplyParams, DownParams, ScaleParams
+from headway.domain.operation_kinds import ApplyParams, DownParams, ScaleParams
 from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
 from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_fault
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn

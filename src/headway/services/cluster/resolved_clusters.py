@@ -17,7 +17,7 @@ from headway.schemas.clusters import Document
 from headway.services.cluster.shown_plan import fingerprint
 from headway.services.cluster_backend import ClusterBackend, ResolvedCluster
 from headway.services.read_model.snapshot import LiveState, cluster_topic
-from headway.services.settings import Settings
+from headway.services.server_settings import Settings
 from headway.services.shared_cache import SharedReads
 from headway.store import ClusterRow, Store
 

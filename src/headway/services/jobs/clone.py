@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
 from headway.jobs.submission.prepare_job import job_own_folder
 from headway.jobs.submission.requested_resources import without_dependency

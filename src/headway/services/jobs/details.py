@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound
 from headway.jobs.explain.job_failures import CONTAINER_FAILED_CODE, container_error
 from headway.jobs.submission.secret_masking import mask_script_text, mask_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.reason_sentences import job_reason

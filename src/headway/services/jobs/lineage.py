@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import NotFound
 from headway.jobs.submission import secret_masking
 from headway.jobs.submission.batch_script import TASK_SUFFIX

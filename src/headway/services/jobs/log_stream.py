@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.services.access.authorization import authorize_action, log_slot
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState

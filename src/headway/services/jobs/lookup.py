@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import NotFound
 from headway.jobs.view.array_tasks import tasks_of
 from headway.services.access.authorization import command_slot

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs import notebook_job
 from headway.jobs.explain.reason_sentences import explain_reason

@@ -11,7 +11,7 @@ from typing import Any
 from headway.domain.cluster import Cluster
 from headway.domain.environment import parse_label
 from headway.domain.slurm.job_states import ENDED
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline
 from headway.jobs.pipelines.pipeline_steps import latest_jobs, pipeline_out, step_run, steps_to_retry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.operation import FabricTestParams
+from headway.domain.operation_kinds import FabricTestParams
 from headway.domain.slurm.hostlist import expand
 from headway.errors import NotFound, Refused
 from headway.schemas.clusters import OperationOut

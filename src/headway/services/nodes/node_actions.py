@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from headway.domain.cluster import Cluster
 from headway.domain.incident import FaultAction, Incident
 from headway.domain.slurm.node_reasons import REBOOTS
-from headway.domain.slurm.state import BUSY
+from headway.domain.slurm.nodes_and_jobs import BUSY
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut
 from headway.services.access.authorization import write_audit_line

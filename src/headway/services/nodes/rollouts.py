@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.operation import RollParams
+from headway.domain.operation_kinds import RollParams
 from headway.errors import Fault
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
 from headway.services.access.authorization import write_audit_line

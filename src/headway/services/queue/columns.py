@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import MAX_PRIORITY, JobState
+from headway.domain.slurm.nodes_and_jobs import MAX_PRIORITY, JobState
 
 Kind = Literal["text", "number", "moment", "span", "mib"]
 Value = str | int

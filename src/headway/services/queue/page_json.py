@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gzip
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Unreachable
 from headway.schemas.jobs import JobsAsk, JobsPage
 from headway.services.access.rights import Principal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError
 from headway.jobs.explain.pending import PendingReason, explain_pending
 from headway.jobs.explain.placement_search import ClusterSnapshot

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
 from headway.services.queue.columns import BY_KEY, LABEL, sort_key
 from headway.services.queue.query import KINDS, QueueQuery, kind_of

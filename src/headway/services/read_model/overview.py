@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.clusters import CheckOut, StatusOut
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import ProgressOut

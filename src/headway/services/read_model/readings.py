@@ -14,7 +14,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.readiness import Check
 from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.job_states import ENDED
-from headway.domain.slurm.state import MOST_SIBLINGS, JobState
+from headway.domain.slurm.nodes_and_jobs import MOST_SIBLINGS, JobState
 from headway.domain.volume_usage import VolumeUsage
 from headway.errors import HeadwayError
 from headway.jobs.view.array_tasks import tasks_of

@@ -17,7 +17,7 @@ from headway.domain.incident import Incident, IncidentState
 from headway.domain.machines.machine import Machine
 from headway.domain.readiness import Check
 from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
-from headway.domain.slurm.state import JobState, NodeState, Reservation
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
 from headway.schemas.clusters import NewsOut
 from headway.schemas.jobs import ProgressOut
 

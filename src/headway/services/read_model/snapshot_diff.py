@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import compress
 from operator import attrgetter, is_not, ne
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.services.read_model.snapshot import Snapshot
 
 BATCH = 250  # jobs that are processed at a time

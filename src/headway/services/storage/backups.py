@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway import __version__
-from headway.domain.operation import BackupParams, RestoreParams
+from headway.domain.operation_kinds import BackupParams, RestoreParams
 from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.storage.backups import BackupIn, BackupOut, RestoreIn, VerifyIn

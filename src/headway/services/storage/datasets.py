@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, conflicting_field
-from headway.domain.operation import DatasetParams
+from headway.domain.operation_kinds import DatasetParams
 from headway.errors import NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.storage.datasets import DatasetIn, DatasetOut, S3In

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from headway.domain.cluster import Cluster
 from headway.domain.environment import FILE_SOURCE, PYTORCH, request_digest
-from headway.domain.operation import EnvironmentParams
-from headway.domain.progress import ReportProgress
+from headway.domain.operation_kinds import EnvironmentParams
+from headway.domain.operation_progress import ReportProgress
 from headway.schemas.submission.run_flags import ContainerIn, JobFields
 from headway.services.access.rights import linux_user_of
 from headway.services.app_state import AppState

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from headway.domain.cluster import Cluster
 from headway.domain.environment import NO_ENVIRONMENT, PYTORCH, EnvironmentVersion, address_with_password
-from headway.domain.operation import EnvironmentParams
+from headway.domain.operation_kinds import EnvironmentParams
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.storage.environments import EnvironmentDetailOut, EnvironmentIn, EnvironmentOut

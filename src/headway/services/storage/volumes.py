@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
-from headway.domain.slurm.state import NodeState
+from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.domain.volume_usage import VolumeUsage
 from headway.errors import HeadwayError
 from headway.schemas.storage.volumes import BenchIn, LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.domain.slurm.hostlist import expand
-from headway.domain.slurm.state import JobState, NodeState, Reservation
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
 
 _GRES_COUNT = re.compile(r"^gpu(?::[^:()]+)?:(\d+)")
 _GRES_TYPE = re.compile(r"^gpu:([^:()]+):\d+")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.slurm.adapters import v0_0_42 as newer
 from headway.slurm.adapters.base import Adapter, Field, read_record, text
 

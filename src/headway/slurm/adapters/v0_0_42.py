@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.domain.slurm.job_states import ENDED
-from headway.domain.slurm.state import JobState, NodeState, Reservation
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
 from headway.slurm.adapters.base import (
     Adapter,
     Field,

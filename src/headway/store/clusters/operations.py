@@ -16,7 +16,7 @@ from sqlalchemy import Row, and_, case, delete, exists, func, insert, or_, selec
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.operation import SECRET_PREFIXES, OperationKind, own_secret
+from headway.domain.operation_kinds import SECRET_PREFIXES, OperationKind, own_secret
 from headway.errors import Conflict, NotFound
 from headway.store.access.idempotency_keys import KEPT_S
 from headway.store.db import schema as t

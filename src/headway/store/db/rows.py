@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.domain.operation import OperationKind, own_secret
+from headway.domain.operation_kinds import OperationKind, own_secret
 from headway.domain.role import Role
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
 from headway.jobs.explain.reason_sentences import job_reason as ended_why

@@ -7,7 +7,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from headway.domain.slurm.hostlist import compress, natural_key
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.clusters import CheckOut, ClusterOut
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.nodes import NodeOut

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
 from headway.services.queue.columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column

@@ -19,7 +19,7 @@ from werkzeug.serving import make_server
 
 from headway.api.auth import sign_in
 from headway.services.login_throttle import MAX_FAILURES
-from headway.services.settings import Oidc
+from headway.services.server_settings import Oidc
 from headway.store import AuditAsk
 from tests.support.servers.server_fakes import URL, Server
 

@@ -23,7 +23,7 @@ from headway.domain.changeset import Disturbs
 from headway.domain.cluster import BackupRule
 from headway.domain.dataset import DatasetVersion
 from headway.domain.environment import EnvironmentVersion, request_digest
-from headway.domain.operation import OperationKind
+from headway.domain.operation_kinds import OperationKind
 from headway.errors import Refused, Unreachable
 from headway.server.workers.backup_schedule import BackupSchedule
 from headway.server.workers.operation_worker import OperationWorker

@@ -16,7 +16,7 @@ import pytest
 
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
 from headway.server.workers.audit_export import POSITIONS, AuditExportWorker
-from headway.services.settings import AuditExport, SyslogServer
+from headway.services.server_settings import AuditExport, SyslogServer
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server

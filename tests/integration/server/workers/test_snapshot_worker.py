@@ -11,7 +11,7 @@ import pytest
 
 from headway.domain.cluster import Cluster
 from headway.domain.readiness import Check
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ProgressOut
 from headway.server.logging_config import BLANK, blank_secrets

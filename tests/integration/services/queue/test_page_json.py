@@ -9,7 +9,7 @@ import json
 import httpx
 import pytest
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.jobs import JobsPage
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.readings import SNAPSHOT_WAIT_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.cluster.scaling.spare_selection import spares_to_reserve
-from headway.domain.slurm.state import NodeState
+from headway.domain.slurm.nodes_and_jobs import NodeState
 from tests.support.clusters.builders import cluster, node
 
 LAB = cluster()  # lab-1-[1-4], spare lab-2-1

@@ -14,7 +14,7 @@ from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.cluster import Health, StallRule
 from headway.domain.incident import FaultAction, IncidentState
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.jobs import stall_watchdog
 from headway.health.jobs.rank_stacks import JobStacks

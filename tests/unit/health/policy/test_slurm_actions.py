@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.slurm.state import JobState, NodeState
+from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.health.policy.slurm_actions import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
 from tests.support.clusters.builders import cluster, job, machine, node
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.domain.slurm.state import Reservation
+from headway.domain.slurm.nodes_and_jobs import Reservation
 from headway.jobs.explain.pending import explain_pending
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.placement_search import ClusterSnapshot

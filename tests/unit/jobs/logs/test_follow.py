@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import CommandFailed, NotFound, Refused, Unreachable
 from headway.jobs.logs.follow import LogPiece, follow_log
 from headway.transport.process import CommandResult

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import NotFound
 from headway.jobs.logs.follow_array import follow_array_logs
 from headway.transport.process import CommandResult

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.server.slurm_poller.frames import BEGIN, END, frame, job_of, packed
 from headway.server.slurm_poller.process import FEW, SnapshotChanges
 from headway.services.jobs.job_to_schema import job_row

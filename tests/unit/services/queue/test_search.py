@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
 from headway.services.queue.columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, sort_key
 from headway.services.queue.query import QueueQuery

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.clusters import CheckOut, StatusOut
 from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
 from headway.schemas.jobs import ProgressOut

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.services.queue.query import QueueQuery
 from headway.services.queue.search import query_page as find
 from headway.web.views.queue_address import Query

@@ -14,7 +14,7 @@ from headway.cli.options.deadline_option import Deadline, parse_deadline
 from headway.cli.output import changeset_text, formatting
 from headway.cli.output.operation_progress import follow_to_end
 from headway.cli.output.terminal import detect_terminal
-from headway.domain.operation import OperationKind
+from headway.domain.operation_kinds import OperationKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from headway.billing import machine_lifetimes
 from headway.domain.billing import MachineLifetime
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.state import SPARES
+from headway.domain.slurm.nodes_and_jobs import SPARES
 from headway.services.app_state import AppState
 
 MACHINE_SEEN_S = 30  # how often it is stored that a machine still exists

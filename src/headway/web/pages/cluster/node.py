@@ -9,7 +9,7 @@ from fastapi import Form
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, Operator, State
-from headway.domain.slurm.state import BUSY, OUT
+from headway.domain.slurm.nodes_and_jobs import BUSY, OUT
 from headway.errors import Refused
 from headway.schemas.jobs import JobOut
 from headway.services.access.rights import Right

@@ -14,7 +14,7 @@ from headway.api.http.failure_audit import audit_failure
 from headway.api.http.path_numbers import PathNumber
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotAllowed, NotFound
 from headway.jobs.view.array_tasks import array_out
 from headway.schemas.base import API_PREFIX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.state import SPARES
+from headway.domain.slurm.nodes_and_jobs import SPARES
 from headway.services.app_state import AppState
 from tests.support.billing.billing_cluster import OCTOBER, H, accounting, at, server
 from tests.support.clusters import builders

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.domain.slurm.state import JobState
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Unreachable
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ProgressOut
 from headway.schemas.submission.exec_commands import ExecOut

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.domain.operation import (
+from headway.domain.operation_kinds import (
     ApplyParams,
     DatasetParams,
     OperationKind,
