@@ -6,6 +6,8 @@ never change, so a copy needs no update. Nothing is copied where the storage is 
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import re
@@ -25,6 +27,8 @@ LEAST_FREE_SHARE = 0.1  # of the disk, after a copy
 FIRST_USER = 1000  # user id
 COPY_S = 4 * 3600.0
 RETRY_S = 3600.0  # after a copy that failed
+SPREAD_S = 60.0  # within which the nodes begin to copy a version
+READ_S = 300.0  # between two readings of the records if no folder of versions has changed
 ABSENT_LOOKS = 20  # a version that is missing for so many looks was removed, and its copy is deleted
 COMMAND_S = 60.0
 _NETWORK = re.compile(r"nfs4?|cifs|smb3|ceph|lustre|gpfs|beegfs|wekafs|panfs|glusterfs|virtiofs|9p|fuse|fuse\..+")
@@ -99,6 +103,13 @@ def choose(versions: Iterable[Version], used_at: Mapping[str, float], most_bytes
     return chosen
 
 
+def copy_delay_s(host: str, place: str) -> float:
+    """Returns how long a node waits before it copies a version that none of its jobs uses: another time on each node, always
+    the same on one."""
+    digest = hashlib.sha256(f"{host} {place}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") / 2**32 * SPREAD_S
+
+
 def used_now(proc: str = "/proc") -> set[str]:
     """Returns the places of the versions that users' processes have activated."""
     found = set()
@@ -119,8 +130,14 @@ def mounts(text: str) -> dict[str, str]:
     return dict(_MOUNTED.findall(text))
 
 
+def delay_here_s(place: str) -> float:
+    """Returns `copy_delay_s` of this node."""
+    return copy_delay_s(os.uname().nodename, place)
+
+
 class LocalCopies:
-    """The copies on this node. `run` runs a command; `clock` returns Unix seconds."""
+    """The copies on this node. `run` runs a command; `clock` returns Unix seconds; `delay_s` returns the seconds by which
+    the copy of a version waits for those of other nodes."""
 
     def __init__(
         self,
@@ -129,11 +146,18 @@ class LocalCopies:
         folder: str = FOLDER,
         copies: str = COPIES,
         proc: str = "/proc",
+        delay_s: Callable[[str], float] = delay_here_s,
     ) -> None:
         self._run, self._clock, self._folder, self._copies, self._proc = run, clock, folder, copies, proc
+        self._delay_s = delay_s
         self._fault = ""  # as last logged
         self._absent: dict[str, int] = {}  # place -> number of looks since its version was last there
         self._next_try: dict[str, float] = {}  # place -> Unix seconds, after a copy that failed
+        self._turn: dict[str, float] = {}  # place -> Unix seconds: when this node begins to copy it
+        self._versions: list[Version] = []  # as last read, at _read_at
+        self._read_at = float("-inf")
+        self._stamps: dict[str, int] = {}  # folder of versions -> its time of change then
+        self._confirmed = False  # the reading before showed the same times
 
     def look_once(self) -> None:
         """Removes copies of removed versions, mounts those that are there, and makes at most one that is missing. Raises
@@ -141,7 +165,7 @@ class LocalCopies:
         there = self._mounts()
         if not _NETWORK.fullmatch(there.get(self._folder, "")) or _NO_DISK.fullmatch(self._kind_of_disk(there)):
             return
-        versions = list_versions(self._folder)
+        versions = self._published()
         known = {version.place for version in versions}
         used = used_now(self._proc) & known
         self._absent = {place: self._absent.get(place, 0) + 1 for place in self._have() - known}
@@ -162,12 +186,35 @@ class LocalCopies:
                     self._drop(version.place, there)
         have, now = self._have(), self._clock()
         for version in wanted:
-            if version.place not in have and self._next_try.get(version.place, now) <= now:
+            if version.place in have or self._next_try.get(version.place, now) > now:
+                continue
+            turn = self._turn.setdefault(version.place, now + self._delay_s(version.place))
+            if turn <= now or version.place in used:
                 if self._copy(version):
                     self._mount(version.place, there)
                 else:
                     self._next_try[version.place] = now + RETRY_S
                 return
+
+    def _published(self) -> list[Version]:
+        """Returns the versions that are published. Their records are read only if a folder has changed, because all nodes
+        ask the same storage. Raises OSError."""
+        stamps, now = self._read_stamps(), self._clock()
+        if self._confirmed and stamps == self._stamps and 0 <= now - self._read_at < READ_S:
+            return self._versions
+        self._versions = list_versions(self._folder)
+        # Two changes may bear the same time, so one more reading follows each.
+        self._confirmed = stamps == self._stamps
+        self._stamps, self._read_at = self._read_stamps(), now
+        return self._versions
+
+    def _read_stamps(self) -> dict[str, int]:
+        names = {"", *(version.name for version in self._versions), *self._stamps}
+        found = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                found[name] = os.stat(f"{self._folder}/{name}").st_mtime_ns
+        return found
 
     def _kind_of_disk(self, there: Mapping[str, str]) -> str:
         """Returns the type of the file system that holds the copies, "" if it is not known."""

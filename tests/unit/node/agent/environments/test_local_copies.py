@@ -24,7 +24,10 @@ class Node:
         self.mounted: list[str]
         self.now = 1000.0
         self._write_mounts()
-        self.local = LocalCopies(self.run, lambda: self.now, str(self.folder), str(self.copies), str(self.proc))
+        self.delay_s = 0.0  # of a copy
+        self.local = LocalCopies(
+            self.run, lambda: self.now, str(self.folder), str(self.copies), str(self.proc), lambda place: self.delay_s
+        )
 
     def publish(self, name: str, number: int, size: int = 100) -> None:
         place = self.folder / name / str(number)
@@ -95,6 +98,61 @@ def test_newest_versions_are_copied_and_mounted_one_at_each_look(node: Node) -> 
     ran = len(node.ran)
     node.local.look_once()
     assert len(node.ran) == ran
+
+
+def test_nodes_copy_a_new_version_at_different_times() -> None:
+    """Otherwise all of them would read it from the storage at once."""
+    delays = [local_copies.copy_delay_s(f"lab-1-{number}", "vision/2") for number in range(200)]
+    assert delays == [local_copies.copy_delay_s(f"lab-1-{number}", "vision/2") for number in range(200)]
+    assert 0 <= min(delays) < 3
+    assert local_copies.SPREAD_S - 3 < max(delays) < local_copies.SPREAD_S
+    quarter = local_copies.SPREAD_S / 4
+    assert all(30 < sum(n * quarter <= delay < (n + 1) * quarter for delay in delays) < 70 for n in range(4))
+    assert local_copies.copy_delay_s("lab-1-0", "vision/2") != local_copies.copy_delay_s("lab-1-0", "vision/3")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes processes of another user")
+def test_copy_waits_for_its_delay_unless_a_job_uses_the_version(node: Node) -> None:
+    node.delay_s = 40.0
+    node.publish("vision", 1)
+    node.publish("speech", 1)
+    node.local.look_once()
+    assert not node.have()
+    node.use(77, "vision/1", 20000)
+    node.local.look_once()
+    assert node.have() == {"vision/1"}
+    node.now += 39.0
+    node.local.look_once()
+    assert node.have() == {"vision/1"}
+    node.now += 1.0
+    node.local.look_once()
+    assert node.have() == {"speech/1", "vision/1"}
+
+
+def test_records_are_read_again_only_after_a_change(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[str]()
+    inner = local_copies.list_versions
+
+    def counted(folder: str) -> list[Version]:
+        read.append(folder)
+        return inner(folder)
+
+    monkeypatch.setattr(local_copies, "list_versions", counted)
+    node.publish("vision", 1)
+    for _ in range(9):
+        node.local.look_once()
+    assert len(read) == 2, "a second time, because times of files are coarse"
+    node.publish("vision", 2)
+    node.publish("speech", 1)
+    node.local.look_once()
+    assert len(read) == 3
+    node.local.look_once()
+    assert node.have() == {"speech/1", "vision/2"}
+    node.local.look_once()
+    assert len(read) == 4
+    node.now += local_copies.READ_S
+    node.local.look_once()
+    assert len(read) == 5, "a change that the storage did not show"
 
 
 def test_nothing_is_copied_from_a_disk_of_this_machine(tmp_path: Path) -> None:
