@@ -78,7 +78,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         departed_jobs=file.departures.jobs,
         mail_relay=file.mail.relay if file.mail else "",
         alerts=Alerts(file.alerts.webhook or "", file.alerts.chat or "", file.alerts.mail or ""),
-        health=_health(file.health),
+        health=health_settings(file.health),
         max_usd_per_hour=None if file.cost.usd_per_hour is None else Decimal(str(file.cost.usd_per_hour)),
         containers=file.containers.backend or "builtin",
         firewall=Firewall(tuple(file.firewall.ssh_from)),
@@ -119,7 +119,8 @@ def _key(part: KeyPart | None) -> KeySource | None:
     return None if part is None else KeySource(part.file or "", tuple(part.command or ()))
 
 
-def _health(part: HealthPart) -> Health:
+def health_settings(part: HealthPart) -> Health:
+    """Returns the settings for faults and repairs."""
     return Health(
         xid_classes={int(code): kind for code, kind in part.xid.items()},
         act=part.act,

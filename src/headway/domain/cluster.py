@@ -275,25 +275,20 @@ class StallRule:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The cluster file's settings for faults and repairs, with its defaults."""
+    """The cluster file's settings for faults and repairs; their defaults are in its model."""
 
-    # GPU error code -> class, where it differs from the catalogue
-    xid_classes: Mapping[int, str] = field(default_factory=dict)
-    act: bool = True  # False: incidents are recorded, and nothing is done about them
-    tries: int = 3  # repairs of one incident; after that the node is out of service
-    flaky_score: int = 8  # a node with this score is flaky: it is kept out of service
-    flaky_days: int = 14  # days over which incidents count for the score
-    reserve_flaky_nodes: bool = (
-        False  # at this score the node is reserved for jobs that request it, at twice the score kept out
-    )
-    silent_share: float = 0.5  # share of all nodes; if this many fall silent together, the network is at fault
-    warning_s: int = 60  # time that a job that requested a signal has before it is requeued
-    hang: StallRule = StallRule(1800)
-    idle: StallRule = StallRule(7200)
-    fabric_test_every_s: int = 0  # seconds between scheduled fabric tests; 0: only people request them
-
-
-DEFAULT_HEALTH = Health()
+    xid_classes: Mapping[int, str]  # GPU error code -> class, where it differs from the catalogue
+    act: bool  # False: incidents are recorded, and nothing is done about them
+    tries: int  # repairs of one incident; after that the node is out of service
+    flaky_score: int  # a node with this score is flaky: it is kept out of service
+    flaky_days: int  # days over which incidents count for the score
+    # at this score the node is reserved for jobs that request it, at twice the score kept out
+    reserve_flaky_nodes: bool
+    silent_share: float  # share of all nodes; if this many fall silent together, the network is at fault
+    warning_s: int  # time that a job that requested a signal has before it is requeued
+    hang: StallRule
+    idle: StallRule
+    fabric_test_every_s: int  # seconds between scheduled fabric tests; 0: only people request them
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,13 +353,13 @@ class Cluster:
     partitions: tuple[Partition, ...]
     teams: tuple[Team, ...]
     users: tuple[User, ...]
+    health: Health
     slurm: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[Host, ...] = ()  # provider ssh
     departed_jobs: str = "cancel"  # what happens to running jobs of a removed user: "cancel" | "finish"
     mail_relay: str = ""  # host:port that --mail-type mail goes to; "" = none
     alerts: Alerts = field(default_factory=Alerts)
     containers: str = ""  # what implements --container-image: "builtin" | "enroot" | "" = nothing does
-    health: Health = field(default_factory=Health)
     max_usd_per_hour: Decimal | None = None  # limit on the price of all machines together; None: no limit
     firewall: Firewall = field(default_factory=Firewall)  # provider ssh
     backup: BackupRule | None = None  # None: backups are made only on request

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from headway.cluster import readiness
-from headway.domain.cluster import Health
 from headway.domain.incident import IncidentState
 from headway.domain.machines.machine import Machine
 from headway.errors import Refused
@@ -128,7 +127,7 @@ async def test_apply_returns_only_nodes_not_held_by_a_person_or_an_incident(monk
 
 @pytest.fixture
 async def flaky_lab(tmp_path: Any) -> AsyncIterator[Ward]:
-    async with ward(tmp_path, replace(LAB, health=Health(reserve_flaky_nodes=True))) as made:
+    async with ward(tmp_path, replace(LAB, health=builders.health(reserve_flaky_nodes=True))) as made:
         yield made
 
 
@@ -150,7 +149,7 @@ async def test_failing_reservation_update_does_not_block_a_repaired_node(flaky_l
 
 
 async def test_flaky_node_returns_only_once_its_reservation_is_set(tmp_path: Any) -> None:
-    async with ward(tmp_path, replace(LAB, health=Health(flaky_score=1, reserve_flaky_nodes=True))) as lab:
+    async with ward(tmp_path, replace(LAB, health=builders.health(flaky_score=1, reserve_flaky_nodes=True))) as lab:
         real = lab.world._reservation
         lab.world._reservation = lambda words: real(words) if "--oneliner" in words else (1, "")  # type: ignore[method-assign]
         await lab.responder.handle_symptom(symptom(46), [])

@@ -6,12 +6,27 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from headway.catalog.providers import LOCAL
-from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Partition, Plan, Slot, Storage, Switch, Team, User
+from headway.clusterfile.models.health import HealthPart
+from headway.clusterfile.resolve import health_settings
+from headway.domain.cluster import (
+    MAIN_GROUP,
+    Cluster,
+    Group,
+    Health,
+    Partition,
+    Plan,
+    Slot,
+    Storage,
+    Switch,
+    Team,
+    User,
+)
 from headway.domain.machines.gpu_parts import WHOLE
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.site import Site
@@ -99,6 +114,7 @@ def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) 
         "partitions": (Partition("train", tuple(s.name for s in slots), True, 1, 604800, 86400, (), False, 0, ()),),
         "teams": (Team("default", ("alice",), 1),),
         "users": (User("alice", (), ("default",), admin=True),),
+        "health": health(),
     }
     fields.update(others)
     return Cluster(
@@ -107,6 +123,11 @@ def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) 
         switches=switches if len(switches) > 1 else (),
         **fields,
     )
+
+
+def health(**changes: Any) -> Health:
+    """Returns the cluster file's default settings for faults, with these changes."""
+    return replace(health_settings(HealthPart()), **changes)
 
 
 def site(of: Cluster) -> Site:

@@ -26,6 +26,7 @@ from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.site import OwnedSite, Site
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
 from headway.render.files import render_files
+from tests.support.clusters import builders
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2_000_000, Decimal("24"), "NVIDIA H100 80GB HBM3")
 CPU = Plan("cpu-64", "", 0, 0, 64, 256_000, Decimal("3"))
@@ -64,6 +65,7 @@ def gpu_cluster(leaves: int = 2, per_leaf: int = 2) -> Cluster:
     names = tuple(place.name for place in places)
     return Cluster(
         name="lab",
+        health=builders.health(),
         provider=LOCAL,
         image="debian13",
         slurm_version="24.11",
@@ -114,6 +116,7 @@ def cpu_cluster() -> Cluster:
     names = tuple(place.name for place in places)
     return Cluster(
         name="old",
+        health=builders.health(),
         provider=SSH,
         image="debian12",
         slurm_version="22.05",

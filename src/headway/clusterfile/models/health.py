@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from headway.domain.cluster import DEFAULT_HEALTH
 from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES
 from headway.validation.field_types import (
     Part,
@@ -19,14 +18,14 @@ class LemonPart(Part):
     """Flaky nodes, which fail repeatedly, are kept out of service."""
 
     score: int = Field(
-        DEFAULT_HEALTH.flaky_score,
+        8,
         ge=1,
         le=1000,
         description="Score at which a node is kept out of service: GPU reset or reboot 1, drain 2, rma or hands_on 3.",
     )
-    days: int = Field(DEFAULT_HEALTH.flaky_days, ge=1, le=365, description="Number of days in which incidents count.")
+    days: int = Field(14, ge=1, le=365, description="Number of days in which incidents count.")
     spare_work: bool = Field(
-        DEFAULT_HEALTH.reserve_flaky_nodes,
+        False,
         description=f"true: keep the node for jobs with --reservation={FLAKY_NODES}; take it out of service at twice the score.",
     )
 
@@ -38,24 +37,24 @@ class HangPart(Part):
     """Detection of a hanging job: no progress report, no output, no useful GPU work."""
 
     after: int = Field(
-        DEFAULT_HEALTH.hang.after_s,
+        1800,
         ge=0,
         le=604800,
         description=f"Seconds without progress. {_OWN_TIME.format('hang')}",
     )
-    requeue: bool = Field(DEFAULT_HEALTH.hang.acts, description="Requeue the job; otherwise only notify its owner.")
+    requeue: bool = Field(False, description="Requeue the job; otherwise only notify its owner.")
 
 
 class IdlePart(Part):
     """Detection of a job with idle GPUs."""
 
     after: int = Field(
-        DEFAULT_HEALTH.idle.after_s,
+        7200,
         ge=0,
         le=604800,
         description=f"Seconds without GPU work. {_OWN_TIME.format('idle')}",
     )
-    cancel: bool = Field(DEFAULT_HEALTH.idle.acts, description="Cancel the job; otherwise only notify its owner.")
+    cancel: bool = Field(False, description="Cancel the job; otherwise only notify its owner.")
 
 
 FABRIC_TEST_EVERY_S = {"daily": 86400, "weekly": 7 * 86400, "monthly": 30 * 86400}
@@ -69,25 +68,23 @@ class HealthPart(Part):
         description="Classes of GPU error codes that replace those of Headway's table.",
         examples=[{"63": "drain"}],
     )
-    act: bool = Field(
-        DEFAULT_HEALTH.act, description="false: only record incidents; do not drain, fence, requeue or repair."
-    )
+    act: bool = Field(True, description="false: only record incidents; do not drain, fence, requeue or repair.")
     tries: int = Field(
-        DEFAULT_HEALTH.tries,
+        3,
         ge=0,
         le=10,
         description="Number of repairs that are tried; then the node is out of service until you return it.",
     )
     lemon: LemonPart = Field(default_factory=LemonPart, description="Flaky nodes: nodes that fail repeatedly.")
     silent_share: float = Field(
-        DEFAULT_HEALTH.silent_share,
+        0.5,
         gt=0,
         le=1,
         allow_inf_nan=False,
         description="If this share of all nodes falls silent at once, Headway assumes a network fault and changes no node.",
     )
     warning: int = Field(
-        DEFAULT_HEALTH.warning_s,
+        60,
         ge=0,
         le=3600,
         description="Seconds between the signal of a job's --signal and its requeue.",

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from headway.domain.cluster import Health
 from headway.domain.incident import FaultAction, Incident, IncidentState, Symptom
 from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
@@ -18,10 +17,11 @@ from headway.health.incidents.measured_times import incident_timings
 from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
 from headway.health.incidents.recovery_tracking import track_recovery
 from headway.health.incidents.return_to_service import return_to_service
+from tests.support.clusters import builders
 from tests.support.clusters.builders import job
 from tests.support.clusters.incident_cluster import LAB, NODE, Ward, symptom, ward
 
-HANDS_ON = replace(LAB, health=Health(xid_classes={79: "hands_on"}))
+HANDS_ON = replace(LAB, health=builders.health(xid_classes={79: "hands_on"}))
 
 
 @pytest.fixture
@@ -341,7 +341,7 @@ async def test_error_after_the_tests_began_opens_a_new_incident(lab: Ward) -> No
 
 
 async def test_watch_only_cluster_records_incidents_without_acting(tmp_path: Path) -> None:
-    async with ward(tmp_path, replace(LAB, health=Health(act=False))) as lab:
+    async with ward(tmp_path, replace(LAB, health=builders.health(act=False))) as lab:
         lab.world.jobs = {7: "RUNNING"}
         await lab.responder.handle_symptom(symptom(), [])
         await lab.responder.handle_dead_node(NODE, "its machine is stopped")

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import LOCAL
-from headway.domain.cluster import Health, Storage, Volume
+from headway.domain.cluster import Storage, Volume
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.health.detection.agent_events import Heartbeats
 from headway.store import StoreUnavailable
+from tests.support.clusters import builders
 from tests.support.clusters.incident_cluster import FOR_GOOD, LAB, NODE, Ward, symptom, ward
 
 
@@ -104,7 +105,7 @@ async def test_failed_agent_checks_keep_the_node_out(lab: Ward) -> None:
 
 @pytest.mark.parametrize("slow_with", [(), ("lab-1-4",), ("lab-1-3", "lab-1-4")])
 async def test_hard_tests_compare_the_node_with_up_to_two_idle_nodes(tmp_path: Path, slow_with: Sequence[str]) -> None:
-    async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
+    async with ward(tmp_path, replace(LAB, health=builders.health(tries=1))) as lab:
         lab.world.idle, lab.world.slow_with = ("lab-1-1", "lab-1-3", "lab-1-4"), set(slow_with)
         await lab.responder.handle_symptom(symptom(), [])
         found = await lab.settle()
@@ -133,7 +134,7 @@ async def test_hard_tests_compare_the_node_with_up_to_two_idle_nodes(tmp_path: P
 async def test_rdma_ports_are_tested_after_the_all_reduce(
     tmp_path: Path, answers: dict[str, dict[str, Any]], passed: bool, text: str
 ) -> None:
-    async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
+    async with ward(tmp_path, replace(LAB, health=builders.health(tries=1))) as lab:
         lab.world.idle, lab.world.rdma = ("lab-1-3", "lab-1-4"), answers
         await lab.responder.handle_symptom(symptom(), [])
         found = await lab.settle()
@@ -144,7 +145,7 @@ async def test_rdma_ports_are_tested_after_the_all_reduce(
 
 
 async def test_health_tries_limits_repairs(tmp_path: Path) -> None:
-    async with ward(tmp_path, replace(LAB, health=Health(tries=1))) as lab:
+    async with ward(tmp_path, replace(LAB, health=builders.health(tries=1))) as lab:
         lab.world.gpus_after_reset = None
         await lab.responder.handle_symptom(symptom(46), [])
         assert (await lab.settle()).state is IncidentState.OUT
@@ -197,7 +198,7 @@ async def test_repeated_faults_escalate_and_keep_an_unreliable_node_out(lab: War
 
 
 async def test_flaky_node_is_reserved_before_it_stays_out(tmp_path: Path) -> None:
-    async with ward(tmp_path, replace(LAB, health=Health(flaky_score=2, reserve_flaky_nodes=True))) as lab:
+    async with ward(tmp_path, replace(LAB, health=builders.health(flaky_score=2, reserve_flaky_nodes=True))) as lab:
         lab.clock.now += 1000
 
         async def again() -> Incident:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from headway.domain.cluster import Health
 from headway.errors import Refused
 from headway.schemas.fabric_tests import FabricTestOut
 from headway.server.workers.fabric_test_schedule import AGAIN_S, FabricTestSchedule
@@ -26,7 +25,9 @@ RESULT = FabricTestOut(cluster="lab", operation="", at=0.0)
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     made = await server_fakes.start(tmp_path, builders.Clock(), test_fabric=RESULT)
     await made.apply()
-    made.backend.whole["lab"] = replace(builders.cluster(4, name="lab"), health=Health(fabric_test_every_s=DAY_S))
+    made.backend.whole["lab"] = replace(
+        builders.cluster(4, name="lab"), health=builders.health(fabric_test_every_s=DAY_S)
+    )
     row = await made.store.clusters.get("lab")
     assert row is not None
     spec = {**row.document["spec"], "health": {"fabric_test": "daily"}}

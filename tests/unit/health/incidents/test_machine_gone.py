@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import LOCAL
-from headway.domain.cluster import Health
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.health.incidents.return_to_service import repeat_return
+from tests.support.clusters import builders
 from tests.support.clusters.builders import machine
 from tests.support.clusters.incident_cluster import LAB, NODE, Ward, symptom, ward
 
@@ -192,7 +192,7 @@ async def test_removed_node_keeps_incident_until_its_jobs_end(tmp_path: Path, st
 
 
 async def test_observe_only_incident_closes_when_machine_is_gone(tmp_path: Path) -> None:
-    async with ward(tmp_path, replace(ROOMY, health=Health(act=False))) as made:
+    async with ward(tmp_path, replace(ROOMY, health=builders.health(act=False))) as made:
         await made.responder.handle_symptom(symptom(79), [])
         await made.responder.resume_open()
         assert (await made.newest()).state is IncidentState.SEEN

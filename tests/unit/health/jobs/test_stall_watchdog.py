@@ -11,7 +11,7 @@ import pytest
 
 from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.metric_queries import Query, Row
-from headway.domain.cluster import Health, StallRule
+from headway.domain.cluster import StallRule
 from headway.domain.incident import FaultAction, IncidentState
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.nodes_and_jobs import JobState
@@ -23,6 +23,7 @@ from headway.health.jobs.stall_watchdog import StallWatchdog
 from headway.health.policy.flaky_score import node_score
 from headway.store.store import Store
 from headway.transport.process import CommandResult
+from tests.support.clusters import builders
 from tests.support.clusters.builders import Clock, cluster, job, machine
 from tests.support.clusters.builders import store as open_test_store
 
@@ -112,7 +113,7 @@ def tender(
     head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER, store: Store | None = None
 ) -> StallWatchdog:
     context = ClusterContext(cast(Any, None), cast(Any, store), cast(Any, head), Path("/nowhere"))
-    return StallWatchdog(cluster(health=Health(hang=hang, idle=idle)), context, clock=lambda: NOW)
+    return StallWatchdog(cluster(health=builders.health(hang=hang, idle=idle)), context, clock=lambda: NOW)
 
 
 async def look(of: StallWatchdog, *jobs: JobState) -> list[tuple[str, str]]:
@@ -152,7 +153,7 @@ async def test_message_and_incident_name_the_rank_for_which_the_others_wait(stor
     ranks = incident.steps[0].evidence["ranks"]
     assert isinstance(ranks, list)
     assert ranks[2:4] == ["rank 2 on lab-1-1: load (t.py:3)", "rank 3 on lab-1-1: all_reduce (d.py:9)"]
-    assert node_score([incident], Health(), incident.opened_at) == 1
+    assert node_score([incident], builders.health(), incident.opened_at) == 1
 
 
 async def test_stragglers_on_several_nodes_are_named_and_no_node_is_blamed(store: Store) -> None:

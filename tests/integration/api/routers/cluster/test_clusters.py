@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from headway.domain.changeset import Disturbs
-from headway.domain.cluster import Cluster, Dataset, Group, Health, Storage
+from headway.domain.cluster import Cluster, Dataset, Group, Storage
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.readiness import Check
 from headway.errors import NotFound, Refused, Unreachable
@@ -65,7 +65,7 @@ async def test_plan_includes_changes_of_server_side_settings(server: Server) -> 
     await client.post("/api/v1/clusters/lab/apply", json=ask())
     await server.work_off()
     await server.state.clusters.get("lab")
-    server.backend.clusters["lab"] = {"health": Health(act=False, xid_classes={63: "drain"})}
+    server.backend.clusters["lab"] = {"health": builders.health(act=False, xid_classes={63: "drain"})}
     changed = {"document": document(health={"act": False}).model_dump()}
     out = ChangeSetOut.model_validate((await client.post("/api/v1/plan", json=changed["document"])).json())
     assert [(change.kind, change.what, change.why) for change in out.changes] == [
