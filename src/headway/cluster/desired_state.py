@@ -20,7 +20,7 @@ from headway.domain.machines.site import OwnedSite, Site
 from headway.images import packages, recipe
 from headway.providers.base import Placement
 from headway.render.files import render_files
-from headway.render.monitoring import prometheus_conf
+from headway.render.monitoring import prometheus
 from headway.render.slurm.container_conf import SHARED_IMAGES
 from headway.render.system.unit_list import units_by_role
 
@@ -99,7 +99,7 @@ def build_desired_state(cluster: Cluster, site: Site, secrets: Mapping[str, str]
     rendered = {role: {**files, **bundled_files()} for role, files in render_files(cluster, site).items()}
     role_units = units_by_role(cluster, site)
     digests = cluster_secrets.secret_digests(secrets)
-    head_dirs = [(cluster.state_folder, "slurm", 0o700), *prometheus_conf.DIRS]
+    head_dirs = [(cluster.state_folder, "slurm", 0o700), *prometheus.DIRS]
     # created at the start, because every user may create folders in scratch and could take the name
     if cluster.containers == "builtin":
         head_dirs.append((str(PurePosixPath(cluster.storage.scratch, SHARED_IMAGES)), "root", 0o755))

@@ -15,7 +15,7 @@ from headway.domain.changeset import Change
 from headway.domain.machines.systemd_unit import Unit
 from headway.images import recipe
 from headway.render.ha import slurm_state_folder
-from headway.render.monitoring import prometheus_conf
+from headway.render.monitoring import prometheus
 from headway.render.slurm.candidate_check import candidate_check
 from headway.render.system.mariadb import DATADIR
 from headway.render.system.unit_list import RECONFIGURE
@@ -34,7 +34,7 @@ SOFTWARE_S = 4000.0
 STAGE_S = 300.0
 CANDIDATE = "/run/headway/candidate"
 # System users whose uid differs between images, with their folders on the head's volume.
-_KEPT_OF = {"mysql": (DATADIR,), prometheus_conf.USER: tuple(path for path, _, _ in prometheus_conf.DIRS)}
+_KEPT_OF = {"mysql": (DATADIR,), prometheus.USER: tuple(path for path, _, _ in prometheus.DIRS)}
 _DATABASE = (
     "create database if not exists slurm_acct_db;"
     "create user if not exists slurm@localhost identified via unix_socket;"

@@ -9,7 +9,7 @@ from headway.domain.machines.site import Site
 from headway.render import machine_paths
 from headway.render.escaping import check_plain_strings
 from headway.render.ha import single_active_head, slurm_state_folder
-from headway.render.monitoring import prometheus_conf
+from headway.render.monitoring import prometheus
 from headway.render.slurm import (
     cgroup_conf,
     container_conf,
@@ -120,7 +120,7 @@ def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
         mariadb.PATH: File(mariadb.mariadb_cnf()),
         **daemon_units.database_units(),
         **nfs.head_files(cluster, site),
-        **prometheus_conf.files(cluster, site),
+        **prometheus.files(cluster, site),
     }
 
 

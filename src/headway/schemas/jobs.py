@@ -6,6 +6,7 @@ from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
 from headway.schemas.incidents import IncidentOut
+from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 
 
 class CourseOut(ResponseModel):
@@ -189,7 +190,7 @@ class LogFoundOut(ResponseModel):
 class JobsAsk(RequestModel):
     """Filters and order of a list of jobs. Several values of one filter are alternatives; a job must match all filters."""
 
-    limit: int = Field(100, ge=1, le=1000, description="number of jobs per page")
+    limit: int = Field(DEFAULT_ROWS, ge=1, le=MAX_ROWS, description="number of jobs per page")
     cursor: str = Field("", max_length=2000, description="`next` of the previous page")
     all: bool = Field(False, description="include recently ended jobs")
     state: list[str] = Field([], max_length=50, description="a Slurm job state, or its first letters")

@@ -23,6 +23,10 @@ class HostKeyChanged(Unreachable):
     """The machine showed another key than the pinned one; further tries are useless."""
 
 
+CONNECT_TIMEOUT_S = 5.0  # for a connection and sign-in; twice that through a jump host
+KEEPALIVE_S = 5.0
+
+
 class SudoRefused(Unreachable):
     """Sign-in worked, but sudo refused; further tries are useless."""
 

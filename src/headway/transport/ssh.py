@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Refused, Unanswered, Unreachable
-from headway.transport.connect import Dialer, HostKeyChanged, Root, SudoRefused
+from headway.transport.connect import CONNECT_TIMEOUT_S, KEEPALIVE_S, Dialer, HostKeyChanged, Root, SudoRefused
 from headway.transport.forwarded_socket import bridge_socket
 from headway.transport.process import CommandResult, command_result
 from headway.transport.program_io import CHUNK, MAX_OUTPUT, OnLine, Sink, pump, write_all, write_pieces
@@ -167,7 +167,9 @@ class Connections:
     `bootstrap_key` is the text of the private key. Only the machine's own host key (`Machine.host_key`) is accepted;
     the user's SSH settings and SSH agent are not used."""
 
-    def __init__(self, bootstrap_key: str, *, connect_timeout_s: float = 5.0, keepalive_s: float = 5.0) -> None:
+    def __init__(
+        self, bootstrap_key: str, *, connect_timeout_s: float = CONNECT_TIMEOUT_S, keepalive_s: float = KEEPALIVE_S
+    ) -> None:
         self._dialer = Dialer(bootstrap_key, connect_timeout_s, keepalive_s)
         # By name and port: a host and the machine in its container have the same name.
         self._peers: dict[tuple[str, int], _Peer] = {}

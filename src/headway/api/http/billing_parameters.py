@@ -11,7 +11,6 @@ from headway.schemas import csv_format
 from headway.schemas.base import ResponseModel
 from headway.services.billing.reports.usage import MAX_GPUS, UsageFilter
 
-MAX_ROWS = 1000  # per page
 MonthText = Annotated[str, Query(max_length=7, description="a month, as 2026-10 (default: the current one)")]
 ReportFormat = Annotated[Literal["json", "csv"], Query(alias="format")]
 FilterText = Annotated[str, Query(max_length=64, description='"-": without one')]

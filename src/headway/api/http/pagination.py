@@ -9,11 +9,10 @@ from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request, Response
 
+from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 from headway.services.cursors import decode_cursor, encode_cursor, invalid_cursor
 
 T = TypeVar("T")
-LIMIT = 100
-MOST = 1000
 DEEP = 10_000  # the most rows of a table that a list goes back
 
 ANY: frozenset[str] = frozenset()
@@ -69,7 +68,7 @@ class Paging:
 async def _paging(
     request: Request,
     response: Response,
-    limit: Annotated[int, Query(ge=1, le=MOST, description="number of rows per page")] = LIMIT,
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="number of rows per page")] = DEFAULT_ROWS,
     cursor: Annotated[str, Query(max_length=2000, description="from the `Link` header of the previous page")] = "",
 ) -> Paging:
     return Paging(request, response, limit, cursor)

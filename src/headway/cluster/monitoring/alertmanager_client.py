@@ -11,7 +11,7 @@ from headway.domain.billing import Notification
 from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError, Unreachable
 from headway.render.monitoring.alertmanager_conf import NOTIFICATION
-from headway.render.monitoring.prometheus_conf import ALERTS_PORT
+from headway.render.monitoring.prometheus import ALERTS_PORT
 
 ALERT_S = 86_400  # Alertmanager remembers a notification for this long and does not send it again
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.render.monitoring.prometheus_conf import SCRAPE_S
+from headway.render.monitoring.prometheus import SCRAPE_S
 
 MOST_LINES = 64  # lines of one chart; with more GPUs, only the lowest, mean and highest values are drawn
 Over = Literal["node", "job", "cluster"]

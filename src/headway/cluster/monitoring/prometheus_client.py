@@ -10,7 +10,7 @@ from headway.cluster.monitoring.http_client import ANSWER_S, ForwardsPorts, open
 from headway.cluster.monitoring.metric_queries import Query, Row
 from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError, Unreachable
-from headway.render.monitoring.prometheus_conf import PROMETHEUS_PORT
+from headway.render.monitoring.prometheus import PROMETHEUS_PORT
 
 if TYPE_CHECKING:
     import httpx

@@ -7,7 +7,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site, render_desired_state
 from headway.domain.cluster import Cluster
 from headway.errors import Refused
-from headway.render.monitoring.prometheus_conf import TARGETS
+from headway.render.monitoring.prometheus import TARGETS
 
 
 async def update_scrape_targets(cluster: Cluster, context: ClusterContext) -> None:

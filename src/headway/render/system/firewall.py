@@ -11,7 +11,7 @@ from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
 from headway.render.escaping import MARK, script, word
-from headway.render.monitoring.prometheus_conf import ALERTS_PORT, PROMETHEUS_PORT
+from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT
 from headway.render.slurm.slurm_conf import SRUN_PORTS
 from headway.render.system.agent_config import METRICS_PORT
 from headway.render.system.package_sources import PROXY_PORT

@@ -10,7 +10,7 @@ from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
 from headway.render import machine_paths
 from headway.render.ha import single_active_head, slurm_state_folder, takeover_settings
-from headway.render.monitoring import prometheus_conf
+from headway.render.monitoring import prometheus
 from headway.render.slurm import slurm_conf
 from headway.render.system import (
     agent_config,
@@ -65,7 +65,7 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
             _ssh(),
             *_head(),
             _agent("controller"),
-            *prometheus_conf.units(),
+            *prometheus.units(),
             *package_sources.head_units(cluster),
         ),
         **{cluster.role_of(name): second for name in cluster.heads[1:]},

@@ -11,7 +11,7 @@ from headway.cluster.monitoring.metric_queries import MOST_LINES, SERIES, Over
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import RUNNING
 from headway.errors import HeadwayError, NotFound, Refused
-from headway.render.monitoring.prometheus_conf import SCRAPE_S
+from headway.render.monitoring.prometheus import SCRAPE_S
 from headway.schemas.metrics import ChartLineOut, ChartOut, MetricsOut
 from headway.services.app_state import AppState
 

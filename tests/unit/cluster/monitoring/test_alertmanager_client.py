@@ -9,7 +9,7 @@ import pytest
 from headway.cluster.monitoring.alertmanager_client import send_alerts
 from headway.domain.billing import Notification
 from headway.errors import Unreachable
-from headway.render.monitoring.prometheus_conf import ALERTS_PORT
+from headway.render.monitoring.prometheus import ALERTS_PORT
 from tests.support.clusters.builders import machine
 from tests.support.servers.forwarded_port import ForwardedPort
 

@@ -9,7 +9,7 @@ import pytest
 from headway.cluster.monitoring.metric_queries import Query
 from headway.cluster.monitoring.prometheus_client import query_instant, query_range
 from headway.errors import HeadwayError, Unreachable
-from headway.render.monitoring.prometheus_conf import PROMETHEUS_PORT
+from headway.render.monitoring.prometheus import PROMETHEUS_PORT
 from tests.support.clusters.builders import machine
 from tests.support.servers.forwarded_port import ForwardedPort
 

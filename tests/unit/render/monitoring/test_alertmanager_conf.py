@@ -9,7 +9,7 @@ import yaml
 
 from headway.domain.cluster import Alerts
 from headway.render.files import render_files
-from headway.render.monitoring import alertmanager_conf, prometheus_conf
+from headway.render.monitoring import alertmanager_conf, prometheus
 from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, site_of
 
 CLUSTER = gpu_cluster()
@@ -51,5 +51,5 @@ def test_only_alertmanager_can_read_receiver_addresses() -> None:
     cluster = replace(CLUSTER, alerts=WAYS)
     files = render_files(cluster, site_of(cluster))
     holding = {path: file for role in files.values() for path, file in role.items() if "s3cret" in file.text}
-    assert list(holding) == [prometheus_conf.ALERTS]
-    assert (holding[prometheus_conf.ALERTS].mode, holding[prometheus_conf.ALERTS].owner) == (0o600, "prometheus")
+    assert list(holding) == [prometheus.ALERTS]
+    assert (holding[prometheus.ALERTS].mode, holding[prometheus.ALERTS].owner) == (0o600, "prometheus")

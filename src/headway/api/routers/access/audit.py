@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
 
 from headway.api.auth.dependencies import Admin, State
+from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 from headway.schemas.people import AuditCheckOut, AuditPage
 from headway.services.access.audit import (
     MAX_LINE_NUMBER,
@@ -35,7 +36,7 @@ async def trail(
     result: AuditResult = "",
     since: UnixTime = 0.0,
     until: UnixTime = 0.0,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = DEFAULT_ROWS,
     cursor: Annotated[str, Query(max_length=20)] = "",
 ) -> AuditPage:
     """Returns the matching audit entries, the latest first."""

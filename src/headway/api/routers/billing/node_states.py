@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import (
-    MAX_ROWS,
     FilterText,
     NodeStateNames,
     ReportFormat,
@@ -18,6 +17,7 @@ from headway.api.http.billing_parameters import (
 )
 from headway.api.http.pagination import Cursor
 from headway.schemas.billing import NodeStatesOut
+from headway.schemas.page_size import MAX_ROWS
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.ledger.node_states import (
     NodeStateFilter,

@@ -8,10 +8,11 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.api.http.billing_parameters import MAX_ROWS, ReportFormat, TimeText, UsageFilterQuery, csv_response
+from headway.api.http.billing_parameters import ReportFormat, TimeText, UsageFilterQuery, csv_response
 from headway.api.http.pagination import Cursor
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.billing import RunsOut, UsageOut
+from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.reports.report_scope import load_billed_cluster, parse_period
 from headway.services.billing.reports.runs import RunSelection, load_runs
@@ -53,7 +54,7 @@ async def runs(
     waited: Annotated[bool, Query(description="only runs that started in the period, longest wait first")] = False,
     cause: Annotated[str, Query(max_length=4000, description="only runs with this cause of loss, as in goodput")] = "",
     cursor: Cursor = "",
-    limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = DEFAULT_ROWS,
 ) -> RunsOut:
     """Returns the runs of all jobs, the latest first; with `job` all runs of that job, the first one first. The cursor
     names the last run of the page, so runs that start in between neither repeat nor drop rows."""

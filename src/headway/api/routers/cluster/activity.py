@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import Cursor
 from headway.schemas.activity import ActivityPage
+from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 from headway.services.cluster.activity import Kind, get_activity
 
 router = APIRouter(prefix="/clusters/{name}", tags=["events"])
@@ -20,7 +21,7 @@ async def activity(
     state: State,
     _: Anyone,
     kind: Kind = "",
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS)] = DEFAULT_ROWS,
     cursor: Cursor = "",
 ) -> ActivityPage:
     """Returns the events of a cluster, the latest first. The events stream reports new ones."""

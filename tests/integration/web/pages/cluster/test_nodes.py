@@ -14,7 +14,7 @@ from headway.catalog.mig_profiles import lay_out
 from headway.cluster.monitoring.metric_queries import Row
 from headway.domain.machines.gpu_parts import GpuParts
 from headway.errors import Unreachable
-from headway.render.monitoring.prometheus_conf import SCRAPE_S
+from headway.render.monitoring.prometheus import SCRAPE_S
 from headway.services.read_model.snapshot import Snapshot
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

@@ -12,7 +12,7 @@ import yaml
 from agent.gpu import gpu_metrics
 from agent.metrics import http_endpoint
 from headway.render.files import render_files
-from headway.render.monitoring import prometheus_conf
+from headway.render.monitoring import prometheus
 from headway.render.system.agent_config import METRICS_PORT
 from headway.render.system.unit_list import units_by_role
 from tests.support.clusters.render_cases import gpu_cluster, site_of
@@ -26,7 +26,7 @@ def loaded(text: str) -> Any:
 
 
 def test_scrapes_every_machine_at_agent_port() -> None:
-    rows = loaded(prometheus_conf.targets(CLUSTER, site_of(CLUSTER)))
+    rows = loaded(prometheus.targets(CLUSTER, site_of(CLUSTER)))
     assert [row["labels"]["node"] for row in rows] == ["lab-head", "lab-1-1", "lab-1-2", "lab-2-1", "lab-2-2"]
     assert rows[1]["targets"] == ["10.87.3.11:6822"]
     assert http_endpoint.PORT == METRICS_PORT
@@ -34,15 +34,15 @@ def test_scrapes_every_machine_at_agent_port() -> None:
 
 def test_growing_cluster_changes_only_targets_without_reload() -> None:
     bigger = gpu_cluster(2, 3)
-    before = prometheus_conf.files(CLUSTER, site_of(CLUSTER))
-    after = prometheus_conf.files(bigger, site_of(bigger))
+    before = prometheus.files(CLUSTER, site_of(CLUSTER))
+    after = prometheus.files(bigger, site_of(bigger))
     changed = {path for path in after if before[path].digest != after[path].digest}
-    assert changed == {prometheus_conf.TARGETS}
+    assert changed == {prometheus.TARGETS}
     read = {
         path for unit in units_by_role(bigger, site_of(bigger))["head"] for path in (*unit.restart_on, *unit.reload_on)
     }
-    assert prometheus_conf.TARGETS not in read
-    assert {prometheus_conf.CONFIG, prometheus_conf.RULES, prometheus_conf.ALERTS} <= read
+    assert prometheus.TARGETS not in read
+    assert {prometheus.CONFIG, prometheus.RULES, prometheus.ALERTS} <= read
 
 
 def test_prometheus_and_alertmanager_listen_on_loopback_only() -> None:
@@ -68,7 +68,7 @@ def spoken(expression: str) -> set[str]:
 
 
 def test_alert_rules_use_existing_metrics_and_name_location() -> None:
-    rules = [rule for group in loaded(prometheus_conf._data("alert_rules.yml"))["groups"] for rule in group["rules"]]
+    rules = [rule for group in loaded(prometheus._data("alert_rules.yml"))["groups"] for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules) >= 10
     for rule in rules:
         assert spoken(rule["expr"]) <= known(), rule["alert"]
@@ -77,7 +77,7 @@ def test_alert_rules_use_existing_metrics_and_name_location() -> None:
 
 
 def test_grafana_dashboard_uses_existing_metrics() -> None:
-    board = json.loads(prometheus_conf._data("grafana.json"))
+    board = json.loads(prometheus._data("grafana.json"))
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) >= 12
     for panel in board["panels"]:
         for target in panel["targets"]:
