@@ -26,7 +26,7 @@ test-full: test test-rest  ## everything on real clusters but the soak tests
 test-rest:  ## what make test leaves out of test-full: all other tests on real clusters, many examples of each property
 	@$(PYTHON) tools/setup.py --for test --quiet
 	@$(BIN)/python -m pytest -m "hypothesis and not soak" -n 2 tests/unit tests/integration
-	@$(BIN)/python -m pytest -m "not core and not soak" -n 2 --dist loadfile tests/cluster
+	@$(BIN)/python -m pytest -m "not core and not soak" -n 2 --dist loadfile tests/cluster tests/security/tenants
 
 check:  ## ruff, mypy, import contracts, unit tests (no root)
 	@$(PYTHON) tools/setup.py --for check --quiet

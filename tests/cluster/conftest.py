@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -38,26 +36,3 @@ def _after_a_failed_test(request: pytest.FixtureRequest) -> Iterator[None]:
         left = lab.head("squeue", "--noheader", "--format=%A").out.split()
         if left:
             lab.head("scancel", *left, check=False)
-
-
-@pytest.fixture(scope="session")
-def node_image() -> None:
-    if os.geteuid() != 0 or shutil.which("podman") is None:
-        pytest.fail("these tests make real machines: run them as root after `make setup`")
-
-
-@pytest.fixture(scope="session")
-def lab(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """The shared cluster `lab` (lab.yaml): 4 nodes of 8 simulated GPUs under two leaf switches.
-
-    With HEADWAY_TEST_LAB=FOLDER it is kept between runs, which helps while writing tests; `headway down lab` with
-    that state folder removes it.
-    """
-    kept = os.environ.get("HEADWAY_TEST_LAB", "")
-    made = Lab(Path(kept) if kept else tmp_path_factory.mktemp("lab") / "state")
-    try:
-        made.cli("apply", str(HERE / "lab.yaml"), "--yes", timeout_s=600)
-        yield made
-    finally:
-        if not kept:
-            made.down()

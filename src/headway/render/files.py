@@ -36,7 +36,15 @@ from headway.render.system import (
     tmpfiles,
     volume_mounts,
 )
-from headway.render.system.login import head_user_limits, intra_job_ssh, limits_conf, shell_env, sshd, users
+from headway.render.system.login import (
+    head_user_limits,
+    hidden_processes,
+    intra_job_ssh,
+    limits_conf,
+    shell_env,
+    sshd,
+    users,
+)
 from headway.render.system.unit_list import MUNGE_KEY
 
 
@@ -64,6 +72,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
         **package_sources.files(cluster),
         **users.people(cluster, site),
         **firewall.files(cluster, site),
+        **hidden_processes.files(),
     }
     if cluster.provider.boots_node_images:
         files["/etc/nsswitch.conf"] = File(users.nsswitch())

@@ -112,7 +112,7 @@ OOMScoreAdjust=-500
 """
 
 
-_PMIX_ROOM = "size=256m,nr_inodes=64k,mode=1777,nosuid,nodev"
+_PMIX_ROOM = "size=256m,nr_inodes=0,mode=0755,nosuid,nodev"
 _BOOTED = """\
 # After a power-up slurmctld accepts only a slurmd that started after a boot, but a container reports its host's boot time. So
 # the first slurmd after a boot gets -b. Later ones must not, because slurmctld would then consider the node's jobs lost.
@@ -122,7 +122,8 @@ ExecStartPost=/usr/bin/touch /run/headway/slurmd-began"""
 
 # Does not mount over a folder that steps are using; the next start tries again.
 _OWN_ROOM = f"""\
-# All users can write to this folder. It is a separate file system, because a full /run would stop the whole machine.
+# slurmstepd creates a folder in it for each step. Users can write to their own folder only, because the names can be guessed. It
+# is a separate file system, because a full /run would stop the whole machine.
 ExecStartPre=-/bin/sh -c 'mountpoint -q {PMIX} || [ -n "$$(ls -A {PMIX})" ] || exec mount -t tmpfs -o {_PMIX_ROOM} pmix {PMIX}'"""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headway.domain.machines.site import Site
 from headway.render.escaping import path, script
-from headway.render.machine_paths import JOB_TMP, PMIX
+from headway.render.machine_paths import JOB_SHM, JOB_TMP, PMIX
 from headway.render.system.daemon_units import REST_LISTEN, REST_SOCKET
 
 _ENROOT_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
@@ -38,7 +38,9 @@ def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", mor
             "R! /var/lib/slurm/slurmd/*pmix.*",
             f"d {JOB_TMP} 0755 root root -",
             "d /run/headway/hold 0700 root root -",
-            f"d {PMIX} 1777 root root -",
+            "# Only root creates folders here, because their names can be guessed.",
+            f"d {PMIX} 0755 root root -",
+            f"d {JOB_SHM} 0700 root root -",
         ]
         if containers == "builtin":
             rows += [

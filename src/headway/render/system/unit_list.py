@@ -22,7 +22,7 @@ from headway.render.system import (
     rest_socket,
     volume_mounts,
 )
-from headway.render.system.login import intra_job_ssh, sshd
+from headway.render.system.login import hidden_processes, intra_job_ssh, sshd
 
 MUNGE_KEY = "/etc/munge/munge.key"
 _BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "oci.conf", "cli_filter.lua")
@@ -46,7 +46,7 @@ exec scontrol reconfigure"""
 def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     """Returns the units of each role. Changed keys of slurm.conf may need more than a reload: see
     `slurm.change_impact`."""
-    wall = firewall.units(site)
+    wall = (*firewall.units(site), *hidden_processes.units())
     munge = Unit("munge.service", restart_on=(MUNGE_KEY, daemon_units.drop_in("munge.service")))
     head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
     # Owned nodes mount the head's exports, and folders that the head makes on shared storage, for datasets and

@@ -1,0 +1,38 @@
+"""What a user on the head can learn and do about other users."""
+
+from __future__ import annotations
+
+from tests.cluster.lab import Lab
+
+_MANAGER = "org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager GetUnitProcesses s"
+_LOOK = f"""\
+ps -eo args
+cat /proc/[0-9]*/cmdline | tr '\\0' ' '
+systemctl status --full --no-pager
+for unit in ssh.service user.slice system.slice; do busctl call {_MANAGER} $unit; done
+for unit in ssh_2eservice user_2eslice system_2eslice; do
+    for kind in Service Slice; do
+        busctl call org.freedesktop.systemd1 /org/freedesktop/systemd1/unit/$unit org.freedesktop.systemd1.$kind GetProcesses
+    done
+done
+exit 0
+"""
+
+
+def test_users_see_only_their_own_processes_on_the_head(lab: Lab) -> None:
+    """carol's command has a password in its arguments."""
+    lab.head("systemd-run", "--unit=victim", "--uid=carol", "--collect", "sleep", "600.1234")
+    try:
+        looked = lab.head("bash", "-c", _LOOK, user="alice")
+        assert "bash -c" in looked.out, "alice sees her own"
+        assert "600.1234" not in looked.out + looked.err
+        assert "600.1234" in lab.head("ps", "-eo", "args").out, "root sees all"
+        assert "victim.service" in lab.head("systemctl", "status", "victim").out
+    finally:
+        lab.head("systemctl", "stop", "victim")
+
+
+def test_head_works_with_hidden_processes(lab: Lab) -> None:
+    """systemd-logind, which looks at processes without being root's equal, answers, and no unit has failed."""
+    assert lab.head("systemctl", "--failed", "--no-legend", "--plain").out == ""
+    lab.head("loginctl", "list-sessions", user="alice")
