@@ -22,7 +22,7 @@ from headway.domain.slurm.nodes_and_jobs import SPARES
 from headway.errors import HeadwayError
 from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submission.submit_request import SubmitIn
-from headway.slurm import node_commands, reservations, sacct_jobs, sacct_usage, sacctmgr
+from headway.slurm import node_commands, reservations, sacct_jobs, sacct_usage, sacctmgr_reader
 from headway.slurm.adapters import adapter
 from headway.slurm.reader import SlurmReader
 from headway.slurm.rest import SlurmRestClient, SlurmToken
@@ -77,7 +77,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await reservations.set_reserved_nodes(links, head, ["lab-1-2"])
     await node_commands.drain_node(links, head, "lab-1-1", "checked by hand")
     await settled(SlurmReader(links, head, jwt_key, version), running, quick)
-    await accounted(links, head, sacctmgr.accounts_argv()["busy"], "alice|vision", "carol|speech")
+    await accounted(links, head, sacctmgr_reader.accounts_argv()["busy"], "alice|vision", "carol|speech")
     await keep_rest("nodes", known.nodes)
     await keep_rest("jobs_plain", known.jobs, known.plain)
     await keep_rest("jobs_detailed", known.jobs, known.detailed)
@@ -86,7 +86,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await keep_rest("reservations", known.reservations)
     await keep_rest("ping", known.ping)
     await keep_command("reservation", ["scontrol", "--oneliner", "show", "reservation", SPARES])
-    for name, argv in sacctmgr.accounts_argv().items():
+    for name, argv in sacctmgr_reader.accounts_argv().items():
         await keep_command(f"accounts_{name}", argv)
     await reservations.set_reserved_nodes(links, head, [])
     await node_commands.resume_node(links, head, "lab-1-1")

@@ -46,8 +46,8 @@ from headway.images import build, local_images
 from headway.providers.base import OwnedMachinesProvider, Placement
 from headway.render.ha import slurm_state_folder
 from headway.render.system.unit_list import MUNGE_KEY
-from headway.slurm import node_commands, sacctmgr
-from headway.slurm.account_commands import account_change_argv
+from headway.slurm import node_commands, sacctmgr_reader
+from headway.slurm.sacctmgr_commands import account_change_argv
 from headway.store import StoreUnavailable
 
 # Machines created at the same time: starting a container mostly uses this host's CPUs.
@@ -481,7 +481,7 @@ class ChangeSetExecution:
             await remote_steps.run_steps(
                 self.context.connections, head, [wait_for_slurmdbd()], timeout_s=CONVERT_S + STAGE_S
             )
-            return await sacctmgr.read_accounts(self.context.connections, head)
+            return await sacctmgr_reader.read_accounts(self.context.connections, head)
         except HeadwayError as error:
             raise Refused(
                 f"{head.name}: slurmdbd runs but does not answer sacctmgr: {error.message}",

@@ -8,7 +8,7 @@ from headway.changes.account_changes import usage_resets_due
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
-from headway.slurm import account_commands
+from headway.slurm import sacctmgr_commands
 
 
 async def reset_due_usage(
@@ -26,7 +26,7 @@ async def reset_due_usage(
     known = {name: datetime.fromtimestamp(at, now.tzinfo) for name, at in last.items()}
     messages = []
     for change in usage_resets_due(capped, known, now):
-        await account_commands.apply_account_change(context.connections, head, change.data)
+        await sacctmgr_commands.apply_account_change(context.connections, head, change.data)
         await context.store.cap_refills.record(cluster.name, change.what, now.timestamp())
         messages.append((change.what, f"GPU-hours reset: {change.why}"))
     return messages

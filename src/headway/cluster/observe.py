@@ -19,7 +19,7 @@ from headway.errors import CommandFailed, HeadwayError
 from headway.images import local_images
 from headway.providers.base import OwnedMachinesProvider
 from headway.render.slurm.change_impact import AbortingChanges, aborting_changes, unreadable
-from headway.slurm import node_jobs, sacctmgr
+from headway.slurm import node_jobs, sacctmgr_reader
 
 # The number of machines that are read at the same time; each takes one SSH channel and one short Python process there.
 FAN_OUT = 64
@@ -205,6 +205,6 @@ async def read_accounts(context: ClusterContext, head: Machine | None) -> Accoun
     if head is None or head.state is not MachineState.RUNNING:
         return None
     try:
-        return await sacctmgr.read_accounts(context.connections, head)
+        return await sacctmgr_reader.read_accounts(context.connections, head)
     except HeadwayError:
         return None

@@ -32,7 +32,7 @@ class Usage:
         return (await self._pool.slurm(cluster)).progress.stalls_by_job()
 
     async def hold_team_jobs(self, cluster: Cluster, team: str, *, on: bool) -> None:
-        from headway.slurm import account_commands
+        from headway.slurm import team_job_hold
 
         slurm = await self._pool.slurm(cluster)
-        await account_commands.hold_team_jobs(slurm.links, slurm.head, team, on=on)
+        await team_job_hold.hold_team_jobs(slurm.links, slurm.head, team, on=on)

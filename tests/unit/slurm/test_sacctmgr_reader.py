@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.errors import CommandFailed
-from headway.slurm import sacctmgr
+from headway.slurm import sacctmgr_reader
 from headway.transport.process import CommandResult
 from tests.support.clusters.builders import machine
 
@@ -22,7 +22,7 @@ class Head:
 
     def __init__(self, queue: str = "", fails: str = "") -> None:
         self.answers = {
-            tuple(a): (RECORDED / f"accounts_{n}.txt").read_text() for n, a in sacctmgr.accounts_argv().items()
+            tuple(a): (RECORDED / f"accounts_{n}.txt").read_text() for n, a in sacctmgr_reader.accounts_argv().items()
         }
         self.answers[SQUEUE] = queue
         self.fails = fails
@@ -35,7 +35,7 @@ class Head:
 
 
 async def test_busy_users_include_jobs_known_only_to_squeue() -> None:
-    found = await sacctmgr.read_accounts(Head("bob|vision\nbob|vision\n"), machine("lab-head"))
+    found = await sacctmgr_reader.read_accounts(Head("bob|vision\nbob|vision\n"), machine("lab-head"))
     assert found.busy == {("alice", "vision"), ("carol", "speech"), ("bob", "vision")}
     assert found.operators == ("headway",)
     assert [(q.name, dict(q.limits)) for q in found.qos] == [
@@ -45,7 +45,7 @@ async def test_busy_users_include_jobs_known_only_to_squeue() -> None:
 
 
 async def test_accounts_are_read_without_slurmctld_but_not_without_slurmdbd() -> None:
-    found = await sacctmgr.read_accounts(Head(fails="squeue"), machine("lab-head"))
+    found = await sacctmgr_reader.read_accounts(Head(fails="squeue"), machine("lab-head"))
     assert found.busy == {("alice", "vision"), ("carol", "speech")}
     with pytest.raises(CommandFailed):
-        await sacctmgr.read_accounts(Head(fails="sacctmgr"), machine("lab-head"))
+        await sacctmgr_reader.read_accounts(Head(fails="sacctmgr"), machine("lab-head"))

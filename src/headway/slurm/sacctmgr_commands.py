@@ -1,5 +1,5 @@
-"""Commands that change Slurm accounting: account changes with sacctmgr, holding a team's jobs, and closing runaway
-jobs."""
+"""Commands of sacctmgr: changes of accounts, users and limits, as `headway.changes.account_changes` lists them; ending
+runaway jobs; whether slurmdbd answers. `sacctmgr_reader` reads what there is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.domain.machines.machine import Machine
-from headway.errors import CommandFailed
 from headway.slurm.scontrol import TIMEOUT_S
 from headway.transport.ssh import Remote
 
@@ -40,21 +39,6 @@ def account_change_argv(data: Mapping[str, Any]) -> list[str]:
 async def apply_account_change(connections: Remote, head: Machine, data: Mapping[str, Any]) -> None:
     """Runs the command of `account_change_argv` on the head. Raises CommandFailed or Unreachable."""
     await connections.remote(head, account_change_argv(data), timeout_s=TIMEOUT_S)
-
-
-async def hold_team_jobs(connections: Remote, head: Machine, team: str, *, on: bool) -> None:
-    """Keeps the team's pending jobs from starting while `on`; running jobs continue.
-
-    Sets MaxJobsPerUser of the team's QOS, which no cluster file sets, so that an apply leaves it unchanged. A team
-    that has left the cluster file has no QOS; releasing it does nothing."""
-    ran = await connections.remote(head, hold_team_jobs_argv(team, on=on), timeout_s=TIMEOUT_S, check=False)
-    if ran.code != 0 and (on or "nothing modified" not in ran.stdout.lower()):
-        raise CommandFailed(ran.argv, ran.code, ran.stderr or ran.stdout, where=head.name)
-
-
-def hold_team_jobs_argv(team: str, *, on: bool) -> list[str]:
-    """Returns the command of `hold_team_jobs`."""
-    return [*_SACCTMGR, "modify", "qos", "where", f"name={team}", "set", f"MaxJobsPerUser={0 if on else -1}"]
 
 
 def show_config_argv() -> list[str]:

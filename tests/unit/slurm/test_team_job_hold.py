@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.errors import CommandFailed
-from headway.slurm import account_commands
+from headway.slurm import team_job_hold
 from tests.support.clusters.slurm_commands import HEAD, OK, Scontrol
 
 
@@ -17,11 +17,11 @@ async def test_team_without_qos_can_be_released_but_not_held() -> None:
         (False, (1, "", "sacctmgr: error: Problem talking to the database: Connection refused"), True),
         (False, OK, False),
     ):
-        argv = tuple(account_commands.hold_team_jobs_argv("vision", on=on))
+        argv = tuple(team_job_hold.hold_team_jobs_argv("vision", on=on))
         slurm = Scontrol({argv: answer})
         if fails:
             with pytest.raises(CommandFailed):
-                await account_commands.hold_team_jobs(slurm, HEAD, "vision", on=on)
+                await team_job_hold.hold_team_jobs(slurm, HEAD, "vision", on=on)
         else:
-            await account_commands.hold_team_jobs(slurm, HEAD, "vision", on=on)
+            await team_job_hold.hold_team_jobs(slurm, HEAD, "vision", on=on)
         assert slurm.said == [argv]

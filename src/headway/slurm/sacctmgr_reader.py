@@ -1,4 +1,4 @@
-"""Reads accounts, users and limits from sacctmgr."""
+"""Reads accounts, users and limits, as they are now, with sacctmgr. `sacctmgr_commands` changes them."""
 
 from __future__ import annotations
 
