@@ -4,22 +4,15 @@ refuses."""
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.changes.account_changes import (
-    account_changes,
-    desired_accounts,
-    period_end,
-    period_start,
-    usage_resets_due,
-)
+from headway.changes.account_changes import account_changes, desired_accounts, usage_resets_due
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, GpuHourCap, Team, User
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
@@ -224,39 +217,6 @@ def test_departed_member_is_locked_and_jobs_are_cancelled_or_finish() -> None:
 def test_builtin_slurm_account_and_qos_are_ignored() -> None:
     observed = parse_accounts("root||1|normal||\nroot|root|1|normal||\n", "root|Administrator|root\n", "normal|||||\n")
     assert observed == Accounts()
-
-
-@pytest.mark.parametrize(
-    ("per", "start"),
-    [
-        ("day", (2026, 5, 14)),
-        ("week", (2026, 5, 11)),
-        ("month", (2026, 5, 1)),
-        ("quarter", (2026, 4, 1)),
-        ("year", (2026, 1, 1)),
-    ],
-)
-def test_period_end_is_the_start_of_the_next_period(per: str, start: tuple[int, int, int]) -> None:
-    begun = datetime(*start, tzinfo=ZoneInfo("Europe/Berlin"))
-    for _ in range(9):
-        end = period_end(per, begun)
-        assert period_start(per, end) == end
-        assert period_start(per, end - timedelta(seconds=1)) == begun
-        begun = end
-
-
-@pytest.mark.parametrize(
-    ("per", "start"),
-    [
-        ("day", (2026, 5, 14)),
-        ("week", (2026, 5, 11)),
-        ("month", (2026, 5, 1)),
-        ("quarter", (2026, 4, 1)),
-        ("year", (2026, 1, 1)),
-    ],
-)
-def test_period_start_returns_the_first_moment_of_the_period(per: str, start: tuple[int, int, int]) -> None:
-    assert period_start(per, datetime(2026, 5, 14, 17, 30, tzinfo=UTC)) == datetime(*start, tzinfo=UTC)
 
 
 def test_raw_usage_is_reset_once_per_period_for_capped_teams() -> None:
