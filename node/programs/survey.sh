@@ -21,7 +21,7 @@ part systemd
 part runtimes
 for program in podman runc systemd-nspawn; do have "$program" && echo "$program"; done
 part cgroup
-if [ -e /sys/fs/cgroup/cgroup.controllers ]; then echo v2; elif [ -d /sys/fs/cgroup ]; then echo v1; fi
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then echo "v2 $(cat /sys/fs/cgroup/cgroup.controllers)"; elif [ -d /sys/fs/cgroup ]; then echo v1; fi
 part selinux
 first /sys/fs/selinux/enforce
 part hostname

@@ -19,7 +19,7 @@ from headway.images.podman import Podman
 from headway.providers.local import network
 from headway.providers.local.provider import systemd_argv
 
-SUITES = {"debian13": "trixie", "debian12": "bookworm"}
+SUITES = {"debian13": "trixie", "debian12": "bookworm", "sid": "sid"}
 PLAIN = "systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,ca-certificates"
 _BOOT_S = 60
 

@@ -18,6 +18,7 @@ from headway.domain.machines.survey import DetectedHardware, DetectedMount, Diff
 from headway.domain.slurm.hostlist import compress
 from headway.render.slurm.node_hardware import gpu_type
 from headway.render.system.firewall import PORTS
+from headway.validation.syntax_rules import join_words
 
 ARCHITECTURE = "x86_64"
 LEAST_MIB = {"head": 1500, "node": 700}
@@ -97,6 +98,14 @@ def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings, *, contai
             survey,
             f"has architecture {survey.architecture}, and Headway runs on {ARCHITECTURE} only",
             "leave the machine out",
+        )
+    if survey.missing_controllers:
+        problem = _warn if ours else _stop
+        lacks = f"cgroup v2 without the controller{'s' * (len(survey.missing_controllers) > 1)}"
+        yield problem(
+            survey,
+            f"has {lacks} {join_words(survey.missing_controllers, 'and')}, by which Slurm limits jobs",
+            "boot it without cgroup_disable=memory and without cgroup v1: systemd.unified_cgroup_hierarchy=1",
         )
     yield from switch_problems(survey, known.run_in)
     yield from container_problems(cluster, survey, known.run_in) if contained else _system(cluster, survey)

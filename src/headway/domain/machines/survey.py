@@ -109,6 +109,9 @@ class Survey:
     systemd: bool = True  # whether systemd is its first process
     container_runtimes: tuple[str, ...] = ()  # of podman, runc and systemd-nspawn, those that it has
     cgroup_v1: bool = False  # whether controllers belong to cgroup v1: in the legacy and in the hybrid layout
+    missing_controllers: tuple[
+        str, ...
+    ] = ()  # controllers of cgroup v2 that Slurm or the container needs and the host lacks
     selinux_enforcing: bool = False
     amended: frozenset[str] = frozenset()  # CVE ids that the changelogs of its packages list as fixed
 

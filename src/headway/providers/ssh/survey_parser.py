@@ -102,10 +102,17 @@ def parse_survey(name: str, address: str, parts: Mapping[str, list[str]], began:
         systemd=_first(parts.get("systemd", [])) != "no",
         container_runtimes=tuple(parts.get("runtimes", [])),
         cgroup_v1=_first(parts.get("cgroup", [])) == "v1",
+        missing_controllers=_missing_controllers(_first(parts.get("cgroup", []))),
         selinux_enforcing=_first(parts.get("selinux", [])) == "1",
         addresses=frozenset(filter(None, map(_ipv4, parts.get("addresses", [])))),
         seen_from=_ipv4(_first(parts.get("from", []))),
     )
+
+
+def _missing_controllers(text: str) -> tuple[str, ...]:
+    """Returns what lacks in "v2 CONTROLLERS"; () for cgroup v1."""
+    version, *controllers = text.split() or ("",)
+    return tuple(sorted({"cpuset", "memory", "pids"}.difference(controllers))) if version == "v2" else ()
 
 
 def _clock_off_s(lines: list[str], began: float, ended: float) -> float:

@@ -66,6 +66,18 @@ def test_suitable_machines_with_shared_folders_are_accepted() -> None:
     assert told.differences == ()
 
 
+def test_machine_without_controllers_of_cgroup_v2_stops_an_apply_that_takes_it() -> None:
+    lacking = ("cpuset", "memory")
+    (problem,) = look(of="lab-1-2", missing_controllers=lacking).problems
+    assert problem.fatal
+    assert problem.what == (
+        "lab-1-2 (10.9.0.12) has cgroup v2 without the controllers cpuset and memory, by which Slurm limits jobs"
+    )
+    assert "systemd.unified_cgroup_hierarchy=1" in problem.fix
+    claimed = replace(NEW, found={"lab-1-2": GOOD.found})
+    assert not stops(look(claimed, of="lab-1-2", missing_controllers=lacking)), "it is a node already"
+
+
 @pytest.mark.parametrize("system", ["debian13", "ubuntu24"])
 def test_machine_of_another_architecture_stops_an_apply(system: str) -> None:
     """Whether it would run natively or in a container."""

@@ -51,6 +51,10 @@ def test_survey_says_what_can_run_a_container_there() -> None:
     other = parse_survey("a", "b", parts(cgroup="v2\n", selinux="0\n", systemd="no\n"), NOW, NOW)
     assert (other.cgroup_v1, other.selinux_enforcing, other.systemd) == (False, False, False)
     assert not parse_survey("a", "b", parts(), NOW, NOW).cgroup_v1, "a survey without that section"
+    v2 = parse_survey("a", "b", parts(cgroup="v2 cpuset cpu io memory pids\n"), NOW, NOW)
+    bound_to_v1 = parse_survey("a", "b", parts(cgroup="v2 hugetlb\n"), NOW, NOW)
+    assert (survey.missing_controllers, v2.missing_controllers) == ((), ())
+    assert bound_to_v1.missing_controllers == ("cpuset", "memory", "pids")
 
 
 @pytest.mark.parametrize(
