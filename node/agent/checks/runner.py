@@ -68,7 +68,7 @@ class MachineState:
     """The machine as it was last read. Checks look only at this."""
 
     config: Config
-    now: float = 0.0  # seconds by metrics.sampler.ActiveClock, like all times here
+    now: float = 0.0  # seconds by metrics.active_clock.ActiveClock, like all times here
     gpus: list[Gpu] = field(default_factory=list)
     gpus_at: float | None = None  # when the GPUs last answered; None: not yet
     gpu_error: str = ""  # the driver's error when the GPUs did not answer

@@ -3,7 +3,11 @@
 The head answers each heartbeat. Without an answer for LEASE_S a node ends the processes of its jobs, unless the head is down and
 not the node: the node then asks other nodes, and most of them answer that they have no contact to the head either. So a restart
 of the head or of its agent ends no job. Only nodes that had contact to the head are asked, because many slots of an elastic
-cluster have no machine. A machine that was suspended notices this by the clock and ends its jobs before it asks other nodes.
+cluster have no machine.
+
+A machine that was suspended notices this by the clock. It asks the head for how long the head missed it, in time during which
+the head itself ran. If the whole host stood still, as a suspended laptop with a local cluster or a paused hypervisor, the node
+was not set DOWN and its jobs go on. Without such an answer within WAKE_ANSWER_S, or with two heads, it ends its jobs.
 
 With two heads, the answer of the leading head counts, because its controller sets the node DOWN. While no head is known to lead,
 as during a takeover, the answer of either head counts; a takeover begins 12 seconds after the last heartbeat, so it ends no job.
@@ -35,6 +39,9 @@ FRESH_S = 6.0  # how long an answer of another node counts
 # Jobs end only after other nodes have had contact to the head for so long, because a returning head reaches the nodes one
 # after another.
 TESTIFIED_S = 2.0
+WAKE_ANSWER_S = 1.0  # how long a machine that stood still waits for the head's answer before it ends its jobs
+# The head missed a node for so short a time only if it stood still as well: by then no node is set DOWN.
+MISSED_S = 8.0
 TICK_S = 0.25
 PORT = 6821
 _MOST_ASKED = 8
@@ -45,8 +52,15 @@ class Lease(threading.Thread):
     """Ends this node's jobs when its lease is over. The main loop sets `last_contact` whenever a leading head has answered,
     and reports (job, reason) from `ended` to the head."""
 
-    def __init__(self, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None) -> None:
+    def __init__(
+        self, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None, *, one_head: bool = True
+    ) -> None:
         super().__init__(daemon=True)
+        self._one_head = one_head
+        self.question = 0  # number of the question to the head how long it missed this node; 0: there is none
+        self._questions = 0
+        self._woke_at = 0.0  # when the question was asked
+        self._missed_s: float | None = None  # the head's answer
         self._others = others
         self._end = end or end_jobs
         self.last_contact = self._ticked = time.monotonic()
@@ -102,6 +116,16 @@ class Lease(threading.Thread):
             self._testified = None
         elif self._testified is None:
             self._testified = now
+        if stood_still and self._one_head:
+            self._questions += 1
+            self.question, self._woke_at, self._missed_s = self._questions, now, None
+        if self.question:
+            if self._missed_s is None and now - self._woke_at < WAKE_ANSWER_S:
+                return
+            stood_still = self._missed_s is None or self._missed_s >= MISSED_S
+            self.question = 0
+            if not stood_still:
+                log("this machine stood still, and the head with it: jobs go on")
         if not stood_still and now - self.last_contact < LEASE_S:
             self._over = False
             return
@@ -112,6 +136,11 @@ class Lease(threading.Thread):
         for job in sorted(self._end()):
             log(f"job {job}: its processes on this node were ended: {why}")
             self.ended.append((job, why))
+
+    def take_answer(self, question: Any, missed_s: Any) -> None:
+        """Takes the head's answer to `question`: for how many seconds it missed this node while it ran itself."""
+        if question == self.question and isinstance(missed_s, int | float):
+            self._missed_s = float(missed_s)
 
     def _cut_off(self, now: float, answered: int) -> str:
         """Returns the reason if this node, not the head, is cut off; "" if the head is away, or if that is not known

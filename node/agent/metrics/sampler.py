@@ -29,6 +29,7 @@ from agent.jobs.torch_builds import TorchWatch
 from agent.log import log
 from agent.lost_contact.node_lease import end_jobs
 from agent.metrics import host, http_endpoint
+from agent.metrics.active_clock import ActiveClock
 from agent.metrics.host import Figure
 from agent.metrics.rapl import Rapl
 
@@ -39,28 +40,7 @@ FIRST_S = 12.0  # after so long, checks run without what has not answered: a pro
 PROCESSES_S = 15.0
 DISKS_S = 30.0
 TEXT_S = 5.0
-MOST_S = 3.0  # longest normal time between two rounds; during any more the agent itself was not running
 _MOST_LINES = 20
-
-
-class ActiveClock:
-    """A monotonic clock that leaves out the time in which this agent did not run. If the machine was suspended, or
-    overloaded for minutes, it is unknown whether its driver, MUNGE or a disk would have answered meanwhile."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._looked = clock()
-        self._missed = 0.0
-
-    def __call__(self) -> float:
-        return self._clock() - self._missed
-
-    def tick(self) -> float:
-        """Returns the time now. Call it at the beginning of each round."""
-        now = self._clock()
-        self._missed += max(0.0, now - self._looked - MOST_S)
-        self._looked = now
-        return now - self._missed
 
 
 class GpuReader(threading.Thread):

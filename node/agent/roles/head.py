@@ -22,6 +22,7 @@ from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun
 from agent.lost_contact.offline_responder import OfflineResponder
 from agent.lost_contact.sender_limits import Sender, SenderLimits
+from agent.metrics.active_clock import ActiveClock
 from agent.metrics.head import HeadSampler
 from agent.metrics.http_endpoint import MetricsServer
 from agent.munge import Munge
@@ -38,6 +39,7 @@ CONTROLLER = "/run/slurmctld"
 MOST_TURNS = 1_000_000  # bytes; then the file is deleted and begun again
 HEARD_S = 5.0  # nodes receive the addresses of other nodes that sent a heartbeat within so long
 MOST_OTHERS = 8
+MISSED_KEPT_S = 30.0
 MOST_FAULTS = 4000  # lines in FAULTS; when there are more, the older half is deleted
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -59,6 +61,8 @@ class NodeMessages:
             if "check" in message:
                 self._checks[message["node"], message["check"]] = _gist(message)
         self.beats: dict[str, float] = {}  # node -> Unix time of its last message
+        self._active: dict[str, float] = {}  # node -> when its last message came, in ActiveClock's seconds
+        self._missed: dict[str, tuple[float, float]] = {}  # node -> (seconds without a message, when they ended)
         self.addresses: dict[str, str] = {}  # node -> the address it sent from
         self._heard: list[tuple[str, str]] = []  # (node, address) of nodes with a recent message, at `_heard_at`
         self._heard_at = 0.0
@@ -69,9 +73,9 @@ class NodeMessages:
         self._numbers: dict[int, str] = {}
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
-    def receive(self, data: bytes, at: float) -> dict[str, Any] | None:
+    def receive(self, data: bytes, at: float, active: float) -> dict[str, Any] | None:
         """Stores one message of a node's agent, whose seal was verified. Returns the answer if it is a heartbeat, None
-        otherwise. `at`: Unix seconds."""
+        otherwise. `at`: Unix seconds. `active`: ActiveClock's seconds."""
         try:
             message = json.loads(data)
             jobs = message.get("jobs", {})
@@ -82,6 +86,7 @@ class NodeMessages:
             node, faults = str(message.get("node", "")), [dict(fault) for fault in message.get("faults", ())]
             checks = [dict(result) for result in message.get("checks", ())]
             turns = dict(message.get("turns", {}))
+            woke = message.get("woke")
         except (ValueError, KeyError, TypeError, AttributeError):
             log("a message without a valid format")
             return None
@@ -96,6 +101,7 @@ class NodeMessages:
             return None
         self.beats[node] = at
         self.last = node
+        missed_s = self._missed_for(node, active)
         got = []
         try:
             self._store([{**fault, "node": node} for fault in faults], [{**result, "node": node} for result in checks])
@@ -104,7 +110,23 @@ class NodeMessages:
             log(f"{self._faults_file}: {error}")
         self._turn(node, turns, at)
         answer = {"got": got, "now": round(at, 3), "leads": self.leads, "controller": self.controller}
+        if isinstance(woke, int):
+            answer |= {"woke": woke, "missed_s": missed_s}
         return {**answer, "others": self._others(node, at)}
+
+    def _missed_for(self, node: str, active: float) -> float | None:
+        """Returns the longest time without a message of the node within the last MISSED_KEPT_S, without the time in
+        which this agent did not run; None for a node that has not sent one before. A node that wakes up sends other
+        messages before it asks."""
+        before = self._active.get(node)
+        self._active[node] = active
+        if before is None:
+            return None
+        missed_s, ended = self._missed.get(node, (0.0, active))
+        if active - ended > MISSED_KEPT_S or active - before >= missed_s:
+            missed_s, ended = active - before, active
+        self._missed[node] = missed_s, ended
+        return round(missed_s, 2)
 
     def _others(self, node: str, at: float) -> list[str]:
         """Returns the addresses of up to MOST_OTHERS other nodes that have sent a heartbeat recently."""
@@ -236,9 +258,9 @@ class HeadServer:
         self._head, self._munge, self._changes = head, munge, changes
         self._callers = SenderLimits()
 
-    def answer(self, data: bytes, sender: Sender, now: float, at: float) -> bytes | None:
+    def answer(self, data: bytes, sender: Sender, now: float, at: float, active: float) -> bytes | None:
         """Returns the answer to a message: sealed, or UNREAD while the MUNGE key changes; None if there is no answer.
-        `now`: monotonic seconds. `at`: Unix seconds."""
+        `now`: monotonic seconds. `at`: Unix seconds. `active`: ActiveClock's seconds."""
         if not self._callers.admits(sender, now):
             return None
         try:
@@ -251,7 +273,7 @@ class HeadServer:
             log(f"from {sender[0]}: sealed by uid {uid}, not by root")
             self._callers.note_unreadable(sender)
             return None
-        answer = self._head.receive(text, at)
+        answer = self._head.receive(text, at, active)
         if answer is None:
             return None
         self._callers.note_readable(sender, self._head.last)
@@ -287,8 +309,9 @@ def serve_head(config: Config) -> None:
     MetricsServer(address, lambda: watcher.text).start()
     OfflineResponder(config, head.beats, FAULTS).start()
     due = beat = 0.0
+    awake = ActiveClock()
     while True:
-        now = time.monotonic()
+        now, active = time.monotonic(), awake.tick()
         if now >= due:
             head.forget_old(time.time())
             due = now + 3600
@@ -299,7 +322,7 @@ def serve_head(config: Config) -> None:
         if not select.select([ears], [], [], max(0.0, beat - now))[0]:
             continue
         data, sender = ears.recvfrom(65535)
-        answer = desk.answer(data, sender, now, time.time())
+        answer = desk.answer(data, sender, now, time.time(), active)
         if answer is not None:
             try:
                 ears.sendto(answer, sender)

@@ -72,7 +72,8 @@ def serve_node(config: Config) -> None:
     results = ChangedResults(faults.node, faults.boot)
     turns = JobChanges()
     kernel_log = KernelLog(config.kernel_log)
-    lease = Lease(lambda: other_node_addresses(config.heads))
+    lease = Lease(lambda: other_node_addresses(config.heads), one_head=not config.other_heads)
+    asked = 0  # the last question of the lease that was sent
     registers = Reregistration()
     if config.offline_response:
         lease.start()
@@ -105,8 +106,12 @@ def serve_node(config: Config) -> None:
             beat = now
         if turns.has_changed(now):
             beat = min(beat, max(now, beat - BEAT_S + TURN_S))
+        if lease.question != asked:
+            beat = now
         if now >= beat:
-            send({**faults.pending_message(), **results.message_part(), **turns.message_part(now)})
+            asked = lease.question
+            message = {**faults.pending_message(), **results.message_part(), **turns.message_part(now)}
+            send(message | ({"woke": asked} if asked else {}))
             beat = now + BEAT_S
         if now >= due:
             reports.flush(now)
@@ -126,6 +131,7 @@ def serve_node(config: Config) -> None:
                 if "now" in answer:
                     registers.note_leader(config.heads[number], int(answer.get("controller", 0)), now)
                 lease.last_contact, lease.known = time.monotonic(), other_nodes_in_answer(answer)
+                lease.take_answer(answer.get("woke"), answer.get("missed_s"))
                 watcher.skew_s = time.time() - answer["now"] if "now" in answer else watcher.skew_s
         if ears in ready:
             receive_reports(ears, reports)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ plan: h100-8
 nodes: {nodes}
 teams: {{vision: {{users: [{users}], share: 1}}}}
 """
+STANDSTILL_S = 25  # more than a node's lease: node/agent/lost_contact/node_lease.py
 # Runs podman, but while the file `dark` is next to it, a head gets a system that never boots.
 PODMAN = """#!/bin/bash
 if [[ -e "${0%/*}/dark" && " $* " == *" run --detach "*" --hostname bad-head "* ]]; then
@@ -91,6 +93,30 @@ def test_power_cut_of_all_machines_costs_a_job_one_restart(lab: Lab) -> None:
     lab.head("touch", "/home/ann/go", user="ann")
     assert lab.wait_job(job) == "COMPLETED"
     lab.wait(lambda: all_usable(lab), "all nodes to be back in service")
+
+
+def test_host_that_stands_still_ends_no_job(lab: Lab) -> None:
+    """As a suspended laptop, or a paused virtual machine, with the whole cluster."""
+    job = lab.sbatch("ann", "--nodes=2", "--requeue", wrap="srun sh -c 'while [ ! -e ~/awake ]; do sleep 0.1; done'")
+    lab.wait_job(job, "RUNNING")
+    lab.wait(lambda: all_usable(lab), "both nodes to be in service")
+    server = running_server(lab.state)
+    assert server is not None
+    nodes, head = [lab.container("bad-1-1"), lab.container("bad-1-2")], lab.container("bad-head")
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        lab.podman("pause", *nodes, head)
+        time.sleep(STANDSTILL_S)
+        lab.podman("unpause", head, *nodes)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    for node in nodes:
+        log = ("exec", node, "journalctl", "--unit=headway-agent", "--output=cat")
+        lab.wait(lambda log=log: "stood still, and the head with it" in lab.podman(*log), "the node's agent to notice")  # type: ignore[misc]
+    assert (lab.state_of(job), lab.field(job, "Restarts")) == ("RUNNING", "0")
+    lab.head("touch", "/home/ann/awake", user="ann")
+    assert lab.wait_job(job) == "COMPLETED"
+    assert lab.cli("incidents", "-o", "json").json() == []
 
 
 def test_apply_names_a_daemon_that_cannot_start_with_its_error(lab: Lab) -> None:

@@ -12,7 +12,7 @@ from agent import config
 from agent.checks import gpu_checks
 from agent.gpu import gpu_metrics
 from agent.gpu.mig import Instance
-from agent.metrics import sampler
+from agent.metrics.active_clock import ActiveClock
 from tests.support.machines.check_inputs import PLAN, gpus, seen
 
 
@@ -72,7 +72,7 @@ def test_driver_without_new_readings_is_bad() -> None:
 )
 def test_driver_timeout_ignores_time_the_agent_did_not_run(looks: list[int], state: str | None) -> None:
     now = [0.0]
-    awake = sampler.ActiveClock(lambda: now[0])
+    awake = ActiveClock(lambda: now[0])
     said = None
     for at in looks:
         now[0] = float(at)

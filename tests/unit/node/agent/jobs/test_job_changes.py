@@ -75,14 +75,20 @@ def beat(number: str, *jobs: int, node: str = "n1") -> bytes:
 def test_relay_passes_each_job_change_once_to_the_server_stream(tmp_path: Path) -> None:
     file = tmp_path / "turns"
     head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "f"), str(file))
-    assert head.receive(beat("a.1", 3), 1.0) == {"got": [], "now": 1.0, "leads": True, "controller": 0, "others": []}
+    assert head.receive(beat("a.1", 3), 1.0, 1.0) == {
+        "got": [],
+        "now": 1.0,
+        "leads": True,
+        "controller": 0,
+        "others": [],
+    }
     code = f"from agent.roles.server_stream import stream_events; stream_events({str(tmp_path / 'f')!r}, 'none', {str(file)!r})"
     with subprocess.Popen([sys.executable, "-c", code], cwd=NODE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
             assert b"relay" in process.stdout.readline()
             for message in (beat("a.2", 3, 4), beat("a.2", 3, 4), beat("b.1", 9, node="n2"), beat("b.2", node="n2")):
-                head.receive(message, 2.0)
+                head.receive(message, 2.0, 2.0)
             told: set[int] = set()
             while told != {3, 4, 9}:
                 news = parse_event(process.stdout.readline())
@@ -138,7 +144,7 @@ def test_job_change_file_is_bounded(tmp_path: Path) -> None:
     relay.MOST_TURNS, before = 1000, relay.MOST_TURNS
     try:
         for number in range(100):
-            head.receive(beat(f"a.{number}", number), 1.0)
+            head.receive(beat(f"a.{number}", number), 1.0, 1.0)
     finally:
         relay.MOST_TURNS = before
     assert not file.exists() or file.stat().st_size < 1100

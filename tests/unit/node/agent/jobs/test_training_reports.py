@@ -74,7 +74,7 @@ def test_parse_report_accepts_only_valid_numbers(data: bytes, values: Any) -> No
 
 def test_report_time_is_set_by_the_head(tmp_path: Path) -> None:
     head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "faults"), str(tmp_path / "turns"))
-    head.receive(b'{"jobs": {"7": {"n": "1", "ago_s": 2, "step": 5, "t": 9e9}}}', 1000.0)
+    head.receive(b'{"jobs": {"7": {"n": "1", "ago_s": 2, "step": 5, "t": 9e9}}}', 1000.0, 1000.0)
     assert json.loads((tmp_path / "reports/7.jsonl").read_text()) == {"step": 5, "t": 998.0}
 
 
@@ -159,15 +159,15 @@ def message(number: str, **values: Any) -> bytes:
 
 def test_relay_stores_each_report_once_and_survives_a_kill(tmp_path: Path) -> None:
     head = relay.NodeMessages(str(tmp_path))
-    head.receive(message("a.1", step=1, loss=3.0), 100.0)
-    head.receive(message("a.1", step=1, loss=3.0), 102.0)
-    head.receive(b"nonsense", 102.0)
-    head.receive(b'{"jobs": {"../x": {"n": "1"}}}', 102.0)
+    head.receive(message("a.1", step=1, loss=3.0), 100.0, 100.0)
+    head.receive(message("a.1", step=1, loss=3.0), 102.0, 102.0)
+    head.receive(b"nonsense", 102.0, 102.0)
+    head.receive(b'{"jobs": {"../x": {"n": "1"}}}', 102.0, 102.0)
     with (tmp_path / "12.jsonl").open("a") as file:
         file.write('{"t": 103, "st')  # killed in the middle of a line
     head = relay.NodeMessages(str(tmp_path))
-    head.receive(message("a.2", step=2, loss=2.0), 104.0)
-    head.receive(message("a.3", step=3, loss=1.0, ago_s=2.5), 108.0)
+    head.receive(message("a.2", step=2, loss=2.0), 104.0, 104.0)
+    head.receive(message("a.3", step=3, loss=1.0, ago_s=2.5), 108.0, 108.0)
     assert rows(tmp_path, 12)[2:] == [{"t": 105.5, "step": 3, "loss": 1.0}], "when it was said, not when it came"
     assert rows(tmp_path, 12)[:2] == [{"t": 100.0, "step": 1, "loss": 3.0}, {"t": 104.0, "step": 2, "loss": 2.0}]
     assert [path.name for path in tmp_path.iterdir()] == ["12.jsonl"]
@@ -177,7 +177,7 @@ def test_stored_reports_are_thinned_and_old_files_deleted(tmp_path: Path, monkey
     monkeypatch.setattr(relay, "MOST_LINES", 50)
     head = relay.NodeMessages(str(tmp_path))
     for step in range(500):
-        head.receive(message(f"a.{step}", step=step, loss=1.0), float(step))
+        head.receive(message(f"a.{step}", step=step, loss=1.0), float(step), float(step))
     kept = [row["step"] for row in rows(tmp_path, 12)]
     assert len(kept) <= 50
     assert (kept[0], kept[-1]) == (0, 499)

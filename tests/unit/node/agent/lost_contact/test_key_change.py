@@ -39,7 +39,7 @@ class Desk:
         self.desk = head.HeadServer(self.keeper, self.munge, lambda: self.changing)
 
     def says(self, key: bytes, name: str, sender: tuple[str, int], at: float) -> bytes | None:
-        answer: bytes | None = self.desk.answer(key + json.dumps({"node": name}).encode(), sender, at, at)
+        answer: bytes | None = self.desk.answer(key + json.dumps({"node": name}).encode(), sender, at, at, at)
         return answer
 
 

@@ -133,11 +133,57 @@ def test_isolated_minority_ends_its_jobs_but_a_single_node_does_not() -> None:
     assert alone.ended == 0
 
 
-def test_suspended_machine_ends_its_jobs_without_asking() -> None:
-    jobs = Jobs()
-    one = lease(jobs, ("10.0.0.3",), {"10.0.0.3": (1000.0, 1000.0)})
+def suspended(jobs: Jobs, **options: Any) -> Any:
+    """Returns the lease of a machine that stood still for 30 s and has just noticed it."""
+    from agent.lost_contact.node_lease import Lease
+
+    one = Lease(lambda: [], jobs, **options)
+    one.last_contact = one._ticked = 1000.0
     one.check(1030.0)
+    return one
+
+
+def test_suspended_machine_ends_its_jobs_when_the_head_ran_meanwhile() -> None:
+    jobs = Jobs()
+    one = suspended(jobs)
+    assert (jobs.ended, one.question) == (0, 1)
+    one.take_answer(1, 27.5)
+    one.last_contact = 1030.1  # the same answer renews the lease
+    one.check(1030.25)
     assert list(one.ended) == [(7, "this machine was frozen")]
+    assert one.question == 0
+
+
+def test_machine_keeps_its_jobs_when_the_head_stood_still_as_well() -> None:
+    jobs = Jobs()
+    one = suspended(jobs)
+    one.check(1030.25)
+    one.take_answer(1, 1.2)
+    one.last_contact = 1030.3
+    pass_time(one, 1040)
+    assert jobs.ended == 0
+    one._ticked = one.last_contact = 1040.0
+    one.check(1075.0)  # it stands still again, alone: the answer to the first question does not count
+    one.take_answer(1, 1.2)
+    one.check(1076.0)
+    assert list(one.ended) == [(7, "this machine was frozen")]
+
+
+def test_suspended_machine_ends_its_jobs_without_an_answer_within_a_second() -> None:
+    jobs = Jobs()
+    one = suspended(jobs)
+    one.take_answer(1, None)  # the head's agent has started since
+    one.check(1030.75)
+    assert jobs.ended == 0
+    one.check(1031.0)
+    assert list(one.ended) == [(7, "this machine was frozen")]
+
+
+def test_suspended_machine_of_a_cluster_with_two_heads_ends_its_jobs_at_once() -> None:
+    jobs = Jobs()
+    one = suspended(jobs, one_head=False)
+    assert list(one.ended) == [(7, "this machine was frozen")]
+    assert one.question == 0
 
 
 def test_other_node_addresses_lists_every_node_but_the_head(tmp_path: Path) -> None:

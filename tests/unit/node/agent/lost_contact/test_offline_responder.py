@@ -335,6 +335,6 @@ def test_lease_is_renewed_by_the_leading_head_or_any_if_unknown(
     leading.refresh()
     keeper = Keeper(str(world.folder / "reports"), str(world.faults), str(world.folder / "turns"))
     keeper.leads = leading.is_this_head() is not False
-    answer = keeper.receive(json.dumps({"node": "lab-1-1"}).encode(), 5000.0)
+    answer = keeper.receive(json.dumps({"node": "lab-1-1"}).encode(), 5000.0, 5000.0)
     assert answer is not None
     assert renewed(answer) is renews

@@ -105,7 +105,7 @@ def test_bad_results_are_sent_until_the_head_acknowledges_them(tmp_path: Path) -
     beat = {"node": "lab-1-1", "faults": [], **results.message_part()}
     spool = tmp_path / "faults.jsonl"
     head = relay.NodeMessages(str(tmp_path / "reports"), str(spool))
-    answer = head.receive(json.dumps(beat).encode(), 9.0)
+    answer = head.receive(json.dumps(beat).encode(), 9.0, 9.0)
     assert len(answer["got"]) == 2
     results.acknowledge(answer["got"])
     assert results.message_part() == {"checks": []}
