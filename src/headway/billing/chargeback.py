@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from headway.billing import intervals
-from headway.billing.invoice import Invoice, MeteredMachine
+from headway.billing.cluster_invoice import Invoice, MeteredMachine
 from headway.billing.money import apportion
 from headway.billing.price_segments import Segment
 from headway.domain.billing import GroupUsage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from headway.billing import invoice, periods, price_segments
+from headway.billing import cluster_invoice, periods, price_segments
 from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan
 
 UTC = periods.zone("UTC")
@@ -18,9 +18,11 @@ def priced(*prices: tuple[int, str], group: str = "main") -> list[NodePrice]:
 
 def billed(
     lives: list[MachineLifetime], prices: list[NodePrice], states: list[NodeSpan] | None = None, now: int = 0
-) -> invoice.Invoice:
+) -> cluster_invoice.Invoice:
     cut = price_segments.segments(prices, {life.group for life in lives}, OCTOBER)
-    return invoice.invoice_lines("lab", OCTOBER, invoice.metered(lives, states or [], cut, now or OCTOBER.end))
+    return cluster_invoice.invoice_lines(
+        "lab", OCTOBER, cluster_invoice.metered(lives, states or [], cut, now or OCTOBER.end)
+    )
 
 
 def life(machine: str, began: int, ended: int, group: str = "main") -> MachineLifetime:

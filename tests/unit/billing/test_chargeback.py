@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.billing import chargeback, intervals, invoice, price_segments
+from headway.billing import chargeback, cluster_invoice, intervals, price_segments
 from headway.billing.chargeback import Costs, Rules
 from headway.domain.billing import GroupUsage, MachineLifetime, NodePrice, NodeSpan, SpanKind
 from tests.support.billing.october import OCTOBER, H, billed, life, priced
@@ -20,8 +20,8 @@ def test_shares_idle_spare_and_broken_costs_by_rules() -> None:
     ]
     lives = [life("lab-1-1", 0, 100 * H), life("lab-1-2", 0, 100 * H)]
     cut = price_segments.segments(priced((0, "1")), {"main"}, OCTOBER)
-    nodes = invoice.metered(lives, states, cut, OCTOBER.end)
-    bill = invoice.invoice_lines("lab", OCTOBER, nodes)
+    nodes = cluster_invoice.metered(lives, states, cut, OCTOBER.end)
+    bill = cluster_invoice.invoice_lines("lab", OCTOBER, nodes)
     costs = Costs()
     held = [GroupUsage("vision", 8, 8 * 30 * H, 8 * 5 * H, 8 * H), GroupUsage("speech", 8, 8 * 10 * H, 0, 0)]
     costs.add(cut[0], held, nodes, Fraction(0))
@@ -93,9 +93,9 @@ def test_chargeback_parts_sum_to_invoice_for_any_history(
     lives, states, prices, uses, rules, shares = history
     cut = price_segments.segments(prices, {one.group for one in lives}, OCTOBER)
     now = OCTOBER.start + now % (60 * 24 * H)
-    nodes = invoice.metered(lives, states, cut, now)
-    not_there = [(segment, invoice.unused(segment, nodes, now)) for segment in cut]
-    bill = invoice.invoice_lines("lab", OCTOBER, nodes, not_there)
+    nodes = cluster_invoice.metered(lives, states, cut, now)
+    not_there = [(segment, cluster_invoice.unused(segment, nodes, now)) for segment in cut]
+    bill = cluster_invoice.invoice_lines("lab", OCTOBER, nodes, not_there)
     costs = Costs()
     for i, segment in enumerate(cut):
         here = [node for node in nodes if node.segment == segment]
@@ -109,4 +109,4 @@ def test_chargeback_parts_sum_to_invoice_for_any_history(
     for segment in cut:  # a reservation is paid whether or not it is used
         there = sum(intervals.seconds(node.there) for node in nodes if node.segment is segment)
         whole = max(0, min(segment.end, now) - segment.start) * segment.reserved
-        assert there + invoice.unused(segment, nodes, now) >= whole
+        assert there + cluster_invoice.unused(segment, nodes, now) >= whole

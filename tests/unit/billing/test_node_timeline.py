@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.billing import cluster_invoice, price_segments
 from headway.billing import intervals as spans
-from headway.billing import invoice, price_segments
 from headway.billing.node_timeline import NodeCondition, NodeInterval, intervals
 from headway.billing.periods import Period
 from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan, SpanKind
@@ -85,7 +85,7 @@ def test_timeline_matches_invoice_for_any_history(
         assert all(one.start < (one.end or now) for one in mine)
         assert all((one.end or now) <= other.start for one, other in itertools.pairwise(mine))
     cut = price_segments.segments([NodePrice("main", 0, 1)], ["main"], Period("", start, end))  # type: ignore[arg-type]
-    nodes = invoice.metered(lives, states, cut, now)
+    nodes = cluster_invoice.metered(lives, states, cut, now)
 
     def seconds(*which: NodeCondition) -> int:
         return sum((one.end or now) - one.start for one in found if one.state in which)

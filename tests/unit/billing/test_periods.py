@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from headway.billing import invoice, periods, price_segments
+from headway.billing import cluster_invoice, periods, price_segments
 from headway.domain.billing import MachineLifetime
 from tests.support.billing.october import OCTOBER, UTC, H, priced
 
@@ -20,7 +20,7 @@ def test_daylight_saving_month_bills_one_hour_more_or_less() -> None:
     for name, hours in (("2026-10", 745), ("2026-03", 743)):
         period = periods.month(name, berlin)
         cut = price_segments.segments(priced((0, "2")), {"main"}, period)
-        found = invoice.invoice_lines("lab", period, invoice.metered(a_month, [], cut, period.end))
+        found = cluster_invoice.invoice_lines("lab", period, cluster_invoice.metered(a_month, [], cut, period.end))
         assert found.total_cents == hours * 200
     days = periods.days(*((p := periods.month("2026-10", berlin)).start, p.end), berlin)
     assert len(days) == 31

@@ -13,10 +13,10 @@ from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut, GoodputOut, UsageOut
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import load_budgets, unit_label
+from headway.services.billing.priced_usage import ALL
 from headway.services.billing.reports.goodput import load_goodput
 from headway.services.billing.reports.report_scope import BilledCluster, ReportScope
 from headway.services.billing.reports.usage import load_usage
-from headway.services.billing.usage_costs import ALL
 
 SUMMARY_DELAY_S = 3600  # after the end of a week, because accounting records come late
 MAX_AGE_S = 7 * 86_400  # older ones are dropped unsent

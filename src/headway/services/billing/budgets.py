@@ -14,8 +14,8 @@ from headway.domain.cap_periods import period_end, period_start
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut
 from headway.services.app_state import AppState
+from headway.services.billing.priced_usage import usage_cost
 from headway.services.billing.reports.report_scope import BilledCluster
-from headway.services.billing.usage_costs import usage_cost
 from headway.store.billing.run_sums import Only, ReportSpan
 
 MAX_AGE_S = 10.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.billing import chargeback, invoice
+from headway.billing import chargeback, cluster_invoice
 from headway.billing.chargeback import Chargeback
 from headway.billing.money import usd
 from headway.billing.periods import Period
@@ -26,7 +26,7 @@ async def load_invoice(state: AppState, billed: BilledCluster, month: Period) ->
 async def load_closed_invoices(state: AppState, billed: BilledCluster) -> list[InvoiceOut]:
     """Returns the closed invoices, the latest first."""
     return [
-        _invoice_out(billed, Bill(Chargeback(invoice.unpacked(row.document["invoice"]), (), ()), row))
+        _invoice_out(billed, Bill(Chargeback(cluster_invoice.unpacked(row.document["invoice"]), (), ()), row))
         for row in reversed(await state.store.invoices.of_cluster(billed.name))
     ]
 

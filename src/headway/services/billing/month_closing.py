@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from headway.billing import chargeback, invoice
+from headway.billing import chargeback, cluster_invoice
 from headway.billing.periods import Period, month_of, zone
 from headway.errors import Conflict, NotFound, Refused
 from headway.services.access.authorization import write_audit_line
@@ -42,7 +42,7 @@ async def close_month(state: AppState, who: Principal, billed: BilledCluster, pe
         raise NotFound(f"{billed.name} had no machine in {period.name}", hint=f"its first month is {due.name}")
     found = await compute_chargeback(state, billed, await join_to_last_closed(state, billed, period))
     document = {
-        "invoice": invoice.packed(found.invoice),
+        "invoice": cluster_invoice.packed(found.invoice),
         "chargeback": chargeback.packed(found),
         "timezone": billed.costs.timezone,
         "rules": asdict(billed.rules),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 
-from headway.billing import chargeback, intervals, invoice
+from headway.billing import chargeback, cluster_invoice, intervals
 from headway.billing.chargeback import Chargeback
-from headway.billing.invoice import Invoice
+from headway.billing.cluster_invoice import Invoice
 from headway.billing.periods import Period, month, month_of, zone
 from headway.services.app_state import AppState
+from headway.services.billing.priced_usage import SegmentTotals, cut_by_prices
 from headway.services.billing.reports.report_scope import BilledCluster
-from headway.services.billing.usage_costs import SegmentTotals, cut_by_prices
 from headway.store import InvoiceRow
 
 
@@ -51,7 +51,7 @@ async def load_bill(state: AppState, billed: BilledCluster, period: Period, sums
     closed = {row.period: row for row in await state.store.invoices.of_cluster(billed.name)}
     row = closed.get(period.name)
     if row is not None:
-        kept = invoice.unpacked(row.document["invoice"])
+        kept = cluster_invoice.unpacked(row.document["invoice"])
         return Bill(chargeback.unpacked(kept, row.document["chargeback"]), row)
     return Bill(await compute_chargeback(state, billed, await join_to_last_closed(state, billed, period), sums), None)
 
@@ -62,7 +62,7 @@ async def join_to_last_closed(state: AppState, billed: BilledCluster, period: Pe
     rows = await state.store.invoices.of_cluster(billed.name)
     if not rows or period.name != month_after(rows[-1].period, billed).name:
         return period
-    return replace(period, start=invoice.unpacked(rows[-1].document["invoice"]).period.end)
+    return replace(period, start=cluster_invoice.unpacked(rows[-1].document["invoice"]).period.end)
 
 
 async def compute_chargeback(
@@ -83,11 +83,11 @@ async def _own_costs(
     states = await store.node_spans.between(name, period.start, period.end)
     reserved = {row.group for row in await store.prices.of_cluster(name) if row.reserved}
     segments = await cut_by_prices(state, billed, period, {life.group for life in lives} | reserved)
-    nodes = invoice.metered(lives, states, segments, now)
+    nodes = cluster_invoice.metered(lives, states, segments, now)
     costs, not_there = chargeback.Costs(), []
     for segment in segments:
         here = [one for one in nodes if one.segment is segment]
-        unused_s = invoice.unused(segment, here, now)
+        unused_s = cluster_invoice.unused(segment, here, now)
         not_there.append((segment, unused_s))
         if not here and not unused_s:
             continue
@@ -101,20 +101,20 @@ async def _own_costs(
             Fraction(0),
         )
         costs.add(segment, uses, here, held_broken, unused_s)
-    return invoice.invoice_lines(name, period, nodes, not_there), costs
+    return cluster_invoice.invoice_lines(name, period, nodes, not_there), costs
 
 
-async def _corrections(state: AppState, billed: BilledCluster, period: Period) -> list[invoice.Line]:
+async def _corrections(state: AppState, billed: BilledCluster, period: Period) -> list[cluster_invoice.Line]:
     """Returns corrections of closed months (the present amount minus the billed one), for the first open invoice only."""
     rows = await state.store.invoices.of_cluster(billed.name)
     if not rows or period.name != month_after(rows[-1].period, billed).name:
         return []
-    closed = [invoice.unpacked(row.document["invoice"]) for row in rows]
+    closed = [cluster_invoice.unpacked(row.document["invoice"]) for row in rows]
     corrected = [line for one in closed for line in one.lines if line.what == "correction"]
     found = []
     for one in closed:
         now, _ = await _own_costs(state, billed, one.period, SegmentTotals(state, billed))
-        found += invoice.corrections(one, [line for line in corrected if line.of == one.period.name], now)
+        found += cluster_invoice.corrections(one, [line for line in corrected if line.of == one.period.name], now)
     return found
 
 

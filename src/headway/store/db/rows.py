@@ -216,7 +216,7 @@ class NotebookRow:
 
 @dataclass(frozen=True)
 class InvoiceRow:
-    """A closed invoice. `document`: the invoice and its chargeback, as made by billing.invoice.packed and
+    """A closed invoice. `document`: the invoice and its chargeback, as made by billing.cluster_invoice.packed and
     billing.chargeback.packed."""
 
     number: int

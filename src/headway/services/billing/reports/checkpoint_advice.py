@@ -18,10 +18,10 @@ from headway.errors import Refused
 from headway.schemas.billing import AdviceOut
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
+from headway.services.billing.priced_usage import priced_segments
 from headway.services.billing.reports.loss_attribution import CHECKPOINTS, MAX_NAMED_JOBS, data_began_at
 from headway.services.billing.reports.report_scope import HOUR_S, BilledCluster, ReportScope, visible_teams
 from headway.services.billing.reports.runs import load_runs_of_job
-from headway.services.billing.usage_costs import priced_segments
 from headway.store.billing.losses import Saved
 from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import RunRow

@@ -14,11 +14,11 @@ from headway.schemas.billing import CauseOut, GoodputOut, JobGoodputOut, PartsOu
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing import monthly_bill
+from headway.services.billing.priced_usage import SegmentTotals, priced_segments, unpriced_segments
 from headway.services.billing.reports.checkpoint_advice import CheckpointStalls, failure_hours, load_checkpoint_stalls
 from headway.services.billing.reports.loss_attribution import QUEUE, attribute_losses
 from headway.services.billing.reports.report_scope import BilledCluster, ReportScope, to_hours, visible_teams
 from headway.services.billing.reports.runs import load_runs_of_job
-from headway.services.billing.usage_costs import SegmentTotals, priced_segments, unpriced_segments
 from headway.store.billing.run_sums import Only
 from headway.store.billing.usage import RunRow, Times
 

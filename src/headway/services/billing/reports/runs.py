@@ -12,9 +12,9 @@ from headway.billing.money import cents, usd
 from headway.billing.periods import Period
 from headway.schemas.billing import RunLine, RunsOut
 from headway.services.app_state import AppState
+from headway.services.billing.priced_usage import run_costs
 from headway.services.billing.reports.loss_attribution import QUEUE, runs_behind_cause
 from headway.services.billing.reports.report_scope import BilledCluster
-from headway.services.billing.usage_costs import run_costs
 from headway.services.cursors import decode_cursor, encode_cursor
 from headway.store.billing.run_sums import Only, ReportSpan
 from headway.store.billing.usage import Order, RunRow, run_place

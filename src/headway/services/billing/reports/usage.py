@@ -14,8 +14,8 @@ from headway.errors import Refused
 from headway.schemas.billing import UsageOut, UsageRow
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
+from headway.services.billing.priced_usage import usage_cost
 from headway.services.billing.reports.report_scope import BilledCluster, to_hours, visible_teams
-from headway.services.billing.usage_costs import usage_cost
 from headway.store.billing.run_sums import NONE, Only, ReportSpan
 from headway.store.billing.usage import BY, Total
 

@@ -16,10 +16,10 @@ import pytest
 from headway.domain.billing import NodeSpan, SpanKind
 from headway.domain.cluster import Budget
 from headway.services.billing.alertmanager_messages import summary
+from headway.services.billing.priced_usage import ALL
 from headway.services.billing.reports.goodput import load_goodput
 from headway.services.billing.reports.report_scope import ReportScope, load_billed_cluster
 from headway.services.billing.reports.usage import load_usage
-from headway.services.billing.usage_costs import ALL
 from headway.services.cursors import encode_cursor
 from headway.web.pages.billing.costs import SECTIONS
 from tests.support.billing.billing_cluster import OCTOBER, TEAMS, Accounting, H, at, got, lab, machines, run

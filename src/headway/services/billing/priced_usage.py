@@ -1,5 +1,5 @@
-"""Costs of usage: the time that runs held nodes, at the prices that were valid then, in exact USD. The prices themselves are
-in `catalog/plans.yaml`, their history is kept by `billing.price_history`."""
+"""Usage at its price: the time that runs held nodes, at the prices that were valid then, in exact USD. The prices
+themselves are in `catalog/plans.yaml`, their history is kept by `billing.price_history`."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from headway.billing import invoice, price_segments
+from headway.billing import cluster_invoice, price_segments
 from headway.billing.money import usd
 from headway.domain.billing import NodePrice, NodeSpan, SpanKind
 from tests.support.billing.october import OCTOBER, H, billed, life, priced
@@ -33,8 +33,10 @@ def test_bills_reserved_machines_even_when_unused() -> None:
     kept = [NodePrice("main", OCTOBER.start + day, Decimal(2), reserved=2)]
     prices = [*kept, NodePrice("main", OCTOBER.start + 10 * day, Decimal(2))]
     cut, now = price_segments.segments(prices, {"main"}, OCTOBER), OCTOBER.start + 20 * day
-    nodes = invoice.metered(lives, [], cut, now)
-    found = invoice.invoice_lines("lab", OCTOBER, nodes, [(one, invoice.unused(one, nodes, now)) for one in cut])
+    nodes = cluster_invoice.metered(lives, [], cut, now)
+    found = cluster_invoice.invoice_lines(
+        "lab", OCTOBER, nodes, [(one, cluster_invoice.unused(one, nodes, now)) for one in cut]
+    )
     assert [(line.what, line.billing, line.seconds // day) for line in found.lines] == [
         ("node", "on demand", 11),  # the day before it was reserved, and the ten after
         ("node", "reserved", 11),
@@ -53,13 +55,13 @@ def test_corrects_closed_invoice_once_with_correction_lines() -> None:
     again = billed(
         [life("lab-1-1", 0, 9 * H), life("lab-1-2", 0, H, "cpu")], priced((0, "10")) + priced((0, "1"), group="cpu")
     )
-    found = invoice.corrections(closed, [], again)
+    found = cluster_invoice.corrections(closed, [], again)
     assert [(line.what, line.group, line.seconds, line.amount_cents, line.of) for line in found] == [
         ("correction", "cpu", H, 100, "2026-10"), ("correction", "main", -H, -1000, "2026-10"),
     ]  # fmt: skip
-    assert invoice.corrections(closed, found, again) == []
-    assert invoice.corrections(closed, [], closed) == []
-    assert invoice.unpacked(invoice.packed(closed)) == closed
+    assert cluster_invoice.corrections(closed, found, again) == []
+    assert cluster_invoice.corrections(closed, [], closed) == []
+    assert cluster_invoice.unpacked(cluster_invoice.packed(closed)) == closed
 
 
 # --- the meter

@@ -1,5 +1,5 @@
-"""An invoice: what the machines of a cluster cost in a period, by group, by price and by whether they were spares. What each
-team pays of it is in `chargeback`.
+"""The invoice of a whole cluster: what its machines cost in a period, by group, by price and by whether they were
+spares. `chargeback` divides it among teams.
 
 Machine lifetimes are measured in seconds, and a second costs 1/3600 of the hourly price; only the amount of a line is
 rounded. A closed invoice never changes: if later data gives another amount, the difference is a line of the next
