@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import Depends, Query
 from starlette.responses import Response
 
-from headway.schemas import csv_format
+from headway.schemas import report_csv
 from headway.schemas.base import ResponseModel
 from headway.services.billing.reports.usage import MAX_GPUS, UsageFilter
 
@@ -38,4 +38,4 @@ UsageFilterQuery = Annotated[UsageFilter, Depends(_usage_filter)]
 def csv_response(report: ResponseModel, name: str) -> Response:
     """Returns the report as a CSV attachment called NAME.csv."""
     headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
-    return Response(csv_format.to_csv(report), media_type="text/csv", headers=headers)
+    return Response(report_csv.to_csv(report), media_type="text/csv", headers=headers)

@@ -39,7 +39,7 @@ def print_for_programs(found: Any, output: Sheet | Format) -> bool:
     if output.value == "json":
         common.print_json(found)
     elif output.value == "csv":
-        from headway.schemas import csv_format
+        from headway.schemas import report_csv
 
-        sys.stdout.write(csv_format.to_csv(found))
+        sys.stdout.write(report_csv.to_csv(found))
     return output.value != "table"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Literal
 
 from headway.errors import Refused
-from headway.schemas.csv_format import csv_line, safe_cell
+from headway.schemas.csv_cells import csv_line, safe_cell
 from headway.schemas.people import AuditCheckOut, AuditOut, AuditPage
 from headway.services.app_state import AppState
 from headway.store import AuditAsk, AuditRow

@@ -1,10 +1,7 @@
-"""CSV: cells that are safe in spreadsheets, and reports of the ledger as tables. The API and the commands use the same
-ones."""
+"""Reports of the ledger (usage, invoices, chargebacks, runs, node states) as CSV, for API and commands."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import singledispatch
@@ -22,9 +19,9 @@ from headway.schemas.billing import (
     UsageOut,
     UsageRow,
 )
+from headway.schemas.csv_cells import csv_line, safe_cell
 
 Row = list[object]
-_FORMULA_STARTS = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")  # also the full-width forms
 
 
 @singledispatch
@@ -78,12 +75,6 @@ def _values(model: ResponseModel, fields: Sequence[str]) -> Row:
     return [_cell(getattr(model, field)) for field in fields]
 
 
-def safe_cell(value: object) -> object:
-    """Returns the value of a CSV cell. Text that a spreadsheet would take for a formula gets an apostrophe in front,
-    because names come from users."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value
-
-
 def _cell(value: object) -> object:
     """Returns the value of a cell. Amounts stay numbers, so that a spreadsheet can sum them."""
     return _money(value) if isinstance(value, Decimal) else safe_cell(value)
@@ -96,10 +87,3 @@ def _money(amount: Decimal) -> str:
 
 def _lines(rows: Iterable[Row]) -> str:
     return "".join(csv_line(row).removesuffix("\r\n") + "\n" for row in rows)
-
-
-def csv_line(cells: Iterable[object]) -> str:
-    """Returns one CSV line that ends with CR LF. With that line end the writer quotes cells that contain CR or LF."""
-    out = io.StringIO()
-    csv.writer(out).writerow(cells)
-    return out.getvalue()
