@@ -1,4 +1,4 @@
-"""Helpers for all commands: the server, the cluster's name, job ids, output, confirmation."""
+"""Helpers for all commands: the server, the cluster's name, job ids, printing, confirmation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
     from headway.sdk.client import Client
 
 
-class Format(StrEnum):
-    """Output formats of commands."""
-
-    table = "table"
-    json = "json"
-
-
 def complete_cluster(incomplete: str) -> list[str]:
     """Returns cluster names for shell completion; [] without a server."""
     try:
@@ -35,7 +27,6 @@ def complete_cluster(incomplete: str) -> list[str]:
         return []
 
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="Output format: table or json.", show_default=False)]
 ClusterName = Annotated[
     str | None,
     typer.Argument(

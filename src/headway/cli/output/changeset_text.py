@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headway.cli import common
-from headway.cli.common import Format
 from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Format
 from headway.cli.output.terminal import Terminal, detect_terminal, display_width, paint, without_control_characters
 from headway.domain.changeset import ASK_FROM, Disturbs
 from headway.domain.slurm.hostlist import compress

@@ -1,4 +1,4 @@
-"""Answers that are printed as a table, JSON or CSV."""
+"""The output formats of commands: table and JSON, for reports also CSV."""
 
 from __future__ import annotations
 
@@ -9,23 +9,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli import common
-from headway.cli.common import Format
 from headway.cli.output import tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Sheet(StrEnum):
+class Format(StrEnum):
+    """Output formats of most commands."""
+
+    table = "table"
+    json = "json"
+
+
+class ReportFormat(StrEnum):
+    """Output formats of reports."""
+
     table = "table"
     json = "json"
     csv = "csv"
 
 
-SheetOutput = Annotated[
-    Sheet, typer.Option("-o", "--output", help="Output format: table, json or csv.", show_default=False)
+Output = Annotated[Format, typer.Option("-o", "--output", help="Output format: table or json.", show_default=False)]
+ReportOutput = Annotated[
+    ReportFormat, typer.Option("-o", "--output", help="Output format: table, json or csv.", show_default=False)
 ]
-Month = Annotated[str, typer.Option("--period", "-p", metavar="YYYY-MM", help="Month (default: the current one).")]
 
 
 def print_rows(columns: Sequence[tables.Column], rows: Sequence[Sequence[tables.Cell]]) -> None:
@@ -34,7 +42,7 @@ def print_rows(columns: Sequence[tables.Column], rows: Sequence[Sequence[tables.
         tables.print_table(columns, rows)
 
 
-def print_for_programs(found: Any, output: Sheet | Format) -> bool:
+def print_for_programs(found: Any, output: ReportFormat | Format) -> bool:
     """Prints JSON or CSV and returns True; returns False when a table is to be printed."""
     if output.value == "json":
         common.print_json(found)

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import Format, Output
 from headway.cli.output.formatting import plural
+from headway.cli.output.output_formats import Format, Output
 from headway.errors import Refused
 
 app = typer.Typer(

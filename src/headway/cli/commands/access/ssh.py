@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from headway.cli import common, ssh_files
-from headway.cli.common import ClusterName, Format, Output, complete_cluster
+from headway.cli.common import ClusterName, complete_cluster
 from headway.cli.exec_program import SSH_PACKAGE, exec_program
+from headway.cli.output.output_formats import Format, Output
 from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.cli.ssh_targets import resolve_target
 

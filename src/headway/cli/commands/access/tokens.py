@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import Format, Output
 from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Format, Output
 from headway.domain.role import Role
 
 if TYPE_CHECKING:

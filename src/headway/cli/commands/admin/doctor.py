@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from headway.cli import common
-from headway.cli.common import Format, Output
+from headway.cli.output.output_formats import Format, Output
 from headway.cli.output.terminal import detect_terminal, paint, without_control_characters
 
 # The quickstart cluster: a head, four nodes and a spare, and the building of their image.

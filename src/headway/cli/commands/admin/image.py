@@ -11,9 +11,9 @@ import typer
 
 from headway.catalog.releases import DEFAULT_IMAGE, IMAGES
 from headway.cli import common
-from headway.cli.common import Format, Output
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import STEP_WIDTH
+from headway.cli.output.output_formats import Format, Output
 from headway.validation.syntax_rules import join_words
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import typer
 
 from headway import paths
 from headway.cli import common
-from headway.cli.common import Format, Output
 from headway.cli.exec_program import exec_program
 from headway.cli.output import tables
+from headway.cli.output.output_formats import Format, Output
 from headway.errors import Refused, Unreachable
 
 app = typer.Typer(

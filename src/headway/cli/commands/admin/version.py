@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway import __version__
 from headway.cli import common
-from headway.cli.common import Format, Output
+from headway.cli.output.output_formats import Format, Output
 from headway.errors import HeadwayError, Unreachable
 from headway.sdk.server_address import NO_SERVER
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import print_for_programs, print_rows
+from headway.cli.output.output_formats import Format, Output, print_for_programs, print_rows
 
 if TYPE_CHECKING:
     from headway.schemas.billing import BudgetOut

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
+from headway.cli.options.month_option import Month
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Month, print_for_programs, print_rows
+from headway.cli.output.output_formats import Format, Output, print_for_programs, print_rows
 
 
 def capacity(cluster: ClusterName = None, period: Month = "", output: Output = Format.table) -> None:

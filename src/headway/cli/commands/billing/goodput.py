@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
+from headway.cli.options.month_option import Month
 from headway.cli.options.option_conflicts import require_unset
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Month, print_for_programs, print_rows
+from headway.cli.output.output_formats import Format, Output, print_for_programs, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

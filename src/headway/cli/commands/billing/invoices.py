@@ -8,8 +8,9 @@ import typer
 
 from headway.cli import common
 from headway.cli.common import ClusterName
+from headway.cli.options.month_option import Month
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Month, Sheet, SheetOutput, print_for_programs, print_rows
+from headway.cli.output.output_formats import ReportFormat, ReportOutput, print_for_programs, print_rows
 from headway.errors import Refused
 
 
@@ -19,7 +20,7 @@ def invoice(
     close: Annotated[
         bool, typer.Option("--close", help="Close the month permanently after its end (admins only).")
     ] = False,
-    output: SheetOutput = Sheet.table,
+    output: ReportOutput = ReportFormat.table,
 ) -> None:
     """Show a month's invoice: machines billed by the second, spares listed separately.
 
@@ -52,7 +53,7 @@ def invoice(
     print_rows(columns, rows)
 
 
-def chargeback(cluster: ClusterName = None, period: Month = "", output: SheetOutput = Sheet.table) -> None:
+def chargeback(cluster: ClusterName = None, period: Month = "", output: ReportOutput = ReportFormat.table) -> None:
     """Split a month's invoice among teams, to the cent.
 
     headway chargeback lab --period 2026-10 -o json"""

@@ -10,7 +10,7 @@ from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.options.option_conflicts import require_unset
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Sheet, SheetOutput, print_for_programs, print_rows
+from headway.cli.output.output_formats import ReportFormat, ReportOutput, print_for_programs, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def usage(
     ] = "",
     job: Annotated[int, typer.Option("--job", help="List the runs of one job instead of sums.")] = 0,
     nodes: Annotated[bool, typer.Option("--nodes", help="List node states over time instead of sums.")] = False,
-    output: SheetOutput = Sheet.table,
+    output: ReportOutput = ReportFormat.table,
 ) -> None:
     """Report the GPU time of jobs, from Slurm's accounting.
 
@@ -82,7 +82,7 @@ def usage(
         _print_sums(api.billing.usage(name, by=by.split(","), start=start, end=end, **which), output)
 
 
-def _print_sums(found: UsageOut, output: Sheet) -> None:
+def _print_sums(found: UsageOut, output: ReportFormat) -> None:
     if found.stale:
         common.print_note(f"accounting can't be read now, the data is old: {found.stale}")
     if print_for_programs(found, output):
@@ -134,7 +134,7 @@ def _pages(ask: Callable[[str], Any], field: str) -> Any:
     return found
 
 
-def _print_node_states(found: NodeStatesOut, output: Sheet) -> None:
+def _print_node_states(found: NodeStatesOut, output: ReportFormat) -> None:
     if print_for_programs(found, output):
         return
     columns = [
@@ -151,7 +151,7 @@ def _print_node_states(found: NodeStatesOut, output: Sheet) -> None:
     print_rows(columns, rows)
 
 
-def _print_runs(found: Any, output: Sheet) -> None:
+def _print_runs(found: Any, output: ReportFormat) -> None:
     if print_for_programs(found, output):
         return
     columns = [

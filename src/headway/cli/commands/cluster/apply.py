@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import Format, Output
 from headway.cli.options.deadline_option import Deadline, parse_deadline
 from headway.cli.output import changeset_text, formatting
 from headway.cli.output.operation_progress import follow_to_end
+from headway.cli.output.output_formats import Format, Output
 from headway.cli.output.terminal import detect_terminal
 from headway.domain.operation_kinds import OperationKind
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
 from headway.cli.options.deadline_option import By, parse_by
 from headway.cli.output import changeset_text, formatting
 from headway.cli.output.operation_progress import follow_to_end
+from headway.cli.output.output_formats import Format, Output
 
 if TYPE_CHECKING:
     from headway.schemas.clusters import OperationOut

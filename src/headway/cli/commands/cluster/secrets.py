@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
 from headway.cli.output.operation_progress import follow_operation
+from headway.cli.output.output_formats import Format, Output
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Rotate a cluster's keys while jobs run."

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
 from headway.cli.output.node_table import node_lines
+from headway.cli.output.output_formats import Format, Output
 from headway.cli.output.terminal import Terminal, detect_terminal, paint, without_control_characters, wrap_text
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
+from headway.cli.output.output_formats import Format, Output
 
 if TYPE_CHECKING:
     from headway.schemas.storage.backups import BackupOut

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
 from headway.cli.output import tables
+from headway.cli.output.output_formats import Format, Output
 from headway.errors import Refused
 
 RUNTIME = ("python3", "-IS", "/usr/lib/headway/container")

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterOption, Format, Output
+from headway.cli.common import ClusterOption
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
+from headway.cli.output.output_formats import Format, Output
 from headway.domain.dataset import format_bytes
 from headway.errors import NotFound, Refused
 

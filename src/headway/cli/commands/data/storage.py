@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
 from headway.cli.output import tables
+from headway.cli.output.output_formats import Format, Output
 from headway.domain.dataset import format_bytes
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import typer
 from typer.core import TyperGroup
 
 from headway.cli import common
-from headway.cli.common import Format, Output
 from headway.cli.options.env_option import EnvOption, parse_env_options
 from headway.cli.options.job_arguments import JobArgument, parse_job_words
 from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Format, Output
 from headway.cli.output.rank_stacks import print_rank_stacks
 from headway.cli.output.terminal import Span, Terminal, detect_terminal, without_control_characters
 from headway.domain.slurm.job_label import job_label

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
+from headway.cli.output.output_formats import Format, Output
 from headway.errors import Conflict
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterOption, Format, Output
+from headway.cli.common import ClusterOption
 from headway.cli.options.env_option import EnvOption, parse_env_options
 from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Format, Output
 from headway.errors import NotFound
 
 if TYPE_CHECKING:

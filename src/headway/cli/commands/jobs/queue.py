@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Format, Output
 from headway.cli.output.terminal import Terminal, detect_terminal, paint, without_control_characters
 from headway.domain.slurm.job_label import job_label
 from headway.domain.slurm.job_states import RUNNING, WAITING

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
 from headway.cli.options.options_from_schema import run_fields, with_job_options
+from headway.cli.output.output_formats import Format, Output
 from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.schemas.submission.run_flags import RunIn
 from headway.schemas.submission.submit_request import CheckJobIn

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli import common
-from headway.cli.common import Format, Output
+from headway.cli.output.output_formats import Format, Output
 from headway.domain.injected_fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
 
 if TYPE_CHECKING:

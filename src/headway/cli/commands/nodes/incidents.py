@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterName, ClusterOption, Format, Output
+from headway.cli.common import ClusterName, ClusterOption
 from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Format, Output
 
 if TYPE_CHECKING:
     from headway.schemas.incidents import IncidentOut

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.common import ClusterOption, Format, Output
+from headway.cli.common import ClusterOption
 from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Format, Output
 from headway.errors import Conflict
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from headway.cli import common
-from headway.cli.common import ClusterName, Format, Output
+from headway.cli.common import ClusterName
 from headway.cli.output.node_table import node_lines
+from headway.cli.output.output_formats import Format, Output
 from headway.cli.output.terminal import detect_terminal
 
 
