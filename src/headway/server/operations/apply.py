@@ -5,14 +5,14 @@ from __future__ import annotations
 from headway.billing.price_history import current_prices
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation_kinds import ApplyParams
-from headway.errors import HeadwayError, NeedsConfirmation, Refused
+from headway.errors import HeadwayError, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun
 from headway.server.operations.scale_in_wait import ScaleInWait, replaced
 from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
 from headway.services.app_state import AppState
+from headway.services.cluster.apply_guards import cost_limit_conflict, require_undisturbed_work
 from headway.services.cluster.cluster_to_schema import summary_of
-from headway.services.cluster.cost_guard import cost_limit_conflict
 from headway.services.cluster.planning import scaled_document
 from headway.services.storage.declared_environments import queue_declared_builds
 from headway.store import ClusterRow, Operation
@@ -31,11 +31,7 @@ async def apply(run: OperationRun) -> tuple[str, ...]:
     cluster = (await state.clusters.resolve(document)).cluster
     if params.look_again and operation.attempts == 1 and operation.id not in run.replanned:
         changes = await state.backend.lifecycle.plan(cluster)
-        if changes.disturbing_changes:
-            raise NeedsConfirmation(
-                f"after the previous apply, it would disturb jobs or sessions on {name}",
-                hint="headway plan, then apply",
-            )
+        require_undisturbed_work(name, changes)
         run.replanned.add(operation.id)
     # Machines for jobs may have been added since it was queued.
     before = await state.clusters.resolved(row) if row else None

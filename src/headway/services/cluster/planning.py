@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from headway.changes.setting_changes import file_change, setting_changes
 from headway.clusterfile.node_counts import edit_node_counts, target_node_counts, with_node_counts
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.operation_kinds import ApplyParams, DownParams, ScaleParams
-from headway.errors import Conflict, Fault, InvalidSpec, NeedsConfirmation, NotAllowed, Refused
+from headway.errors import Fault, InvalidSpec, NotAllowed, Refused
 from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_fault
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
 from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
+from headway.services.cluster.apply_guards import (
+    COST_LIMIT_FIELD,
+    cost_limit_conflict,
+    require_confirmation,
+    require_known_resources,
+    require_shown_plan,
+)
 from headway.services.cluster.changeset_to_schema import changeset_out
 from headway.services.cluster.cluster_to_schema import summary_of
-from headway.services.cluster.cost_guard import COST_LIMIT_FIELD, cost_limit_conflict
 from headway.services.cluster.operations import queue_operation
-from headway.services.cluster.shown_plan import ShownPlan, fingerprint
+from headway.services.cluster.shown_plan import ShownPlan, fingerprint, plan_digest
 from headway.services.cluster_backend import ResolvedCluster
 from headway.services.storage.path_policy import moved_dataset_faults, path_faults
 from headway.store import Operation
@@ -61,7 +64,7 @@ async def queue_apply(state: AppState, who: Principal, name: str, request: Apply
         raise Refused(f"the file is of cluster {cluster.name!r}, the request of {name!r}")
     waits = await state.store.operations.active(name) is not None
     if not waits or request.digest:
-        await _require_agreement(state, document, resolved, request)
+        await _require_acceptable_plan(state, document, resolved, request)
     stored = document.model_dump()
     if await state.store.clusters.get(name) is None:
         await state.store.clusters.save(name, stored, summary=summary_of(cluster), owner=document.owner)
@@ -83,7 +86,7 @@ async def queue_scale(state: AppState, who: Principal, name: str, request: Scale
     document, resolved = await resolve_document(state, who, document)
     waits = await state.store.operations.active(name) is not None
     if not waits or request.digest:
-        await _require_agreement(state, document, resolved, request)
+        await _require_acceptable_plan(state, document, resolved, request)
     params = ScaleParams(
         request.confirmed, look_again=waits and not request.confirmed, deadline_s=request.deadline_s, scale=targets
     )
@@ -124,7 +127,7 @@ async def resolve_document(state: AppState, who: Principal, document: Document) 
     resolved = await state.clusters.resolve(document)
     before = await state.clusters.resolved(row) if row else None
     if not who.may(Right.ADMIN):
-        _require_known_resources(who, resolved.cluster, before)
+        require_known_resources(who, resolved.cluster, before)
     hop = upgrade_fault(
         state.clusters.stored_slurm_version(resolved.cluster, before), resolved.cluster, exists=before is not None
     )
@@ -136,45 +139,16 @@ async def resolve_document(state: AppState, who: Principal, document: Document) 
     return document, resolved
 
 
-def _require_known_resources(who: Principal, cluster: Cluster, known: Cluster | None) -> None:
-    """Raises NotAllowed if a person who is not an admin names new machines, keys or folders, because planning makes the
-    server connect to and read them."""
-    if known is None:
-        other = not cluster.provider.creates_machines or bool(cluster.hosts) or cluster.munge_key is not None
-    else:
-        machines = (known.provider, known.hosts, known.munge_key)
-        other = (cluster.provider, cluster.hosts, cluster.munge_key) != machines
-    folders = {dataset.source for dataset in known.storage.datasets} if known else set()
-    own = (dataset.source for dataset in cluster.storage.datasets if not dataset.versioned)
-    new = {source for source in own if source} - folders
-    if other or new:
-        what = "other machines, datasets or keys" if known else "machines, datasets or keys of the server"
-        raise NotAllowed(f"{who.person} may not plan {cluster.name} with {what}", hint="ask an admin")
-
-
-def plan_digest(changes: ChangeSet) -> str:
-    """Returns a hash that is equal for equal plans."""
-    rows: list[Any] = [[c.kind, c.where, c.what, c.why, c.disturbs.value, list(c.diff)] for c in changes.changes]
-    return hashlib.sha256(json.dumps([changes.cluster, rows]).encode()).hexdigest()[:32]
-
-
-async def _require_agreement(
+async def _require_acceptable_plan(
     state: AppState, document: Document, resolved: ResolvedCluster, request: ApplyIn | ScaleIn
 ) -> None:
-    """Raises Conflict if the plan differs from the shown one, exceeds the cost limit, or removes busy nodes without a
-    deadline. Raises NeedsConfirmation if it disturbs running work without confirmation."""
+    """Raises what `apply_guards` refuses: a plan that was not shown, costs too much, or disturbs running work."""
     name = resolved.cluster.name
-    now = await _shown_or_new_plan(state, document, resolved)
-    if request.digest and request.digest != now.digest:
-        raise Conflict(f"the plan for {name} has changed since it was shown", hint="show it again: headway plan")
+    plan = await _shown_or_new_plan(state, document, resolved)
+    require_shown_plan(name, plan, request)
     if over := await cost_limit_conflict(state, await _applied_cluster(state, name), resolved.cluster):
         raise over
-    _need_confirmation(name, now.asks, request.confirmed)
-    if now.busy and request.deadline_s is None:
-        raise Conflict(
-            f"nodes with running jobs would be removed: {now.busy}",
-            hint="give the time that these jobs may continue before they are requeued: --deadline 10 (minutes)",
-        )
+    require_confirmation(name, plan, request)
 
 
 async def _shown_or_new_plan(state: AppState, document: Document, resolved: ResolvedCluster) -> ShownPlan:
@@ -207,11 +181,3 @@ async def _applied_cluster(state: AppState, name: str) -> Cluster | None:
     """Returns the cluster as last applied; None for a new one."""
     row = await state.store.clusters.get(name)
     return await state.clusters.resolved(row) if row else None
-
-
-def _need_confirmation(name: str, asks: int, confirmed: bool) -> None:
-    if asks and not confirmed:
-        what = "1 change disturbs" if asks == 1 else f"{asks} changes disturb"
-        raise NeedsConfirmation(
-            f"{what} jobs or sessions on {name}", hint="check `headway plan`, then apply with --yes"
-        )

@@ -1,4 +1,4 @@
-"""Plans that were just shown, and the fingerprint of the document that they belong to."""
+"""Plans that were just shown, their digest, and the fingerprint of the document that they belong to."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from headway.domain.changeset import ChangeSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +25,9 @@ class ShownPlan:
 def fingerprint(value: Mapping[str, Any]) -> str:
     """Returns a hash that is equal for documents with equal content."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def plan_digest(changes: ChangeSet) -> str:
+    """Returns a hash that is equal for equal plans."""
+    rows: list[Any] = [[c.kind, c.where, c.what, c.why, c.disturbs.value, list(c.diff)] for c in changes.changes]
+    return hashlib.sha256(json.dumps([changes.cluster, rows]).encode()).hexdigest()[:32]

@@ -19,7 +19,7 @@ from headway.domain.readiness import Check
 from headway.errors import NotFound, Refused, Unreachable
 from headway.schemas.base import Problem
 from headway.schemas.clusters import ChangeSetOut, OperationOut, StatusOut
-from headway.services.cluster.planning import plan_digest
+from headway.services.cluster.shown_plan import plan_digest
 from headway.services.storage.path_policy import moved_dataset_faults
 from headway.store import ClusterRow
 from tests.support.clusters import builders

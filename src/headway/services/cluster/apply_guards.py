@@ -1,0 +1,88 @@
+"""Refusals of a plan or an apply: a person may not name these resources, the plan is not the one that was shown, its
+cost is above the limit, running work would be disturbed without confirmation, or busy nodes removed without a deadline."""
+
+from __future__ import annotations
+
+from headway.domain.changeset import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.errors import Conflict, NeedsConfirmation, NotAllowed
+from headway.schemas.clusters import ApplyIn, ScaleIn
+from headway.services.access.rights import Principal
+from headway.services.app_state import AppState
+from headway.services.cluster.shown_plan import ShownPlan
+
+COST_LIMIT_FIELD = "cost.usd_per_hour"
+
+
+def require_known_resources(who: Principal, cluster: Cluster, known: Cluster | None) -> None:
+    """Raises NotAllowed if a person who is not an admin names new machines, keys or folders, because planning makes the
+    server connect to and read them."""
+    if known is None:
+        other = not cluster.provider.creates_machines or bool(cluster.hosts) or cluster.munge_key is not None
+    else:
+        machines = (known.provider, known.hosts, known.munge_key)
+        other = (cluster.provider, cluster.hosts, cluster.munge_key) != machines
+    folders = {dataset.source for dataset in known.storage.datasets} if known else set()
+    own = (dataset.source for dataset in cluster.storage.datasets if not dataset.versioned)
+    new = {source for source in own if source} - folders
+    if other or new:
+        what = "other machines, datasets or keys" if known else "machines, datasets or keys of the server"
+        raise NotAllowed(f"{who.person} may not plan {cluster.name} with {what}", hint="ask an admin")
+
+
+def require_shown_plan(name: str, plan: ShownPlan, request: ApplyIn | ScaleIn) -> None:
+    """Raises Conflict if the request agrees to another plan, which was shown before."""
+    if request.digest and request.digest != plan.digest:
+        raise Conflict(f"the plan for {name} has changed since it was shown", hint="show it again: headway plan")
+
+
+async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cluster) -> Conflict | None:
+    """Returns the error if `after` would exceed its limit: the machines that it always runs, plus those that its
+    scaling groups run now. Returns None if it does not, or if it requests no more always-on machines than `before`
+    (then power saving keeps the limit)."""
+    limit = after.max_usd_per_hour
+    if before is None or limit is None or after.min_usd_per_hour <= before.min_usd_per_hour:
+        return None
+    scaling = [group for group in after.groups if group.idle_s is not None]
+    if not scaling:
+        return None  # a fixed cost above the limit is a fault of the file
+    machines = {machine.name for machine in await state.backend.lifecycle.machines(before)}
+    there = {group.name: len(machines & set(group.slots)) for group in scaling}
+    # Machines in a group's first `min_machines` slots are counted as always on.
+    more = {
+        group.name: group.price_usd_per_node_hour * len(machines & set(group.slots[group.min_machines :]))
+        for group in scaling
+    }
+    total = after.min_usd_per_hour + sum(more.values())
+    if total <= limit:
+        return None
+    run = " and ".join(f"{there[name]} nodes of {name}" for name, usd in more.items() if usd)
+    cost = f"an hour of {after.name} would cost {total:.2f} USD, and {COST_LIMIT_FIELD} is {limit.normalize():f}"
+    return Conflict(
+        f"{cost}: {run} run for jobs now",
+        hint=f"wait until these jobs have ended (headway queue {after.name}), request fewer nodes, or raise {COST_LIMIT_FIELD}",
+    )
+
+
+def require_confirmation(name: str, plan: ShownPlan, request: ApplyIn | ScaleIn) -> None:
+    """Raises NeedsConfirmation if the plan disturbs running work and the request does not confirm it, Conflict if it
+    removes nodes with running jobs and the request gives no deadline for them."""
+    if plan.asks and not request.confirmed:
+        what = "1 change disturbs" if plan.asks == 1 else f"{plan.asks} changes disturb"
+        raise NeedsConfirmation(
+            f"{what} jobs or sessions on {name}", hint="check `headway plan`, then apply with --yes"
+        )
+    if plan.busy and request.deadline_s is None:
+        raise Conflict(
+            f"nodes with running jobs would be removed: {plan.busy}",
+            hint="give the time that these jobs may continue before they are requeued: --deadline 10 (minutes)",
+        )
+
+
+def require_undisturbed_work(name: str, changes: ChangeSet) -> None:
+    """Raises NeedsConfirmation if an apply that waited for another one, and was not confirmed, would now disturb running
+    work."""
+    if changes.disturbing_changes:
+        raise NeedsConfirmation(
+            f"after the previous apply, it would disturb jobs or sessions on {name}", hint="headway plan, then apply"
+        )
