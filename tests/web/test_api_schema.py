@@ -20,8 +20,8 @@ from headway.domain.slurm.accounts import Share
 from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
+from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
-from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
 
 JOBS = (builders.job(1, nodes=("lab-1-1",)), builders.job(2, "PENDING", more={"nice": 5}), builders.job(3, "FAILED"))

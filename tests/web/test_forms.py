@@ -13,7 +13,7 @@ from tests.support.site.browser import evaluate
 from tests.support.site.server import Site
 
 from headway.domain.cluster import Cluster
-from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
+from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 
 pytestmark = pytest.mark.browser
 SCRIPT = "#!/bin/bash\nsrun hostname\n"

@@ -12,7 +12,7 @@ from tests.support.site.browser import evaluate
 from tests.support.site.notebooks import RUNNING
 from tests.support.site.server import Site
 
-from headway.schemas.submission.submit_request import SubmitOut
+from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.server.main import bind
 from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.services.jobs import notebooks

@@ -26,8 +26,8 @@ from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
+from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
-from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header

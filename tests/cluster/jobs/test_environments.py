@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.cluster.lab import Lab
 from tests.support.machines.package_index import make_wheel, serve_index
 
+from headway.schemas.submission.reruns import RetryIn
 from headway.schemas.submission.run_flags import RunIn
-from headway.schemas.submission.submit_request import RetryIn
 
 USER = "viola"
 SCRIPT = """\

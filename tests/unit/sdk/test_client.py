@@ -25,7 +25,7 @@ from headway.errors import (
     Unreachable,
 )
 from headway.schemas.base import ErrorOut
-from headway.schemas.submission.submit_request import SubmitIn
+from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.sdk.client import Client
 from headway.sdk.errors import error_from_answer
 from headway.sdk.server_address import find_server

@@ -1,4 +1,5 @@
-"""The flags of `headway run`, which the command line, `Client.run`, pipelines and the submit page share."""
+"""The request of `headway run`: a command and its flags, which the command line, `Client.run`, pipelines and the submit
+page share. That of `headway submit` is in `batch_script_request`."""
 
 from __future__ import annotations
 

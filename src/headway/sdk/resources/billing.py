@@ -21,7 +21,7 @@ from headway.schemas.billing import (
     RunsOut,
     UsageOut,
 )
-from headway.schemas.submission.submit_request import CheckJobIn
+from headway.schemas.submission.submission_check import CheckJobIn
 from headway.sdk.connection import Resource, cluster_path
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.schemas.submission.submit_request import BundleOut
+from headway.schemas.submission.bundles import BundleOut
 from headway.sdk.connection import Resource, cluster_path, non_empty
 
 

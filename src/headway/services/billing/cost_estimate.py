@@ -14,7 +14,7 @@ from headway.jobs.submission.prepare_job import preview_run
 from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources
 from headway.jobs.submission.submission_check import requested_partitions
 from headway.schemas.billing import BudgetOut, EstimateOut
-from headway.schemas.submission.submit_request import CheckJobIn, CheckJobOut
+from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, unit_label

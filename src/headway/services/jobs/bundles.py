@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from headway.errors import Refused, TooManyAtOnce
 from headway.jobs.submission.job_folders import user_folders
-from headway.schemas.submission.submit_request import BundleOut
+from headway.schemas.submission.bundles import BundleOut
 from headway.services.access.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState

@@ -27,8 +27,8 @@ from headway.schemas.jobs import (
     PlacementOut,
     ScriptOut,
 )
+from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.exec_commands import ExecIn
-from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.access.authorization import authorize_action, cluster_to_work_on, command_slot
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState

@@ -15,9 +15,9 @@ from headway.errors import NotFound
 from headway.jobs.submission import secret_masking
 from headway.jobs.submission.batch_script import TASK_SUFFIX
 from headway.jobs.submission.job_folders import user_folders
+from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.exec_commands import ExecIn
 from headway.schemas.submission.lineage import LineageOut
-from headway.schemas.submission.submit_request import SubmitIn
 from headway.schemas.submission.value_types import GitIn
 from headway.services.access.authorization import authorize_action, cluster_to_work_on, command_slot
 from headway.services.access.rights import Principal

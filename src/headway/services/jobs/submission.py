@@ -22,8 +22,9 @@ from headway.jobs.submission.submission_check import (
     submission_faults,
 )
 from headway.schemas.base import FaultOut
+from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.run_flags import RunIn, RunOut
-from headway.schemas.submission.submit_request import CheckJobIn, CheckJobOut, SubmitIn, SubmitOut
+from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.services.access.authorization import cluster_to_work_on, command_slot, write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.errors import TooManyTries
-from headway.schemas.submission.submit_request import SubmitOut
+from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.services.access.rights import TOKEN_SCOPES
 from headway.services.login_throttle import MAX_FAILURES, MAX_KEYS, LoginThrottle, address_key
 from headway.store import AuditAsk, Store

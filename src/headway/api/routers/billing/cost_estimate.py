@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Member, State
 from headway.errors import Fault, InvalidSpec
 from headway.schemas.billing import EstimateOut
-from headway.schemas.submission.submit_request import CheckJobIn
+from headway.schemas.submission.submission_check import CheckJobIn
 from headway.services.billing.cost_estimate import estimate_cost
 from headway.services.jobs import submission
 

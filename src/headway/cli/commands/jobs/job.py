@@ -96,7 +96,7 @@ def rerun(
 
 
 def _once_more(words: list[str], env: list[str] | None, output: Format, how: str) -> None:
-    from headway.schemas.submission.submit_request import RetryIn
+    from headway.schemas.submission.reruns import RetryIn
 
     cluster, word = parse_job_words(words)
     api = common.connect()

@@ -13,7 +13,7 @@ from headway.cli.options.options_from_schema import run_fields, with_job_options
 from headway.cli.output.output_formats import Format, Output
 from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.schemas.submission.run_flags import RunIn
-from headway.schemas.submission.submit_request import CheckJobIn
+from headway.schemas.submission.submission_check import CheckJobIn
 
 if TYPE_CHECKING:
     from headway.schemas.submission.run_flags import RunOut

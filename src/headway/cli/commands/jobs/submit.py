@@ -16,7 +16,7 @@ from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from headway.errors import Unreachable
-    from headway.schemas.submission.submit_request import SubmitIn
+    from headway.schemas.submission.batch_script_request import SubmitIn
     from headway.sdk.client import Client
 
 WAIT_S = 2.0
@@ -63,7 +63,7 @@ def submit(
     )
     if "estimate" in line.own:
         from headway.cli.output.cost_estimate import print_estimate
-        from headway.schemas.submission.submit_request import CheckJobIn
+        from headway.schemas.submission.submission_check import CheckJobIn
 
         estimate = api.billing.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
         common.print_json(estimate) if "json" in line.own else print_estimate(estimate)
@@ -89,7 +89,7 @@ submit.__doc__ = inspect.cleandoc(submit.__doc__ or "").replace("{own_flags}", s
 def _request(**fields: Any) -> SubmitIn:
     from pydantic import ValidationError
 
-    from headway.schemas.submission.submit_request import SubmitIn
+    from headway.schemas.submission.batch_script_request import SubmitIn
 
     try:
         return SubmitIn(**fields)

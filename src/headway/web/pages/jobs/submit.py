@@ -19,7 +19,7 @@ from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.submission.submission_check import sbatch_fault
 from headway.schemas.base import FaultOut
 from headway.schemas.billing import EstimateOut
-from headway.schemas.submission.submit_request import CheckJobIn, CheckJobOut
+from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.services.access.authorization import cluster_to_work_on
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState

@@ -10,7 +10,7 @@ import pytest
 
 from headway.domain.cluster import Team
 from headway.errors import HeadwayError, Refused, Unanswered, Unreachable
-from headway.schemas.submission.submit_request import SubmitOut
+from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.schemas.submission.bundles import BundleOut
 from headway.schemas.submission.run_flags import RunOut, ScriptLine
-from headway.schemas.submission.submit_request import BundleOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture
