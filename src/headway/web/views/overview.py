@@ -13,7 +13,7 @@ from headway.schemas.incidents import IncidentOut
 from headway.schemas.nodes import NodeOut
 from headway.services.read_model.overview import SHOWN_INCIDENTS, Overview
 from headway.web.views.banners import Banner
-from headway.web.views.loss_chart import loss_chart
+from headway.web.views.job_charts import loss_chart
 from headway.web.views.overview_models import (
     Cell,
     CheckView,

@@ -32,8 +32,7 @@ from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
-from headway.web.views import job as view
-from headway.web.views.loss_chart import loss_chart
+from headway.web.views import job_charts, job_facts, job_head, job_timeline
 
 router = page_router()
 _DONE = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "hold": "{} is held",
@@ -112,11 +111,11 @@ async def _parts(
 ) -> Parts:
     progress = await state.readings.progress(cluster, job)
     parts: dict[str, object] = {
-        "head": view.head(cluster.name, job, pending_reason(state, cluster, job), mine=mine, clone=clone),
-        "facts": view.facts(job, progress, runs, simulated=cluster.simulated_gpus),
-        "timeline": view.timeline(cluster.name, job, runs),
-        "chart": loss_chart(job.id, progress),
-        "gpus": view.gpus(cluster.name, job, runs, simulated=cluster.simulated_gpus),
+        "head": job_head.head(cluster.name, job, pending_reason(state, cluster, job), mine=mine, clone=clone),
+        "facts": job_facts.facts(job, progress, runs, simulated=cluster.simulated_gpus),
+        "timeline": job_timeline.timeline(cluster.name, job, runs),
+        "chart": job_charts.loss_chart(job.id, progress),
+        "gpus": job_charts.gpu_charts(cluster.name, job, runs, simulated=cluster.simulated_gpus),
     }
     return parts | await _tasks(state, cluster, job)
 
@@ -146,7 +145,7 @@ async def _tasks(state: AppState, cluster: Cluster, job: JobState) -> dict[str, 
     if job.array_job_id:
         with contextlib.suppress(HeadwayError, TimeoutError):
             out = array_out(await state.readings.array_states(cluster, job.array_job_id))
-            return {"tasks": view.Tasks(cluster.name, job.array_job_id, out)}
+            return {"tasks": job_facts.Tasks(cluster.name, job.array_job_id, out)}
     return {}
 
 

@@ -1,4 +1,4 @@
-"""The job page shows charts, timeline, array states and progress correctly and caches its requests to the cluster."""
+"""The job page shows timeline, array states and progress correctly and caches its requests to the cluster."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import pytest
 
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Unreachable
-from headway.schemas.jobs import JobRunOut, JobRunsOut, ProgressOut
+from headway.schemas.jobs import JobRunsOut, ProgressOut
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.services.read_model.readings import PROGRESS_AGE_S, SHARED_AGE_S
 from headway.services.read_model.snapshot import Snapshot
-from headway.web.views.job import Gpus, gpus, timeline
+from headway.web.views.job_timeline import timeline
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server
-
-ASKED = "series=gpu_utilisation&series=gpu_memory&series=gpu_power&series=gpu_temperature"
 
 
 @pytest.fixture
@@ -25,41 +23,6 @@ async def server(server: Server) -> Server:
     """With a cluster."""
     await server.apply()
     return server
-
-
-def runs(*starts: int) -> JobRunsOut:
-    return JobRunsOut(
-        runs=[JobRunOut(state="RUNNING", submit_time=1, start_time=at, end_time=0, nodelist="") for at in starts]
-    )
-
-
-@pytest.mark.parametrize("state", ["PENDING", "REQUEUED"])
-def test_waiting_job_has_no_gpu_charts(state: str) -> None:
-    job = builders.job(7, state, gpus=8, start_time=5000)
-    assert gpus("lab", job, runs(), simulated=True) is None
-    assert gpus("lab", replace(job, state="RUNNING", gpus=0), runs(5000), simulated=True) is None
-
-
-def test_job_charts_mark_each_further_run() -> None:
-    job = builders.job(7, "RUNNING", gpus=8, start_time=5000)
-    address = f"/api/v1/clusters/lab/metrics?job=7&{ASKED}"
-    assert gpus("lab", job, runs(5000), simulated=True) == Gpus(address, True, ())
-    assert gpus("lab", job, runs(3000, 5000), simulated=False) == Gpus(address, False, ((5000, "run 2"),))
-
-
-def test_timeline_shows_final_preemption_as_the_end() -> None:
-    """As with --no-requeue; the runs before another one have."""
-    ended = builders.job(7, "PREEMPTED", start_time=300, end_time=500)
-    first, last = (
-        JobRunOut(state="PREEMPTED", submit_time=1, start_time=at, end_time=at + 200, nodelist="lab-1-1")
-        for at in (50, 300)
-    )
-    steps = timeline("lab", ended, JobRunsOut(runs=[first, last])).steps
-    assert [(step.at, step.kind, step.title, step.text) for step in steps if step.at in (250, 500)] == [
-        (250, "warn", "Went back to the queue", "preempted"), (500, "bad", "Preempted", ""),
-    ]  # fmt: skip
-    waits = timeline("lab", replace(ended, state="PENDING"), JobRunsOut(runs=[first, last])).steps
-    assert (waits[-1].title, "Preempted" in [step.title for step in waits]) == ("Waits to start again", False)
 
 
 def _tasks(*states: str) -> tuple[JobState, ...]:

@@ -1,0 +1,60 @@
+"""The top of the job's page: name, state, why it waits or ended, and the actions on it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.jobs.explain.pending import PendingReason
+from headway.jobs.explain.phrases import Phrase
+from headway.jobs.explain.reason_sentences import job_reason as ended_why
+from headway.web.views.wording import job_word
+
+ACTIONS = {"requeue": RUNNING, "hold": WAITING, "release": WAITING, "cancel": RUNNING | WAITING}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The top of the page: the job's name, its state and the actions on it."""
+
+    id: int
+    cluster: str
+    label: str
+    task: str  # the array task that the actions are for; "" for a job that is no task, and for a record of many tasks
+    whole: int  # the array whose tasks the actions are for, all of them; 0 otherwise
+    name: str
+    kind: str
+    word: str
+    why: str
+    needs: Phrase
+    starts_at: int
+    planned: str
+    restarts: int
+    actions: tuple[str, ...]  # the actions of ACTIONS that the state allows and this person may take
+    clone: bool
+
+
+def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, clone: bool) -> Head:
+    """Returns the top of the page. `mine`: the person may act on the job; `clone`: the person may submit a copy."""
+    kind, word = job_word(job.state, job.reason)
+    actions = [action for action, states in ACTIONS.items() if mine and job.state in states]
+    is_held = word == "held"
+    actions = [action for action in actions if action != ("hold" if is_held else "release")]
+    return Head(
+        id=job.id,
+        cluster=cluster,
+        label=job.label,
+        task=job.array_task if job.array_task.isdigit() else "",
+        whole=0 if job.array_task.isdigit() else job.array_job_id,
+        name=job.name or "(no name)",
+        kind=kind,
+        word=word,
+        why=why.reason if why else ended_why(job),
+        needs=why.needs if why else (),
+        starts_at=why.starts_at if why else 0,
+        planned=", ".join(why.nodes) if why and why.starts_at else "",
+        restarts=job.restarts,
+        actions=tuple(actions),
+        clone=clone,
+    )
