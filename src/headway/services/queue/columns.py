@@ -1,5 +1,6 @@
-"""The columns of the queue, each declared once under squeue's name (squeue --helpFormat), and how each sorts (`sort_key`). The
-search that uses it is in `services.queue.search`. Pure."""
+"""The columns of the queue's page, by which the REST API sorts too; `headway queue` has a table of its own
+(`cli/commands/jobs/queue.py`), made of the API's answer. Each column is declared once under squeue's name (squeue
+--helpFormat), with how it sorts (`sort_key`). The search that uses it is in `services.queue.search`. Pure."""
 
 from __future__ import annotations
 
