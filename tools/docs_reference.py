@@ -306,7 +306,7 @@ def metrics_page() -> str:
 
     return page(
         "Metrics",
-        "The agent of each machine answers `http://ADDRESS:6822/metrics` on the cluster's network. Prometheus on the head "
+        "The agent of each machine answers `http://ADDRESS:6822/metrics` to the heads. Prometheus on the head "
         "scrapes all of them and keeps 30 days.",
         body(),
     )

@@ -1,6 +1,7 @@
-"""Connects standard input and output to a unix socket. Runs as root, because only root may open the socket.
+"""Connects standard input and output to a Unix socket, or to a port of this machine's loopback address. Runs as root,
+because other users may not open the socket or port.
 
-socket_bridge.py PATH"""
+socket_bridge.py PATH|PORT"""
 
 from __future__ import annotations
 
@@ -11,8 +12,12 @@ import threading
 
 
 def main() -> None:
-    there = socket.socket(socket.AF_UNIX)
-    there.connect(sys.argv[1])
+    goal = sys.argv[1]
+    if goal.isdecimal():
+        there = socket.create_connection(("127.0.0.1", int(goal)))
+    else:
+        there = socket.socket(socket.AF_UNIX)
+        there.connect(goal)
 
     def copy_answers() -> None:
         while data := there.recv(65536):

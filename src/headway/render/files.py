@@ -9,7 +9,7 @@ from headway.domain.machines.site import Site
 from headway.render import machine_paths
 from headway.render.escaping import check_plain_strings
 from headway.render.ha import single_active_head, slurm_state_folder
-from headway.render.monitoring import prometheus
+from headway.render.monitoring import monitoring_access, prometheus
 from headway.render.slurm import (
     cgroup_conf,
     container_conf,
@@ -105,6 +105,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **volume_mounts.files(cluster, site, head=True),
         **agent_config.head_files(cluster, site, name),
         **head_user_limits.user_slices(head_cpus),
+        **monitoring_access.files(cluster, site, name),
         **power_saving.files(cluster),
         **(_accounting(cluster, site) if first else {}),
         **(package_sources.head_files(cluster, site) if first else {}),
@@ -147,6 +148,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
         ),
         sshd.PAM: File(sshd.pam_node(sshd.operators(site))),
         **intra_job_ssh.files(cluster, site),
+        **monitoring_access.files(cluster, site),
         **prolog_epilog.scripts(
             known,
             cluster.containers,

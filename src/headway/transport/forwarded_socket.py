@@ -1,4 +1,4 @@
-"""A local Unix socket that is connected to a socket on a machine which only root may open: for each connection, root runs
+"""A local Unix socket that is connected to a socket or port on a machine which only root may open: for each connection, root runs
 node/programs/socket_bridge.py there."""
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Start = Callable[[Sequence[str]], AbstractAsyncContextManager[Any]]
 
 
 async def bridge_socket(path: str, goal: str, start: Start) -> asyncio.Server:
-    """Listens at `path` and connects each client to the socket `goal` on the machine. `start` runs a command there as
-    root and yields its process."""
+    """Listens at `path` and connects each client to `goal` on the machine: the path of a socket, or a port of its
+    loopback address. `start` runs a command there as root and yields its process."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -352,10 +352,12 @@ class Connections:
             Path(path).unlink(missing_ok=True)
             link = await self._link_with_room(machine)
             try:
-                if isinstance(goal, int):
+                if (
+                    link.root.argv
+                ):  # only root may open the socket or port, and the SSH server would open it as the user
+                    listener = await bridge_socket(path, str(goal), lambda argv: self._process(machine, argv))
+                elif isinstance(goal, int):
                     listener = await link.connection.forward_local_path_to_port(path, "127.0.0.1", goal)
-                elif link.root.argv:  # only root may open the socket, and the SSH server would open it as the user
-                    listener = await bridge_socket(path, goal, lambda argv: self._process(machine, argv))
                 else:
                     listener = await link.connection.forward_local_path(path, goal)
                 Path(path).chmod(0o600)

@@ -10,7 +10,7 @@ from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
 from headway.render import machine_paths
 from headway.render.ha import single_active_head, slurm_state_folder, takeover_settings
-from headway.render.monitoring import prometheus
+from headway.render.monitoring import monitoring_access, prometheus
 from headway.render.slurm import slurm_conf
 from headway.render.system import (
     agent_config,
@@ -46,7 +46,7 @@ exec scontrol reconfigure"""
 def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     """Returns the units of each role. Changed keys of slurm.conf may need more than a reload: see
     `slurm.change_impact`."""
-    wall = (*firewall.units(site), *hidden_processes.units())
+    wall = (*firewall.units(site), *monitoring_access.units(), *hidden_processes.units())
     munge = Unit("munge.service", restart_on=(MUNGE_KEY, daemon_units.drop_in("munge.service")))
     head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
     # Owned nodes mount the head's exports, and folders that the head makes on shared storage, for datasets and

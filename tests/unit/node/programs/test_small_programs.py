@@ -10,6 +10,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from headway.transport.remote_program import program_source
 
 
@@ -44,11 +46,12 @@ def test_ssh_banner_tells_an_ssh_server_from_other_servers() -> None:
             assert run("ssh_banner", "127.0.0.1", str(server.getsockname()[1])).returncode == code
 
 
-def test_socket_bridge_copies_both_ways(tmp_path: Path) -> None:
-    path = str(tmp_path / "s")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
+@pytest.mark.parametrize("kind", [socket.AF_UNIX, socket.AF_INET])
+def test_socket_bridge_copies_both_ways(tmp_path: Path, kind: socket.AddressFamily) -> None:
+    with socket.socket(kind) as server:
+        server.bind(str(tmp_path / "s") if kind == socket.AF_UNIX else ("127.0.0.1", 0))
         server.listen()
+        goal = str(server.getsockname() if kind == socket.AF_UNIX else server.getsockname()[1])
 
         def echo() -> None:
             link = server.accept()[0]
@@ -59,4 +62,4 @@ def test_socket_bridge_copies_both_ways(tmp_path: Path) -> None:
             link.close()
 
         threading.Thread(target=echo, daemon=True).start()
-        assert run("socket_bridge", path, stdin=b"words").stdout == b"WORDS"
+        assert run("socket_bridge", goal, stdin=b"words").stdout == b"WORDS"

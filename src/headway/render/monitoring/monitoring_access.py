@@ -1,0 +1,81 @@
+"""Who reaches Prometheus, Alertmanager and the agents' metrics: root (as which Headway's server signs in), on heads the person
+who applied the cluster, and Prometheus itself.
+
+They have no passwords of their own, and every user of the head and every job can connect to ports. So nftables refuse the
+connections of other users on the machine itself, and of machines that are not a head. The rules are in a table of their
+own."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster
+from headway.domain.machines.managed_file import File
+from headway.domain.machines.site import Site
+from headway.domain.machines.systemd_unit import Unit
+from headway.render.escaping import MARK, script, word
+from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT, USER
+from headway.render.system.agent_config import METRICS_PORT
+
+RULES = "/etc/headway/monitoring-access.nft"
+SERVICE = "headway-monitoring-access.service"
+_TABLE = "table inet headway_monitoring"
+_UNIT = f"/etc/systemd/system/{SERVICE}"
+
+
+def files(cluster: Cluster, site: Site, name: str = "") -> dict[str, File]:
+    """Returns the files of a head, or those of the nodes if `name` is ""."""
+    return {RULES: File(rules(cluster, site, name), mode=0o600), _UNIT: File(_unit())}
+
+
+def units() -> tuple[Unit, ...]:
+    """Returns the unit that loads the rules."""
+    return (Unit(SERVICE, restart_on=(_UNIT,), reload_on=(RULES,), reload=("systemctl", "reload", SERVICE)),)
+
+
+def rules(cluster: Cluster, site: Site, name: str = "") -> str:
+    """Returns the nftables rules of a head, or those of the nodes if `name` is ""."""
+    heads = ", ".join(word(site.addresses[head], "addresses") for head in cluster.heads)
+    here = [METRICS_PORT, *((PROMETHEUS_PORT, ALERTS_PORT) if name == cluster.head else ())]
+    admins = [site.uids[user.name] for user in cluster.users if name and user.admin and user.name in site.uids]
+    users = [*map(str, sorted({0, *admins})), *([f'"{USER}"'] if name == cluster.head else [])]
+    refuse = f"meta skuid != {{ {', '.join(users)} }} reject with tcp reset"
+    rows = [
+        _TABLE,
+        f"delete {_TABLE}",
+        f"{_TABLE} {{",
+        "    chain input {",
+        "        type filter hook input priority filter - 5; policy accept;",
+        '        iifname "lo" accept',
+        "        # Prometheus runs on a head.",
+        f"        tcp dport {METRICS_PORT} ip saddr != {{ {heads} }} drop",
+        f"        meta nfproto ipv6 tcp dport {METRICS_PORT} drop",
+        "    }",
+        "    chain output {",
+        "        type filter hook output priority filter - 5; policy accept;",
+        "        # Other users of this machine.",
+        f'        oifname "lo" tcp dport {{ {", ".join(map(str, here))} }} {refuse}',
+    ]
+    if name:
+        rows += ["        # Nodes accept connections from this machine.", f"        tcp dport {METRICS_PORT} {refuse}"]
+    return script(*rows, "    }", "}")
+
+
+def _unit() -> str:
+    return f"""\
+# {MARK}
+[Unit]
+Description=Access to metrics and alerts
+Before=network-pre.target prometheus.service prometheus-alertmanager.service headway-agent.service
+Wants=network-pre.target
+# nftables.service flushes all tables, also this one, when it starts, stops or reloads.
+After=nftables.service
+PartOf=nftables.service
+ReloadPropagatedFrom=nftables.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/sbin/nft -f {RULES}
+ExecReload=/usr/sbin/nft -f {RULES}
+ExecStop=-/usr/sbin/nft delete {_TABLE}
+[Install]
+WantedBy=multi-user.target
+"""
