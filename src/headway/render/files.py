@@ -47,6 +47,8 @@ from headway.render.system.login import (
 )
 from headway.render.system.unit_list import MUNGE_KEY
 
+LIMITS = "/etc/security/limits.d/headway.conf"
+
 
 def render_files(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
     """Returns {role: {path: File}} with the roles of `Cluster.role_of`: each head has its own files, the nodes of a
@@ -67,7 +69,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
         sshd.SSHD: File(sshd.sshd_conf(site)),
         "/etc/environment": File(shell_env.environment(), block=site.own is not None),
         "/etc/profile.d/headway.sh": File(shell_env.profile()),
-        "/etc/security/limits.d/headway.conf": File(limits_conf.login_limits()),
+        LIMITS: File(limits_conf.login_limits()),
         **{f"{shell_env.MODULES}/{name}.lua": File(text) for name, text in shell_env.modules(cluster).items()},
         **package_sources.files(cluster),
         **users.people(cluster, site),
@@ -158,6 +160,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
             outside=(*nfs.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),
         **mps.files(site, group),
+        LIMITS: File(limits_conf.login_limits(limits_conf.user_processes(cluster, group))),
         **daemon_units.node_units(cluster, known, group),
         **volume_mounts.files(cluster, site, head=False),
         **agent_config.node_files(cluster, site, group),

@@ -33,7 +33,7 @@ def attack(lab: Lab) -> Iterator[Callable[[str], str]]:
         folder = lab.head("mktemp", "-d", "/scratch/attack-XXXXXX", user="alice").out.strip()
         lab.head("tee", f"{folder}/attack.sh", user="alice", stdin=script)
         wrap = "bash attack.sh >attack.part 2>&1; mv attack.part attack.txt; sleep 600"
-        job = lab.sbatch("alice", f"--chdir={folder}", "-w", NODE, "--mem=500M", wrap=wrap)
+        job = lab.sbatch("alice", f"--chdir={folder}", "-w", NODE, "--mem=1G", wrap=wrap)
         jobs.append(job)
         lab.wait_job(job, "RUNNING")
         done = f"{folder}/attack.txt"

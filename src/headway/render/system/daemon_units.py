@@ -11,6 +11,7 @@ from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path, word
 from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.machine_paths import PMIX
+from headway.render.system.login.limits_conf import user_processes
 from headway.render.system.mariadb import DATADIR
 
 UNITS = "/etc/systemd/system"
@@ -148,6 +149,8 @@ ExecStart=
 LimitMEMLOCK=infinity
 LimitSTACK=infinity
 LimitNOFILE=131072
+# Of each user in all jobs on this node together: a program that starts processes without end does not stop the node.
+LimitNPROC={user_processes(cluster, group)}
 {_PROTECT}
 {_AGAIN}
 """

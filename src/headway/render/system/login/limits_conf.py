@@ -3,12 +3,29 @@
 
 from __future__ import annotations
 
+from headway.domain.cluster import Cluster, Group
 from headway.render.escaping import script
 
+_LEAST_PROCESSES, _PROCESSES_PER_CPU = 16384, 256  # data loaders and libraries start many threads, each of which counts
+_PROCESSES_ON_ONE_HOST = 8192  # the kernel counts a user's processes on all local machines together
 
-def login_limits() -> str:
-    """Returns the resource limits of login sessions."""
+
+def user_processes(cluster: Cluster, group: Group) -> int:
+    """Returns how many processes and threads one user may have on a node of the group, in all jobs together: enough for
+    programs, too few to use up the process numbers of the kernel (32768 on a small machine, otherwise 4 million)."""
+    if cluster.provider.shares_one_host:
+        return _PROCESSES_ON_ONE_HOST
+    return max(_LEAST_PROCESSES, _PROCESSES_PER_CPU * group.plan.cpus)
+
+
+def login_limits(processes: int = 0) -> str:
+    """Returns the resource limits of login sessions. `processes`: most of one user, without root; 0 = no limit here."""
     return script(
+        *(
+            ["# Processes and threads of one user; the same limit holds for jobs.", f"* - nproc {processes}"]
+            if processes
+            else []
+        ),
         "# Locked memory for network cards, many open files for data loaders. Jobs have Slurm's limits.",
         "* soft nofile 16384",
         "* - memlock unlimited",
