@@ -112,6 +112,8 @@ class LocalProvider:
             argv = [
                 "--driver",
                 "bridge",
+                "--opt",
+                "isolate=true",  # no traffic to and from the networks of other clusters
                 "--disable-dns",
                 "--subnet",
                 str(subnet),

@@ -30,3 +30,14 @@ async def test_reclaimed_machine_is_removed_at_its_deadline(podman_script: Path,
         builders.machine("lab-1-2")
     )  # its notice is of that machine, not of the next one of this name
     assert await provider.notices("lab") == ()
+
+
+async def test_network_of_a_cluster_is_closed_to_other_clusters(podman_script: Path, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    podman_script.write_text(
+        f'#!/bin/sh\necho "$@" >> {said}\n'
+        'case "$2" in inspect) echo "no such network" >&2; exit 125 ;; ls) echo "[]" ;; esac\n'
+    )
+    await LocalProvider(tmp_path / "state").place(builders.cluster())
+    (created,) = (line for line in said.read_text().splitlines() if line.startswith("network create"))
+    assert "--opt isolate=true " in created
