@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.config import Config
-from agent.gpu.interface import Source
+from agent.gpu.gpu_source import Source
 from agent.gpu.nvml import Nvml
 from agent.gpu.simulated import Simulated
 

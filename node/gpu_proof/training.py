@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.gpu import gpu_metrics
-from agent.gpu.interface import Source
+from agent.gpu.gpu_source import Source
 from gpu_proof.machine import Proof, torch_version
 from gpu_proof.report import Result
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.gpu.interface import Gpu
+from agent.gpu.gpu_source import Gpu
 from gpu_proof.training import Training, torchrun
 from headway.jobs.pipelines.pipeline_file import read_pipeline
 from headway.validation.yaml_parser import parse_yaml

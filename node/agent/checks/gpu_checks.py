@@ -7,7 +7,7 @@ import shutil
 from agent.checks.driver_fault import driver_fault
 from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, MachineState, Result, bad, check, warn
 from agent.gpu import gpu_metrics
-from agent.gpu.interface import Gpu
+from agent.gpu.gpu_source import Gpu
 from agent.gpu.mig import wrong_instances
 
 SILENT_S = 45.0  # a driver that has not answered for so long counts as hung

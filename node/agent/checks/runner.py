@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.config import Config
-from agent.gpu.interface import Gpu
+from agent.gpu.gpu_source import Gpu
 from agent.gpu.job_gpus import Job
 from agent.log import log
 

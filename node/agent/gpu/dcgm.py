@@ -6,7 +6,7 @@ import re
 import socket
 
 from agent.gpu.gpu_metrics import FIELDS
-from agent.gpu.interface import Gpu
+from agent.gpu.gpu_source import Gpu
 
 ADDRESS = ("127.0.0.1", 9400)
 _MOST_BYTES = 4 << 20

@@ -9,7 +9,7 @@ from ctypes import Structure, byref, c_char, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
 from agent.gpu import gpu_metrics
-from agent.gpu.interface import Gpu
+from agent.gpu.gpu_source import Gpu
 from agent.gpu.mig import Driver, Instance, MigError
 
 GPU_IS_LOST = 15

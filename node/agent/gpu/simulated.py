@@ -11,7 +11,7 @@ import time
 
 from agent.config import Config
 from agent.gpu import gpu_metrics
-from agent.gpu.interface import Gpu
+from agent.gpu.gpu_source import Gpu
 from agent.gpu.job_gpus import JOBS, Job, jobs_on_node
 from agent.gpu.simulated_mig import SimulatedMig
 

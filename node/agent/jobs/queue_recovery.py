@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from agent.files import whole_lines
 from agent.jobs.submission_notes import (
     RESUBMITTED,
     AccountingRecord,
@@ -45,6 +44,7 @@ from agent.jobs.submission_notes import (
     script_index,
     submission_environment,
 )
+from agent.marker_files import whole_lines
 
 T = TypeVar("T")
 KEPT = "/var/lib/headway/recall"

@@ -19,9 +19,9 @@ from typing import Any
 
 from agent.config import Config
 from agent.failover.leader import LeaderFile
-from agent.files import read_whole_lines, whole_lines
 from agent.log import log
 from agent.lost_contact.node_lease import LEASE_OVER_S
+from agent.marker_files import read_whole_lines, whole_lines
 
 ACTIONS = "/var/lib/headway/deeds.jsonl"  # a name that agents of other versions have too
 WATCHED = "/run/headway/watched"  # touched by `watch` while a server reads from it

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from agent.gpu.gpu_metrics import FIELDS, XID
-from agent.gpu.interface import Gpu
+from agent.gpu.gpu_source import Gpu
 from agent.gpu.job_gpus import Job
 from agent.log import log
 from agent.metrics.host import Figure

@@ -21,7 +21,7 @@ from agent.checks import (  # noqa: F401  (checks register themselves)
 from agent.checks.runner import LEVELS, MachineState, Process, Runner
 from agent.checks.xid_errors import bus_of
 from agent.config import Config
-from agent.gpu.interface import Gpu, Source
+from agent.gpu.gpu_source import Gpu, Source
 from agent.gpu.job_gpus import jobs_on_node
 from agent.jobs.orphaned_jobs import OrphanedJobs
 from agent.jobs.processes import list_processes, runs_as_root

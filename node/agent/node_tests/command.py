@@ -26,8 +26,8 @@ from agent.checks.kernel_log_reader import KernelLog, kernel_line
 from agent.checks.runner import BAD, MachineState, run_every_check
 from agent.config import PATH, Config, load
 from agent.gpu import gpu_metrics
-from agent.gpu.factory import open_source
-from agent.gpu.interface import Gpu, Source
+from agent.gpu.gpu_source import Gpu, Source
+from agent.gpu.gpu_source_choice import open_source
 from agent.gpu.job_gpus import jobs_on_node
 from agent.munge import Munge
 from agent.node_tests.allreduce import load_gloo, run_allreduce_test
@@ -36,8 +36,8 @@ from agent.node_tests.copies import run_copy_test, run_peer_copy_test, run_uploa
 from agent.node_tests.cuda_driver import LIBRARY, SIMULATED_LIBRARY, CudaDevice, CudaDriver
 from agent.node_tests.dcgm import PROGRAM as DCGMI
 from agent.node_tests.dcgm import run_dcgm_test
+from agent.node_tests.end_on_job_start import gives_way_to_jobs
 from agent.node_tests.fabric_member import take_part
-from agent.node_tests.give_way import gives_way_to_jobs
 from agent.node_tests.memory import run_memory_test
 from agent.node_tests.nccl import Nccl
 from agent.node_tests.rdma import NoRdmaPorts, Port, active_ports, run_rdma_test

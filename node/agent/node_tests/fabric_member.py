@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from agent.config import Config
-from agent.node_tests.give_way import gives_way_to_jobs
+from agent.node_tests.end_on_job_start import gives_way_to_jobs
 from agent.node_tests.network_report import report_network
 from agent.node_tests.results import NodeTestResult, result_of_error
 

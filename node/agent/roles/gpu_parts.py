@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 from agent.config import Config
-from agent.gpu.factory import open_mig
+from agent.gpu.gpu_source_choice import open_mig
 from agent.gpu.job_gpus import GPU_OF_PART, JOBS, jobs_on_node
 from agent.gpu.mig import MigError, gpu_of_each, make_instances
 

@@ -17,11 +17,11 @@ from agent.config import Config
 from agent.failover.leader import LeaderFile, LeaderMonitor
 from agent.failover.takeover_recovery import TakeoverRecovery
 from agent.failover.unreachable_first_head import FirstHeadMonitor
-from agent.files import whole_lines
 from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun
 from agent.lost_contact.offline_responder import OfflineResponder
 from agent.lost_contact.sender_limits import Sender, SenderLimits
+from agent.marker_files import whole_lines
 from agent.metrics.active_clock import ActiveClock
 from agent.metrics.head import HeadSampler
 from agent.metrics.http_endpoint import MetricsServer

@@ -20,8 +20,7 @@ from agent.checks.xid_errors import MOST_IN_A_BEAT, GpuErrors
 from agent.config import Config
 from agent.environments.keeper import EnvironmentKeeper
 from agent.failover.reregistration import Reregistration
-from agent.files import touch_file
-from agent.gpu.factory import LateSource
+from agent.gpu.gpu_source_choice import LateSource
 from agent.gpu.job_gpus import jobs_on_node
 from agent.gpu.nvml import Nvml
 from agent.jobs.job_changes import LOOK_S, JobChanges
@@ -30,6 +29,7 @@ from agent.jobs.training_reports import MOST_BYTES, Reports
 from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun
 from agent.lost_contact.node_lease import Lease, other_node_addresses
+from agent.marker_files import touch_file
 from agent.metrics.http_endpoint import MetricsServer
 from agent.metrics.sampler import Sampler
 from agent.munge import Munge

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any
 
-from agent.files import read_whole_lines, touch_file
 from agent.lost_contact.offline_responder import ACTIONS, WATCHED
+from agent.marker_files import read_whole_lines, touch_file
 from agent.roles.head import BEATS, FAULTS, TURNS
 from agent.roles.power_requests import ASKED, FILE
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headway_train import checkpoint_folder, state
+from headway_train import checkpoint_folder, checkpoint_formats
 from headway_train.checkpoint_folder import CheckpointError, Manifest
 from headway_train.progress import saved
 from headway_train.ranks import Flag, Ranks
@@ -79,7 +79,7 @@ class Checkpointer:
             return 0
         place, manifest = found
         try:
-            self._ranks.together(lambda: state.read(training, place, self._ranks, manifest))
+            self._ranks.together(lambda: checkpoint_formats.read(training, place, self._ranks, manifest))
         except CheckpointError as error:
             raise CheckpointError(f"{place} can't be loaded into this training: {error}") from None
         return manifest.step
@@ -102,13 +102,13 @@ class Checkpointer:
     def _save(self, step: int, training: dict[str, Any], *, background: bool) -> None:
         self.wait()
         self._agree(step)
-        captured = state.hold(training, self._ranks)
+        captured = checkpoint_formats.hold(training, self._ranks)
         part = self._begin(step)
         if not background:
-            self._finish(self._ranks, lambda: state.write(captured, part, self._ranks), step, part)
+            self._finish(self._ranks, lambda: checkpoint_formats.write(captured, part, self._ranks), step, part)
             return
         finish: list[Callable[[], object]] = []
-        self._ranks.together(lambda: finish.append(state.write_beside(captured, part, self._beside)))
+        self._ranks.together(lambda: finish.append(checkpoint_formats.write_beside(captured, part, self._beside)))
         self._writing = threading.Thread(target=self._in_background, args=(finish[0], step, part), name="checkpoint")
         self._writing.start()
 
@@ -151,7 +151,7 @@ class Checkpointer:
 
         def publish() -> Path:
             names = {name: entry for entries in described for name, entry in (entries or {}).items()}
-            manifest = Manifest(step, checkpoint_folder.now(), ranks.size, state.FORMAT, names)
+            manifest = Manifest(step, checkpoint_folder.now(), ranks.size, checkpoint_formats.FORMAT, names)
             place = checkpoint_folder.publish(part, manifest)
             checkpoint_folder.prune(self.directory, self._keep, step)
             return place

@@ -19,6 +19,7 @@ from headway.api import docs_page
 from headway.api.http import error_handlers
 from headway.api.http.compression import CompressResponses
 from headway.api.http.idempotency import IdempotentPosts
+from headway.api.http.security_headers import HSTS, SECURITY_HEADERS
 from headway.api.routers.access import audit, linux_users, people, server, team_usage, tokens
 from headway.api.routers.billing import (
     budgets,
@@ -51,17 +52,6 @@ from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
 from headway.services.app_state import AppState
 from headway.services.jobs.bundles import MAX_ARCHIVE
 
-SECURITY_HEADERS = {
-    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-    "object-src 'none'",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",  # unless a response sets its own
-}
-HSTS = "strict-transport-security"
 MAX_BODY = 16 * 1024 * 1024  # bytes; a script and its document are far smaller
 _MOST_DIGITS = 15
 # A body may keep a request waiting for BODY_S seconds in all, and a second more for each BODY_BYTES_PER_S that arrived.

@@ -19,7 +19,7 @@ from headway.domain.cluster import SHARED_FOLDER, Cluster
 from headway.domain.machines.site import OwnedSite, Site
 from headway.images import packages, recipe
 from headway.providers.base import Placement
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from headway.render.monitoring import prometheus
 from headway.render.slurm.container_conf import SHARED_IMAGES
 from headway.render.system.unit_list import units_by_role

@@ -18,15 +18,15 @@ async def reset_due_usage(
     while the server was down. A team without a recorded reset is recorded with the current time, so that its usage
     counts from now on; so is a team whose recorded reset is in the future because the clock was ahead then. Returns
     messages as (team, text)."""
-    last = await context.store.cap_refills.of_cluster(cluster.name)
+    last = await context.store.gpu_hour_cap_resets.of_cluster(cluster.name)
     capped = [team for team in cluster.teams if team.gpu_hours is not None]
     for team in capped:
         if last.get(team.name, float("inf")) > now.timestamp():
-            await context.store.cap_refills.record(cluster.name, team.name, now.timestamp())
+            await context.store.gpu_hour_cap_resets.record(cluster.name, team.name, now.timestamp())
     known = {name: datetime.fromtimestamp(at, now.tzinfo) for name, at in last.items()}
     messages = []
     for change in usage_resets_due(capped, known, now):
         await sacctmgr_commands.apply_account_change(context.connections, head, change.data)
-        await context.store.cap_refills.record(cluster.name, change.what, now.timestamp())
+        await context.store.gpu_hour_cap_resets.record(cluster.name, change.what, now.timestamp())
         messages.append((change.what, f"GPU-hours reset: {change.why}"))
     return messages

@@ -1,7 +1,7 @@
 """Measures the bandwidth between idle nodes, round by round as `policy.fabric_plan` chooses.
 
 The nodes are not reserved and no job is submitted, so that no job waits for the test: the prolog of a job that starts on
-a measured node ends the measurement (node/agent/node_tests/give_way.py), and the node leaves the test."""
+a measured node ends the measurement (node/agent/node_tests/end_on_job_start.py), and the node leaves the test."""
 
 from __future__ import annotations
 

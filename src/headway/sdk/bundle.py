@@ -19,7 +19,7 @@ from headway.errors import NotFound, Refused
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
-    from headway.schemas.submission.value_types import GitIn
+    from headway.schemas.submission.job_field_types import GitIn
 
 MAX_ARCHIVE_MIB = 64  # compressed, as it is sent
 MAX_FILES_MIB = 512  # before compression
@@ -85,7 +85,7 @@ def bundle_folder(folder: Path) -> Bundle:
 
 def git_state(folder: Path) -> GitIn | None:
     """Returns commit, branch and whether files differ from it; None outside a repository or without git."""
-    from headway.schemas.submission.value_types import GitIn
+    from headway.schemas.submission.job_field_types import GitIn
 
     if not any((place / ".git").exists() for place in (folder, *folder.parents)):
         return None

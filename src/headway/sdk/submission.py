@@ -8,7 +8,7 @@ from typing import TypeVar
 from headway.domain.slurm.sbatch_options import DOS_LINES_HINT
 from headway.errors import Refused
 from headway.schemas.base import RequestModel
-from headway.schemas.submission.value_types import GitIn
+from headway.schemas.submission.job_field_types import GitIn
 from headway.sdk.resources.bundles import Bundles
 
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024  # Slurm's own limit for a batch script

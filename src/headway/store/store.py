@@ -30,12 +30,12 @@ from headway.store.billing.run_sums import RunSums
 from headway.store.billing.runs import Runs
 from headway.store.billing.usage import UsageReports
 from headway.store.clusters.activity import ActivityLog
-from headway.store.clusters.cap_refills import CapRefills
 from headway.store.clusters.cluster_records import ClusterRecords
 from headway.store.clusters.clusters import Clusters
 from headway.store.clusters.datasets import Datasets
 from headway.store.clusters.environments import Environments
 from headway.store.clusters.fabric_tests import FabricTests
+from headway.store.clusters.gpu_hour_cap_resets import GpuHourCapResets
 from headway.store.clusters.incidents import Incidents
 from headway.store.clusters.node_images import NodeImages
 from headway.store.clusters.operations import Operations
@@ -69,7 +69,7 @@ class Store:
         self.clusters = Clusters(database)
         self.secrets = Secrets(database)
         self.linux_users = LinuxUsers(database)
-        self.cap_refills = CapRefills(database)
+        self.gpu_hour_cap_resets = GpuHourCapResets(database)
         self.node_images = NodeImages(database)
         self.volume_speeds = VolumeSpeeds(database)
         self.fabric_tests = FabricTests(database)

@@ -13,13 +13,14 @@ from starlette.responses import HTMLResponse, Response
 
 from headway.api.http import event_response
 from headway.api.http.failure_audit import audit_failure
+from headway.api.http.security_headers import PAGE_HEADERS
 from headway.errors import HeadwayError, NotSignedIn, Refused
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
 from headway.services.server_settings import Oidc
 from headway.web import event_stream, page_context
-from headway.web.rendering import HEADERS, render, render_part
+from headway.web.rendering import render, render_part
 
 log = structlog.get_logger("headway.web")
 
@@ -88,13 +89,13 @@ def _error(request: Request, error: HeadwayError) -> Response:
         viewer: Principal | None = getattr(request.state, "principal", None)
         return render("error.html", status=error.http_status, viewer=viewer, error=error)
     if request.method == "GET":
-        return HTMLResponse("", status_code=error.http_status, headers={**HEADERS, "HX-Reswap": "none"})
+        return HTMLResponse("", status_code=error.http_status, headers={**PAGE_HEADERS, "HX-Reswap": "none"})
     return _toast(error)
 
 
 def _toast(error: HeadwayError) -> Response:
     page_context.flash_message.set(page_context.FlashMessage(error.message, is_error=True, hint=error.hint))
-    headers = {**HEADERS, "HX-Retarget": "#toasts", "HX-Reselect": ".toast", "HX-Reswap": "innerHTML"}
+    headers = {**PAGE_HEADERS, "HX-Retarget": "#toasts", "HX-Reselect": ".toast", "HX-Reswap": "innerHTML"}
     return HTMLResponse(render_part("toast", None), status_code=error.http_status, headers=headers)
 
 

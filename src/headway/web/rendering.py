@@ -14,25 +14,17 @@ from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from headway.api.http.security_headers import CONTENT_SECURITY_POLICY, PAGE_HEADERS
 from headway.errors import Refused
 from headway.jobs.explain.phrases import format_wait
 from headway.services.access.rights import Principal
 from headway.web import navigation, page_context
 from headway.web.documentation import doc_address
 from headway.web.views.banners import cluster_banner
-from headway.web.views.wording import count, duration, incident_kind, seconds, sentence, slurm_time
+from headway.web.views.state_wording import count, duration, incident_kind, seconds, sentence, slurm_time
 
 STATIC = Path(__file__).parent / "static"
 VENDOR = ("htmx.min.js", "htmx-ext-sse.min.js", "uplot.iife.min.js", "uplot.min.css")
-
-# Only our own files are allowed: no inline script or style runs, nothing is evaluated, no other site frames the page.
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-    "object-src 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 
 
 class CachedStaticFiles(StaticFiles):
@@ -51,7 +43,7 @@ class Documentation(CachedStaticFiles):
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         answer = await super().get_response(path, scope)
-        answer.headers["Content-Security-Policy"] = f"{HEADERS['Content-Security-Policy']}; img-src 'self' data:"
+        answer.headers["Content-Security-Policy"] = f"{CONTENT_SECURITY_POLICY}; img-src 'self' data:"
         return answer
 
 
@@ -139,7 +131,7 @@ def templates() -> Environment:
 def render(template: str, *, status: int = 200, viewer: Principal | None = None, **values: object) -> HTMLResponse:
     """Returns a whole page."""
     text = templates().get_template(template).render(viewer=viewer, now=time.time(), **values)
-    return HTMLResponse(text, status_code=status, headers=HEADERS)
+    return HTMLResponse(text, status_code=status, headers=PAGE_HEADERS)
 
 
 def render_part(name: str, view: object) -> str:

@@ -21,7 +21,7 @@ from headway.errors import Conflict
 from headway.schemas.clusters import NewsOut
 from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
-from headway.services.access.authorization import MAX_EVENT_STREAMS_PER_PERSON
+from headway.services.access.concurrency_limits import MAX_EVENT_STREAMS_PER_PERSON
 from headway.services.jobs.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
 from headway.store.access import sessions

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.gpu.interface import Gpu
+from agent.gpu.gpu_source import Gpu
 from gpu_proof.training import Training
 from tests.integration.node_tests.test_gpu_tests import Machine, library, machine
 

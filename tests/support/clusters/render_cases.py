@@ -25,7 +25,7 @@ from headway.domain.cluster import (
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.site import OwnedSite, Site
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from tests.support.clusters import builders
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2_000_000, Decimal("24"), "NVIDIA H100 80GB HBM3")

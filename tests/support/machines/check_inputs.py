@@ -6,7 +6,7 @@ from typing import Any
 
 from agent import config
 from agent.checks import runner
-from agent.gpu import gpu_metrics, interface
+from agent.gpu import gpu_metrics, gpu_source
 
 PLAN = config.Config(head="h", simulated=True, gpus=2, gpu_memory_mib=80000, memory_mib=1000, expects={"nvlinks": 18})
 SOUND = {
@@ -20,8 +20,8 @@ SOUND = {
 
 def gpus(**figures: float) -> list[Any]:
     """Returns two GPUs; the second has the given figures, or is lost if `lost` is among them."""
-    second = interface.Gpu(1, "b", "H100", "", {**SOUND, **figures}, lost="lost" in figures)
-    return [interface.Gpu(0, "a", "H100", "", dict(SOUND)), second]
+    second = gpu_source.Gpu(1, "b", "H100", "", {**SOUND, **figures}, lost="lost" in figures)
+    return [gpu_source.Gpu(0, "a", "H100", "", dict(SOUND)), second]
 
 
 def seen(**more: Any) -> Any:

@@ -59,7 +59,7 @@ async def test_refill_recorded_in_future_does_not_block_resets(tmp_path: Path) -
     store, head = await builders.store(tmp_path), Head()
     context = ClusterContext(cast(Any, None), store, cast(Any, head), tmp_path)
     try:
-        await store.cap_refills.record("lab", "vision", datetime(2031, 1, 1, tzinfo=UTC).timestamp())
+        await store.gpu_hour_cap_resets.record("lab", "vision", datetime(2031, 1, 1, tzinfo=UTC).timestamp())
         for day in (10, 20):
             assert await reset_due_usage(LAB, context, machine("lab-head"), datetime(2026, 1, day, tzinfo=UTC)) == []
         for _ in range(2):

@@ -10,7 +10,7 @@ import pytest
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from tests.support.clusters.render_cases import cases
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -213,7 +213,7 @@ async def claim_machine(context: ClusterContext, server_id: str, machine: Machin
     """Marks the machine as claimed and installs Python. Raises Refused if another cluster claimed it first, Unreachable
     if no claim could be written, and CommandFailed if Python can't be installed."""
     ours = {"cluster": machine.cluster, "server": server_id, "machine": machine.name}
-    script = (node_dir() / "programs" / "claim.sh").read_bytes()
+    script = (node_dir() / "programs" / "claim_machine.sh").read_bytes()
     argv = ["sh", "-s", "--", json.dumps(ours), *(["python3"] if with_python else [])]
     ran = await context.connections.remote(machine, argv, timeout_s=_TAKE_S, input=script, check=False)
     try:

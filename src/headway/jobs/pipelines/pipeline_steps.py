@@ -8,9 +8,9 @@ from headway.domain.slurm.job_states import FAILED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.pipelines.pipeline_file import Pipeline
+from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.pipelines import PipelineOut, StepOut
 from headway.schemas.submission.run_flags import RunIn
-from headway.schemas.submission.value_types import GitIn
 from headway.store.db.rows import PipelineRow
 
 

@@ -24,7 +24,7 @@ from headway.domain.machines.survey import DetectedHardware
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.images import local_images
 from headway.providers.base import Placement
-from headway.providers.ssh.records import ClaimedHost, HostRecords, MachineContainer
+from headway.providers.ssh.machine_records import ClaimedHost, HostRecords, MachineContainer
 from headway.transport.connect import Dialer, HostKeyChanged, fingerprint, public_of
 
 

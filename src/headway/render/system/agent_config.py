@@ -13,7 +13,7 @@ from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, path, word
 from headway.render.machine_paths import AGENT_COMMAND
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
-from headway.render.system import nfs
+from headway.render.system import nfs_exports
 from headway.render.system.daemon_units import TRIES, UNITS
 from headway.render.system.volume_mounts import provided_volumes
 
@@ -93,7 +93,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
     """Returns the agent's configuration as JSON, which allows no comments. Checks and tests compare the machine with
     it. `head`: name of the head that the file is for; "" for nodes."""
     plan = group.plan
-    from_head = () if head else nfs.exported(site)
+    from_head = () if head else nfs_exports.exported(site)
     mounts = [
         {"path": path(where, "storage"), "source": path(what, "storage"), "read_only": read_only}
         for what, where, read_only in provided_volumes(cluster, site)

@@ -17,7 +17,7 @@ from headway.render.system import (
     daemon_units,
     firewall,
     mariadb,
-    nfs,
+    nfs_exports,
     package_sources,
     rest_socket,
     volume_mounts,
@@ -60,7 +60,7 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
         "head": (
             *wall,
             *head,
-            *nfs.head_units(site),
+            *nfs_exports.head_units(site),
             munge,
             _ssh(),
             *_head(),
@@ -101,7 +101,7 @@ def _mount(name: str) -> Unit:
 def _on_export(volume: Volume, site: Site) -> bool:
     """Returns whether the volume is bound from, or mounted in, a folder that the head exports."""
     places = (f"{volume.source}/", f"{volume.path}/")
-    return any(place.startswith(f"{folder}/") for place in places for folder in nfs.exported(site))
+    return any(place.startswith(f"{folder}/") for place in places for folder in nfs_exports.exported(site))
 
 
 def _ssh(*more: str) -> Unit:

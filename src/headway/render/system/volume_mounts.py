@@ -10,7 +10,7 @@ from headway.domain.environment import FOLDER
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, path, word
-from headway.render.system import nfs
+from headway.render.system import nfs_exports
 from headway.render.system.daemon_units import UNITS
 
 
@@ -23,7 +23,7 @@ def mount_units(cluster: Cluster, site: Site, *, head: bool) -> dict[str, str]:
     """Returns the text of each mount unit by its name. Volumes are bind mounts from the parent mount; on nodes of owned
     clusters, the head's exports are NFS mounts."""
     bound = {unit_name(where): _bind_mount(what, where, ro) for what, where, ro in provided_volumes(cluster, site)}
-    from_head = () if head else nfs.exported(site)
+    from_head = () if head else nfs_exports.exported(site)
     outside = {unit_name(volume.path): _outside(volume) for volume in cluster.storage.volumes}
     return {**bound, **outside, **{unit_name(where): _head_export(site, where) for where in from_head}}
 

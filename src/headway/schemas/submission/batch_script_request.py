@@ -6,7 +6,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
-from headway.schemas.submission.value_types import Environment, Flags, GitIn, Script, StageIn, Words
+from headway.schemas.submission.job_field_types import Environment, Flags, GitIn, Script, StageIn, Words
 
 
 class SubmitIn(RequestModel):

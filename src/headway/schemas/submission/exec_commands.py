@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
-from headway.schemas.submission.value_types import Words
+from headway.schemas.submission.job_field_types import Words
 
 
 class ExecIn(RequestModel):

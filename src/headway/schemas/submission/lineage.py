@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.schemas.base import ResponseModel
-from headway.schemas.submission.value_types import GitIn
+from headway.schemas.submission.job_field_types import GitIn
 
 
 class LineageOut(ResponseModel):

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
-from headway.schemas.submission.value_types import GitIn
+from headway.schemas.submission.job_field_types import GitIn
 
 
 class PipelineIn(RequestModel):

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, TypedDict
 from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
+from headway.schemas.submission.job_field_types import Environment, Flags, GitIn, StageIn, Words
 from headway.schemas.submission.job_flag import JobFlag
-from headway.schemas.submission.value_types import Environment, Flags, GitIn, StageIn, Words
 
 
 class ScriptLine(ResponseModel):

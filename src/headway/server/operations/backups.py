@@ -103,7 +103,7 @@ class BackupOperations:
         state.live.notify_row_changed(name)
         await state.forget(name)  # open connections use the old keys
         await state.backend.backups.restore(cluster, self._report, path, key, params.ref)
-        await state.store.cap_refills.revert_to(name, kept.proof.header.at)
+        await state.store.gpu_hour_cap_resets.revert_to(name, kept.proof.header.at)
         await self._environments(cluster)
 
     async def _datasets(self, cluster: Cluster) -> None:

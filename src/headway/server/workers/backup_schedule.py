@@ -16,7 +16,7 @@ from headway.services.storage.backups import queue_backup
 from headway.services.storage.path_policy import require_allowed_path
 from headway.store import ClusterRow, Operation
 from headway.web.rendering import day
-from headway.web.views.wording import duration
+from headway.web.views.state_wording import duration
 
 LOOK_S = 20.0
 AGAIN_S = 600.0  # seconds until the next try after a failure

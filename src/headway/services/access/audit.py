@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Literal
+from typing import Any, Literal
 
 from headway.errors import Refused
 from headway.schemas.csv_cells import csv_line, safe_cell
 from headway.schemas.people import AuditCheckOut, AuditOut, AuditPage
+from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.store import AuditAsk, AuditRow
+
+
+async def write_audit_line(state: AppState, who: Principal, action: str, target: str, **detail: Any) -> None:
+    """Writes the audit entry of a change that was made. `detail` must not contain secrets."""
+    await state.store.audit.record(who.person, action, target, detail, address=who.address)
+
 
 MAX_LINE_NUMBER = 2**31 - 1  # the largest integer that the column holds
 EXPORT_BATCH = 500  # lines of an export that are in memory at once

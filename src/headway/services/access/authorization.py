@@ -4,19 +4,12 @@ Rights that depend only on the role are in services.access.rights."""
 
 from __future__ import annotations
 
-import contextlib
-from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from headway.domain.cluster import Cluster
-from headway.errors import NotAllowed, TooManyAtOnce
+from headway.errors import NotAllowed
 from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
-
-MAX_COMMANDS_PER_PERSON = 16  # running at once; admins have no limit
-MAX_OPEN_LOGS_PER_PERSON = 64  # followed at once; admins have no limit
-MAX_EVENT_STREAMS_PER_PERSON = 64  # open at once, live pages included; admins have no limit
 
 
 class Owned(Protocol):
@@ -91,45 +84,3 @@ async def require_still_listed(state: AppState, cluster: Cluster, who: Principal
         return
     if who.user in await state.store.linux_users.of_cluster(cluster.name):
         raise NotAllowed(f"{who.user} may not work on {cluster.name} any more", hint="ask an admin of the cluster")
-
-
-def command_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
-    """Counts a running command while the context is open, so that no member uses up a cluster's connections. Raises
-    TooManyAtOnce."""
-    return _slot(
-        state.running_commands,
-        who,
-        MAX_COMMANDS_PER_PERSON,
-        "commands",
-        "are running already",
-        "wait until one has ended",
-    )
-
-
-def log_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
-    """Counts a followed log while the context is open. Raises TooManyAtOnce."""
-    return _slot(state.open_logs, who, MAX_OPEN_LOGS_PER_PERSON, "logs", "are open already", "close one of them")
-
-
-def event_stream_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
-    """Counts an open stream of server-sent events while the context is open. Raises TooManyAtOnce."""
-    limit, hint = MAX_EVENT_STREAMS_PER_PERSON, "close live pages or programs that follow events"
-    return _slot(state.open_event_streams, who, limit, "event streams", "are open already", hint)
-
-
-@contextlib.contextmanager
-def _slot(used: Counter[str], who: Principal, limit: int, what: str, how: str, hint: str) -> Iterator[None]:
-    if used[who.person] >= limit and not who.may(Right.ADMIN):
-        raise TooManyAtOnce(f"{limit} {what} of {who.person} {how}", hint=hint)
-    used[who.person] += 1
-    try:
-        yield
-    finally:
-        used[who.person] -= 1
-        if not used[who.person]:
-            del used[who.person]
-
-
-async def write_audit_line(state: AppState, who: Principal, action: str, target: str, **detail: Any) -> None:
-    """Writes the audit entry of a change that was made. `detail` must not contain secrets."""
-    await state.store.audit.record(who.person, action, target, detail, address=who.address)

@@ -10,7 +10,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.schemas.people import PersonIn, PersonOut
 from headway.schemas.server import ServerOut
-from headway.services.access.authorization import write_audit_line
+from headway.services.access.audit import write_audit_line
 from headway.services.access.rights import Principal, Right, linux_user_of
 from headway.services.app_state import AppState
 from headway.store import Person

@@ -8,7 +8,7 @@ from headway.domain.role import Role
 from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.people import PersonIn, SignInLinkOut
 from headway.schemas.tokens import TokenIn, TokenOut
-from headway.services.access.authorization import write_audit_line
+from headway.services.access.audit import write_audit_line
 from headway.services.access.people import store_person
 from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState

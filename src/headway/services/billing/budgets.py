@@ -43,7 +43,10 @@ async def load_budget_states(
 async def load_cap_usage(state: AppState, cluster: Cluster, now: int) -> dict[str, Fraction]:
     """Returns the GPU-hours that count against each team's cap: those since its usage was last reset. Slurm counts them
     for the team's QOS, which only slurmctld knows; the account's usage in `sshare` decays."""
-    billed, since = BilledCluster(cluster.name, cluster, now), await state.store.cap_refills.of_cluster(cluster.name)
+    billed, since = (
+        BilledCluster(cluster.name, cluster, now),
+        await state.store.gpu_hour_cap_resets.of_cluster(cluster.name),
+    )
     return {
         team.name: await _gpu_hours(state, billed, Period("", int(since.get(team.name, now)), now + 1), team.name)
         for team in cluster.teams

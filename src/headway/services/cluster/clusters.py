@@ -16,7 +16,7 @@ from headway.schemas.clusters import (
     ScaleIn,
     StatusOut,
 )
-from headway.services.access.authorization import write_audit_line
+from headway.services.access.audit import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster import planning

@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator
 from headway.errors import Refused, TooManyAtOnce
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submission.bundles import BundleOut
-from headway.services.access.authorization import cluster_to_work_on, command_slot, write_audit_line
+from headway.services.access.audit import write_audit_line
+from headway.services.access.authorization import cluster_to_work_on
+from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 

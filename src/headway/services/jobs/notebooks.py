@@ -16,12 +16,9 @@ from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
 from headway.jobs import notebook_job
 from headway.jobs.explain.reason_sentences import explain_reason
 from headway.schemas.submission.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
-from headway.services.access.authorization import (
-    cluster_to_work_on,
-    command_slot,
-    require_still_listed,
-    write_audit_line,
-)
+from headway.services.access.audit import write_audit_line
+from headway.services.access.authorization import cluster_to_work_on, require_still_listed
+from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.rights import Principal, Right, principal_for
 from headway.services.app_state import AppState
 from headway.services.jobs.actions import act_on_job

@@ -19,9 +19,11 @@ from headway.jobs.submission import secret_masking
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.prepare_job import prepare_run
+from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
-from headway.schemas.submission.value_types import GitIn
-from headway.services.access.authorization import authorize_as_owner, cluster_to_work_on, command_slot, write_audit_line
+from headway.services.access.audit import write_audit_line
+from headway.services.access.authorization import authorize_as_owner, cluster_to_work_on
+from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission

@@ -11,7 +11,7 @@ from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.domain.volume_usage import VolumeUsage
 from headway.errors import HeadwayError
 from headway.schemas.storage.volumes import BenchIn, LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
-from headway.services.access.authorization import write_audit_line
+from headway.services.access.audit import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.store import VolumeSpeedRow

@@ -10,7 +10,7 @@
   const pad = (n) => String(n).padStart(2, "0");
   const seconds = () => Date.now() / 1000 - ahead;
 
-  // Same format as web/views/wording.py on the server: two figures at most.
+  // Same format as web/views/state_wording.py on the server: two figures at most.
   function duration(value) {
     const s = Math.max(0, Math.floor(value));
     const d = Math.floor(s / 86400), h = Math.floor(s / 3600) % 24, m = Math.floor(s / 60) % 60;

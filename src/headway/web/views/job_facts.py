@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.jobs import ArrayOut, JobRunsOut, PlacementOut, ProgressOut
-from headway.web.views.wording import count, slurm_time
+from headway.web.views.state_wording import count, slurm_time
 
 
 @dataclass(frozen=True, slots=True)

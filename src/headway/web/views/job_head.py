@@ -9,7 +9,7 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
 from headway.jobs.explain.reason_sentences import job_reason as ended_why
-from headway.web.views.wording import job_word
+from headway.web.views.state_wording import job_word
 
 ACTIONS = {"requeue": RUNNING, "hold": WAITING, "release": WAITING, "cancel": RUNNING | WAITING}
 

@@ -9,7 +9,7 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobRunOut, JobRunsOut
 from headway.web.views.job_facts import placed
-from headway.web.views.wording import job_word
+from headway.web.views.state_wording import job_word
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from headway.web.views.overview_models import (
     SummaryView,
     TrainingView,
 )
-from headway.web.views.wording import count, job_word, node_kind, pending_reason
+from headway.web.views.state_wording import count, job_word, node_kind, pending_reason
 
 HUES = 8
 PATTERNS = 4

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.schemas.jobs import CourseOut
-from headway.web.views.wording import count
+from headway.web.views.state_wording import count
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from headway.services.queue.columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Col
 from headway.services.queue.query import KINDS
 from headway.services.queue.search import QueuePage
 from headway.web.views.queue_address import Query
-from headway.web.views.wording import job_word, slurm_time
+from headway.web.views.state_wording import job_word, slurm_time
 
 _WAITING_KINDS = frozenset({"running", "waiting"})
 

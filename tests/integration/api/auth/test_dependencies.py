@@ -16,7 +16,7 @@ from headway.schemas.base import PROBLEM_JSON, Problem
 from headway.schemas.jobs import JobsPage, JobStacksOut, RankStackOut
 from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
-from headway.services.access.authorization import MAX_COMMANDS_PER_PERSON
+from headway.services.access.concurrency_limits import MAX_COMMANDS_PER_PERSON
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import URL, Server, changes, document, reading
 

@@ -10,12 +10,12 @@ import pytest
 
 from agent import config
 from agent.checks import gpu_checks, runner
-from agent.gpu import gpu_metrics, interface
+from agent.gpu import gpu_metrics, gpu_source
 from headway.domain.cluster import Host
 from headway.domain.incident import IncidentState
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedNic
+from headway.providers.ssh.machine_records import ClaimedHost
 from headway.providers.ssh.provider import SshProvider
-from headway.providers.ssh.records import ClaimedHost
 from headway.render.system import agent_config
 from tests.support.clusters.incident_cluster import NODE, Ward, symptom
 from tests.support.clusters.render_cases import H100, group, own_gpu_cluster, own_site
@@ -41,7 +41,7 @@ def config_of(folder: Path, name: str, other: DetectedHardware, **plan: Any) -> 
 
 
 def gpus(count: int, links: int) -> list[Any]:
-    return [interface.Gpu(n, f"u{n}", "x", f"b{n}", {gpu_metrics.NVLINKS: links}) for n in range(count)]
+    return [gpu_source.Gpu(n, f"u{n}", "x", f"b{n}", {gpu_metrics.NVLINKS: links}) for n in range(count)]
 
 
 def test_node_checks_use_the_hardware_found_on_each_node(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ async def test_restore_checks_the_archive_and_restores_records_and_machines(
     assert "backup of the cluster lab" in foreign.json()["detail"]
     assert server.backend.named("restore") == []
     server.backend.answers["restore"] = None
-    await server.store.cap_refills.record("lab", "a", 900.0)
+    await server.store.gpu_hour_cap_resets.record("lab", "a", 900.0)
     await server.store.budgets.record("lab", "a", 0, "over", capped=True)
     then = server.state.clock() + 5
     await server.store.prices.record(
@@ -243,7 +243,9 @@ async def test_restore_checks_the_archive_and_restores_records_and_machines(
     server.state.clock.now += 10  # type: ignore[attr-defined]
     answer = await client.post("/api/v1/clusters/lab/restore", json={**ask, "confirmed": True})
     await server.work_off()
-    assert await server.store.cap_refills.of_cluster("lab") == {"a": 1.0}, "usage is that of the backup's moment"
+    assert await server.store.gpu_hour_cap_resets.of_cluster("lab") == {"a": 1.0}, (
+        "usage is that of the backup's moment"
+    )
     assert await server.store.budgets.capped_teams("lab") == frozenset(), "nor are limits those that were known"
     done = await server.store.operations.get(answer.json()["id"])
     assert done.state == "done", done.error

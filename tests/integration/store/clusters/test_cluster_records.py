@@ -34,7 +34,7 @@ async def again(rows: Iterable[Row]) -> AsyncIterator[Row]:
 async def filled(store: Store) -> None:
     await store.linux_users.assign_uids(["zoe", "ann", "ben"])
     await store.linux_users.add_to_cluster("lab", ["ann", "ben"])
-    await store.cap_refills.record("lab", "vision", 5.0)
+    await store.gpu_hour_cap_resets.record("lab", "vision", 5.0)
     for number in (3, 4):
         await store.jobs.record(
             "lab", number, person="ann", user="ann", kind="run", request={"a": 1}, facts={}, audit={}
@@ -69,7 +69,7 @@ async def test_cluster_records_are_restored_on_another_server(stores: tuple[Stor
         ["ann", "ben"], give=False
     )
     assert await two.linux_users.of_cluster("lab") == {"ann", "ben"}
-    assert await two.cap_refills.of_cluster("lab") == {"vision": 5.0}
+    assert await two.gpu_hour_cap_resets.of_cluster("lab") == {"vision": 5.0}
     record = await two.jobs.get("lab", 4)
     assert record is not None
     assert record.request == {"a": 1}
@@ -165,12 +165,12 @@ async def test_restore_does_not_block_other_writers(
 
     async def with_others() -> AsyncIterator[Row]:
         for number, row in enumerate(rows):
-            await two.cap_refills.record("other", "vision", float(number))
+            await two.gpu_hour_cap_resets.record("other", "vision", float(number))
             yield row
 
     await two.cluster_records.restore("lab", with_others())
     assert [name async for name, _ in two.cluster_records.export("lab")] == [name for name, _ in rows]
-    assert await two.cap_refills.of_cluster("other") == {"vision": float(len(rows) - 1)}
+    assert await two.gpu_hour_cap_resets.of_cluster("other") == {"vision": float(len(rows) - 1)}
     for store in stores:
         await store.close()
 
@@ -183,7 +183,7 @@ async def test_records_of_an_interrupted_restore_are_replaced(
     monkeypatch.setattr("headway.store.clusters.cluster_records.AT_ONCE", 1)
     one, two = stores
     await filled(one)
-    await two.cap_refills.record("lab", "speech", 9.0)  # its own, which stays
+    await two.gpu_hour_cap_resets.record("lab", "speech", 9.0)  # its own, which stays
     rows = [row async for row in one.cluster_records.export("lab")]
 
     async def broken() -> AsyncIterator[Row]:
@@ -200,7 +200,7 @@ async def test_records_of_an_interrupted_restore_are_replaced(
     assert await two.cluster_records.restore("lab", again(rows)) > 0
     (incident,) = await two.incidents.search("lab")
     assert [step.text for step in (await two.incidents.get(incident.number)).steps] == ["lab"]  # type: ignore[union-attr]
-    assert await two.cap_refills.of_cluster("lab") == {"speech": 9.0}
+    assert await two.gpu_hour_cap_resets.of_cluster("lab") == {"speech": 9.0}
     assert await two.secrets.of_cluster("lab") == {}
     for store in stores:
         await store.close()
@@ -220,9 +220,9 @@ async def test_discard_removes_a_partial_restore_and_nothing_else(stores: tuple[
     with pytest.raises(asyncio.CancelledError):
         await two.cluster_records.restore("lab", cut_off())
     await two.cluster_records.discard_partial_restore("lab")
-    await two.cap_refills.record("lab", "speech", 9.0)
+    await two.gpu_hour_cap_resets.record("lab", "speech", 9.0)
     await two.cluster_records.discard_partial_restore("lab")  # of nothing
-    assert await two.cap_refills.of_cluster("lab") == {"speech": 9.0}
+    assert await two.gpu_hour_cap_resets.of_cluster("lab") == {"speech": 9.0}
     assert await two.secrets.of_cluster("lab") == {}
     for store in stores:
         await store.close()

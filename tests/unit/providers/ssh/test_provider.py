@@ -27,8 +27,8 @@ from headway.domain.machines.survey import DetectedHardware
 from headway.errors import Unreachable
 from headway.health.policy.slurm_actions import plan_actions
 from headway.providers.ssh import provider as ssh_provider
+from headway.providers.ssh.machine_records import ClaimedHost, MachineContainer
 from headway.providers.ssh.provider import SshProvider
-from headway.providers.ssh.records import ClaimedHost, MachineContainer
 from headway.services.cluster import planning
 from headway.transport.process import CommandResult
 from tests.support.clusters import builders

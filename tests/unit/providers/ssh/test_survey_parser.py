@@ -148,7 +148,7 @@ def test_parses_ssh_source_address_of_survey(text: str, understood: str) -> None
 @pytest.mark.parametrize("above", ["env SSH_CONNECTION='198.51.100.7 5 10.9.0.10 22'"])
 def test_survey_script_finds_ssh_source_address_under_sudo(above: str) -> None:
     """Which clears the variable: whoever called it has it still."""
-    script = Path(__file__).parents[4] / "node" / "programs" / "survey.sh"
+    script = Path(__file__).parents[4] / "node" / "programs" / "survey_machine.sh"
     tail = script.read_text().partition("part from\n")[2].partition("part time")[0]
     ran = subprocess.run(
         ["sh", "-c", f"{above} sh -c 'env -u SSH_CONNECTION sh -s; true'"],
@@ -158,7 +158,7 @@ def test_survey_script_finds_ssh_source_address_under_sudo(above: str) -> None:
 
 
 def state_part(folder: Path) -> str:
-    script = (Path(__file__).parents[4] / "node" / "programs" / "survey.sh").read_text()
+    script = (Path(__file__).parents[4] / "node" / "programs" / "survey_machine.sh").read_text()
     part = script.partition("part state\n")[2].partition("part users")[0]
     argv = ["sh", "-c", f"part() {{ :; }}\n{part}", "sh", "", "", str(folder)]
     return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -179,7 +179,7 @@ def test_survey_reports_file_system_of_missing_state_folder(tmp_path: Path) -> N
 
 
 def test_survey_reports_home_owners_and_uids(tmp_path: Path) -> None:
-    script = (Path(__file__).parents[4] / "node" / "programs" / "survey.sh").read_text()
+    script = (Path(__file__).parents[4] / "node" / "programs" / "survey_machine.sh").read_text()
     part = script.partition("part homes\n")[2].partition("part filesystems")[0]
     (tmp_path / "ann").mkdir()
     argv = [

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from headway.domain.cluster import Alerts
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from headway.render.monitoring import alertmanager_conf, prometheus
 from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, site_of
 

@@ -11,7 +11,7 @@ import yaml
 
 from agent.gpu import gpu_metrics
 from agent.metrics import http_endpoint
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from headway.render.monitoring import prometheus
 from headway.render.system.agent_config import METRICS_PORT
 from headway.render.system.unit_list import units_by_role

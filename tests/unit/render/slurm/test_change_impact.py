@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.domain.changeset import Disturbs
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from headway.render.slurm.change_impact import AbortingChanges, aborting_changes, changed_keys, impact_of_change
 from tests.support.clusters.render_cases import gpu_cluster, site_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from headway.render.slurm import conf_syntax
 from headway.render.slurm.node_hardware import hardware_of
 from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, site_of, slurm_conf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.cluster import PackageSources
 from headway.environments.build_job import proxy_url
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from headway.render.system import package_sources
 from headway.render.system.unit_list import units_by_role
 from tests.support.clusters import builders

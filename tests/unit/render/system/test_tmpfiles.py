@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from tests.support.clusters.render_cases import gpu_cluster, site_of
 
 GPU = gpu_cluster()

@@ -19,7 +19,7 @@ from headway.render.system.agent_config import LOOKED, UNFIT
 LEFT = f"/dev/shm /dev/mqueue {PMIX} /tmp /var/tmp"
 SYSV = "/proc/sysvipc"
 XID_MARK = "/run/headway/xid"  # created by the agent (node/agent), removed by health.incidents.engine
-# The process id of a test that a job ends when it starts; written by the agent (node/agent/node_tests/give_way.py)
+# The process id of a test that a job ends when it starts; written by the agent (node/agent/node_tests/end_on_job_start.py)
 GIVES_WAY = "/run/headway/gives-way"
 # A file named after a job means that it will be requeued; health.incidents.requeue creates and removes it
 HOLD = "/run/headway/hold"

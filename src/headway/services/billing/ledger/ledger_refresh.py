@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, Refused
 from headway.schemas.billing import CollectedOut
-from headway.services.access.authorization import write_audit_line
+from headway.services.access.audit import write_audit_line
 from headway.services.access.rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.billing_round import run_billing_round

@@ -18,9 +18,10 @@ from starlette.responses import RedirectResponse, Response
 from headway.api.auth import sign_in
 from headway.api.auth.dependencies import State
 from headway.api.auth.same_origin import require_same_origin
+from headway.api.http.security_headers import PAGE_HEADERS
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
 from headway.web.page_routes import page_router
-from headway.web.rendering import HEADERS, render
+from headway.web.rendering import render
 
 router = page_router()
 
@@ -100,7 +101,7 @@ async def back(request: Request, state: State) -> Response:
 @router.post("/signout")
 async def signout(request: Request, state: State) -> Response:
     """Ends the session."""
-    answer = RedirectResponse("/", status_code=303, headers=HEADERS)
+    answer = RedirectResponse("/", status_code=303, headers=PAGE_HEADERS)
     await sign_in.close_session(state, request, answer)
     return answer
 

@@ -16,6 +16,7 @@ from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import NodeStateNames, TimeText, UsageFilterQuery
 from headway.api.http.pagination import Cursor
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
+from headway.api.http.security_headers import PAGE_HEADERS
 from headway.billing import capacity
 from headway.billing.periods import Period, before, days, month_of, zone
 from headway.schemas.billing import CauseOut, RunsOut, UsageRow
@@ -40,7 +41,7 @@ from headway.services.billing.reports.usage import UsageFilter, load_usage, usag
 from headway.store.billing.run_sums import NONE
 from headway.store.billing.usage import BY, listed
 from headway.web.page_routes import page_router
-from headway.web.rendering import HEADERS, render, templates
+from headway.web.rendering import render, templates
 from headway.web.views.month_heatmap import heat
 
 router = page_router()
@@ -184,7 +185,7 @@ async def note(name: str, state: State, who: Anyone) -> Response:
         if seen is None or budget.team in seen
     ]
     text = templates().get_template("parts/budget_note.html").render(name=name, near=near)
-    return HTMLResponse(text, headers=HEADERS)
+    return HTMLResponse(text, headers=PAGE_HEADERS)
 
 
 def _sees_all(who: Principal) -> bool:

@@ -24,7 +24,7 @@ from headway.store import ClusterRow
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views.overview import price
-from headway.web.views.wording import node_kind
+from headway.web.views.state_wording import node_kind
 
 router = page_router()
 LATEST = 6

@@ -21,7 +21,7 @@ from headway.services.nodes.incidents import get_incident, return_from_incident
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
-from headway.web.views.wording import incident_kind
+from headway.web.views.state_wording import incident_kind
 
 router = page_router()
 MOST = 500

@@ -19,7 +19,7 @@ from headway.services.nodes.incidents import get_node_history
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
-from headway.web.views.wording import job_word, node_kind
+from headway.web.views.state_wording import job_word, node_kind
 
 router = page_router()
 _GPU = (

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from starlette.responses import JSONResponse, Response
 
 from headway.api.auth.dependencies import Anyone, State
+from headway.api.http.security_headers import PAGE_HEADERS
 from headway.domain.cluster import Partition
 from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.nodes import NodeOut
@@ -22,9 +23,9 @@ from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.services.cluster.metrics import get_gpu_utilisation
 from headway.services.nodes.nodes_to_schema import node_outs
 from headway.web.page_routes import page_router
-from headway.web.rendering import HEADERS, render
+from headway.web.rendering import render
 from headway.web.views.overview import groups_view
-from headway.web.views.wording import duration, node_kind
+from headway.web.views.state_wording import duration, node_kind
 
 router = page_router()
 ROWS = 100
@@ -71,7 +72,7 @@ async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Respo
         "jobs": {job.id: job.name for job in snapshot.jobs if job.id in job_ids},
         "trouble": trouble,
     }
-    return JSONResponse(content, headers=HEADERS)
+    return JSONResponse(content, headers=PAGE_HEADERS)
 
 
 @router.get("/clusters/{name}/nodes")

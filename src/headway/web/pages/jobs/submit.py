@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from headway.api.auth.dependencies import Member, State
 from headway.api.http.failure_audit import audit_failure
+from headway.api.http.security_headers import PAGE_HEADERS
 from headway.domain.environment import NO_ENVIRONMENT
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.submission.submission_check import sbatch_fault
@@ -31,7 +32,7 @@ from headway.services.storage.environments import environment_choices
 from headway.store import StoreUnavailable
 from headway.web import form_idempotency
 from headway.web.page_routes import page_router
-from headway.web.rendering import HEADERS, render, templates
+from headway.web.rendering import render, templates
 from headway.web.views import submit as view
 from headway.web.views.submit import Draft
 
@@ -65,7 +66,7 @@ async def check(name: str, request: Request, state: State, who: Member) -> Respo
         "oob": True,
     }
     text = templates().get_template("parts/submit_check.html").render(**values)
-    return HTMLResponse(text, headers=HEADERS)
+    return HTMLResponse(text, headers=PAGE_HEADERS)
 
 
 @router.post("/clusters/{name}/submit", response_model=None)

@@ -98,16 +98,16 @@ async def test_restored_accounting_gets_team_holds_sent_again(server: Server, ac
     """Its accounting is as it was when the backup was made: who is spent may start jobs there, and who is not may be held."""
     cluster = await spent(server, accounting)
     for team, moment in (("vision", 12 * H), ("speech", 2 * H)):
-        await server.store.cap_refills.record("lab", team, OCTOBER.start + moment)
-    await server.store.cap_refills.revert_to("lab", OCTOBER.start + 10.0 * H)
-    assert await server.store.cap_refills.of_cluster("lab") == {
+        await server.store.gpu_hour_cap_resets.record("lab", team, OCTOBER.start + moment)
+    await server.store.gpu_hour_cap_resets.revert_to("lab", OCTOBER.start + 10.0 * H)
+    assert await server.store.gpu_hour_cap_resets.of_cluster("lab") == {
         "vision": OCTOBER.start + 10.0 * H,
         "speech": OCTOBER.start + 2.0 * H,
     }
     for _ in range(2):
         await run_billing_round(server.state, cluster)
     assert held(server) == [True]
-    await server.store.cap_refills.revert_to("lab", OCTOBER.start + 10.0 * H)
+    await server.store.gpu_hour_cap_resets.revert_to("lab", OCTOBER.start + 10.0 * H)
     server.backend.answers["hold_team_jobs"] = Unreachable("sacctmgr does not answer")
     accounting.runs = [run(1, 0, 12 * H + 60)]
     await run_billing_round(server.state, cluster)
@@ -184,7 +184,7 @@ async def test_gpu_hour_cap_counts_usage_since_its_last_refill(server: Server, a
     server.backend.clusters["lab"]["teams"] = (replace(TEAMS[0], gpu_hours=cap), TEAMS[1])
     await server.apply("lab", note="cap")
     server.backend.answers["shares"] = (Share("vision", 0.75, 0.9, 0.1, 31.4), Share("speech", 0.25, 0.1, 0.9, 2.0))
-    await server.store.cap_refills.record("lab", "vision", float(OCTOBER.start + 10 * H))
+    await server.store.gpu_hour_cap_resets.record("lab", "vision", float(OCTOBER.start + 10 * H))
     accounting.runs = [run(1, 5 * H, 15 * H), run(2, 20 * H, 30 * H)]
     at(server, 40 * H)
     await run_billing_round(server.state, (await server.state.clusters.get("lab"))[1])

@@ -15,7 +15,7 @@ from agent.checks import host_settings
 from agent.checks.runner import CHECKS, MachineState, Process
 from agent.config import Config
 from agent.gpu import gpu_metrics
-from agent.gpu.interface import Gpu
+from agent.gpu.gpu_source import Gpu
 
 NODE = Config(head="h", gpus=2)
 BUSES = ("00000000:3B:00.0", "00000000:86:00.0")

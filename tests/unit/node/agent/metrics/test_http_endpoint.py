@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.gpu import gpu_metrics, interface, job_gpus
+from agent.gpu import gpu_metrics, gpu_source, job_gpus
 from agent.metrics import http_endpoint
 
 LINE = re.compile(r'([a-zA-Z_:][\w:]*)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
@@ -18,7 +18,7 @@ LINE = re.compile(r'([a-zA-Z_:][\w:]*)(?:\{((?:\w+="(?:[^"\\\n]|\\.)*",?)*)\})? 
 
 def text_of(**more: Any) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Parsed as strictly as Prometheus does; each name's lines have to stand together."""
-    one = interface.Gpu(
+    one = gpu_source.Gpu(
         3,
         "GPU-a",
         'NVIDIA "H100"',

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent import config
-from agent.gpu import gpu_metrics, interface
+from agent.gpu import gpu_metrics, gpu_source
 from agent.gpu.mig import Instance
 from agent.node_tests import allreduce, command, results
 from agent.node_tests.cuda_driver import CudaError
@@ -66,8 +66,8 @@ class Source:
 
     def read(self) -> list[Any]:
         return [
-            interface.Gpu(0, "a", "n", "", {}),
-            interface.Gpu(1, "b", "n", "", self.figures, lost="lost" in self.figures),
+            gpu_source.Gpu(0, "a", "n", "", {}),
+            gpu_source.Gpu(1, "b", "n", "", self.figures, lost="lost" in self.figures),
         ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.config import Config
-from agent.node_tests import fabric_member, give_way
+from agent.node_tests import end_on_job_start, fabric_member
 from agent.node_tests.cuda_driver import CudaError
 from agent.node_tests.results import NodeTestFailed, NodeTestResult, NodeTestSkipped
 
@@ -18,7 +18,9 @@ from agent.node_tests.results import NodeTestFailed, NodeTestResult, NodeTestSki
 @pytest.fixture(autouse=True)
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        fabric_member, "gives_way_to_jobs", lambda: give_way.gives_way_to_jobs(str(tmp_path / "mark"), str(tmp_path))
+        fabric_member,
+        "gives_way_to_jobs",
+        lambda: end_on_job_start.gives_way_to_jobs(str(tmp_path / "mark"), str(tmp_path)),
     )
 
 

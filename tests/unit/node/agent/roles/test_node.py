@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from agent.config import Config
-from agent.gpu.factory import LateSource
-from agent.gpu.interface import Gpu
+from agent.gpu.gpu_source import Gpu
+from agent.gpu.gpu_source_choice import LateSource
 from agent.gpu.nvml import Nvml
 from agent.metrics.sampler import GpuReader, Sampler
 from agent.roles import head as relay

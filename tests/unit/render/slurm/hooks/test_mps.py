@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from headway.render.machine_paths import EPILOG, JOB_SHM, JOB_TMP, PROLOG
 from headway.render.slurm.hooks.mps import MPS, SCRIPT, SIMULATED_PROGRAM
 from tests.support.clusters.render_cases import parts_cluster, parts_site

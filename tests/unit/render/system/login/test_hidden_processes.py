@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from headway.render.system.login.hidden_processes import SERVICE
 from headway.render.system.unit_list import units_by_role
 from tests.support.clusters.render_cases import gpu_cluster, site_of

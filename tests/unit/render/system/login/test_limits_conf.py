@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from tests.support.clusters.render_cases import gpu_cluster, own_gpu_cluster, own_gpu_site, site_of
 
 LIMITS = "/etc/security/limits.d/headway.conf"

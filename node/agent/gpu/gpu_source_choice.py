@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.config import Config
 from agent.gpu.dcgm import Dcgm
-from agent.gpu.interface import Gpu, Source
+from agent.gpu.gpu_source import Gpu, Source
 from agent.gpu.mig import Driver
 from agent.gpu.nvml import Nvml
 from agent.gpu.nvml_mig import NvmlMig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent import config
-from agent.gpu import dcgm, factory, nvml
+from agent.gpu import dcgm, gpu_source_choice, nvml
 from tests.support.machines.fake_nvml import FakeNvml
 from tests.support.machines.simulated_gpus import PLAN
 
@@ -21,7 +21,7 @@ def test_source_is_opened_by_the_first_reading_that_succeeds(monkeypatch: pytest
 
     monkeypatch.setattr(nvml.ctypes, "CDLL", load)
     monkeypatch.setattr(dcgm, "ADDRESS", ("127.0.0.1", 1))
-    source = factory.LateSource(config.Config(head="h", gpus=2))
+    source = gpu_source_choice.LateSource(config.Config(head="h", gpus=2))
     assert (source.opened, source.driver, opened) == (None, "", []), "a broken driver may block for ever"
     with pytest.raises(OSError, match="refused"):
         source.read()
@@ -31,7 +31,7 @@ def test_source_is_opened_by_the_first_reading_that_succeeds(monkeypatch: pytest
 
 
 def test_open_source_chooses_simulation_dcgm_or_no_gpus() -> None:
-    assert factory.open_source(PLAN).simulated
-    assert factory.open_source(config.Config(head="h")) is None
-    without_driver = factory.open_source(config.Config(head="h", gpus=8))
+    assert gpu_source_choice.open_source(PLAN).simulated
+    assert gpu_source_choice.open_source(config.Config(head="h")) is None
+    without_driver = gpu_source_choice.open_source(config.Config(head="h", gpus=8))
     assert isinstance(without_driver, dcgm.Dcgm)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headway.domain.cluster import Cluster, Dataset, Storage
 from headway.domain.machines.managed_file import File
 from headway.errors import InvalidSpec
-from headway.render.files import render_files
+from headway.render.files_by_role import render_files
 from headway.render.slurm import conf_syntax
 from headway.render.system.unit_list import units_by_role
 from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, old_gpu_cluster, site_of, slurm_conf

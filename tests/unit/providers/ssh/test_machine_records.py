@@ -10,7 +10,7 @@ from headway.domain.cluster import Host
 from headway.domain.machines.machine import Jump
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware, DetectedNic
 from headway.errors import Refused
-from headway.providers.ssh.records import ClaimedHost, HostRecords
+from headway.providers.ssh.machine_records import ClaimedHost, HostRecords
 
 
 def hosts(*addresses: str) -> tuple[Host, ...]:

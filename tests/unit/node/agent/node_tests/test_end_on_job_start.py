@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.node_tests.give_way import gives_way_to_jobs
+from agent.node_tests.end_on_job_start import gives_way_to_jobs
 from agent.node_tests.results import NodeTestSkipped
 
 

@@ -26,11 +26,11 @@ from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_o
 from headway.render.system import (
     agent_config,
     daemon_units,
+    etc_hosts,
     firewall,
-    hosts,
     mail,
     mariadb,
-    nfs,
+    nfs_exports,
     package_sources,
     rest_socket,
     tmpfiles,
@@ -65,7 +65,7 @@ def render_files(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
 def _common(cluster: Cluster, site: Site) -> dict[str, File]:
     files = {
         MUNGE_KEY: File("", mode=0o400, owner="munge", group="munge", secret="munge_key"),
-        "/etc/hosts": File(hosts.hosts(cluster, site), block=site.own is not None),
+        "/etc/hosts": File(etc_hosts.hosts(cluster, site), block=site.own is not None),
         sshd.SSHD: File(sshd.sshd_conf(site)),
         "/etc/environment": File(shell_env.environment(), block=site.own is not None),
         "/etc/profile.d/headway.sh": File(shell_env.profile()),
@@ -79,7 +79,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
     if cluster.provider.boots_node_images:
         files["/etc/nsswitch.conf"] = File(users.nsswitch())
     if cluster.provider.private_network:
-        files["/etc/resolv.conf"] = File(hosts.resolv_conf())
+        files["/etc/resolv.conf"] = File(etc_hosts.resolv_conf())
     return files
 
 
@@ -131,7 +131,7 @@ def _accounting(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/slurm/slurmdbd.conf": File(slurmdbd_conf.slurmdbd_conf(cluster, site), 0o600, "slurm", "slurm"),
         mariadb.PATH: File(mariadb.mariadb_cnf()),
         **daemon_units.database_units(),
-        **nfs.head_files(cluster, site),
+        **nfs_exports.head_files(cluster, site),
         **prometheus.files(cluster, site),
     }
 
@@ -157,7 +157,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
             acts=cluster.health.act,
             mps=mps.has_mps(site, group),
             volumes=volume_mounts.provided_volumes(cluster, site),
-            outside=(*nfs.exported(site), *(volume.path for volume in cluster.storage.volumes)),
+            outside=(*nfs_exports.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),
         **mps.files(site, group),
         LIMITS: File(limits_conf.login_limits(limits_conf.user_processes(cluster, group))),

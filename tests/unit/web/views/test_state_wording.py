@@ -7,7 +7,7 @@ import pytest
 from headway.jobs.explain.reason_sentences import REASON_SENTENCES
 from headway.schemas.nodes import GpuOut, NodeOut
 from headway.web.views.overview import price
-from headway.web.views.wording import count, duration, job_word, node_kind, pending_reason
+from headway.web.views.state_wording import count, duration, job_word, node_kind, pending_reason
 
 
 def node(name: str, *, held: tuple[int | None, ...] = (None,) * 8, **changes: object) -> NodeOut:
