@@ -19,8 +19,8 @@ from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 OPERATOR = "headway"
 _OPERATOR_ACCOUNT = "root"
 # Limits with a value; those of resources (GrpTRES, GrpTRESMins) have one for each resource.
-_PLAIN_LIMITS = ("GrpJobs", "GrpSubmitJobs")
-_RESOURCE_LIMITS = ("GrpTRES", "GrpTRESMins")
+_PLAIN_LIMITS = ("GrpJobs", "GrpSubmitJobs", "MaxSubmitJobsPerUser")
+_RESOURCE_LIMITS = ("GrpTRES", "GrpTRESMins", "MaxTRESPerUser")
 
 
 def desired_accounts(cluster: Cluster) -> Accounts:
@@ -80,6 +80,12 @@ def _qos(team: Team) -> Qos:
         limits["GrpTRES"] = ",".join(f"{name}={count}" for name, count in sorted(held.items()))
     if team.gpu_hours is not None:
         limits["GrpTRESMins"] = f"gres/gpu={int(team.gpu_hours.hours * 60)}"
+    each = team.per_user
+    if each.submitted_jobs is not None:
+        limits["MaxSubmitJobsPerUser"] = str(each.submitted_jobs)
+    user_holds = {name: count for name, count in (("cpu", each.cpus), ("gres/gpu", each.gpus)) if count is not None}
+    if user_holds:
+        limits["MaxTRESPerUser"] = ",".join(f"{name}={count}" for name, count in user_holds.items())
     # Without NoDecay usage would decay with PriorityDecayHalfLife, and the cap would become free again bit by bit.
     return Qos(team.name, limits, ("NoDecay",))
 

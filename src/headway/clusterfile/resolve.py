@@ -41,6 +41,7 @@ from headway.domain.cluster import (
     Storage,
     Team,
     User,
+    UserLimits,
     Volume,
     head_names,
 )
@@ -211,6 +212,7 @@ def _team(name: str, part: TeamPart, users: list[str]) -> Team:
         submitted_jobs=limits.submitted_jobs,
         gpus=limits.gpus,
         gpu_parts=dict(limits.gpu_parts),
+        per_user=UserLimits(limits.per_user.submitted_jobs, limits.per_user.gpus, limits.per_user.cpus),
         budget=_budget(part.budget) if part.budget else None,
         environment=part.environment or "",
     )

@@ -166,6 +166,15 @@ DEFAULT_COSTS = Costs()
 
 
 @dataclass(frozen=True, slots=True)
+class UserLimits:
+    """What each user of a team may have at once; None: no limit."""
+
+    submitted_jobs: int | None = None
+    gpus: int | None = None
+    cpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Team:
     """A team. It becomes a Slurm account and a QOS of the same name."""
 
@@ -181,6 +190,7 @@ class Team:
     environment: str = ""  # as in Partition
     container_image: str = ""  # as in Partition
     gpu_parts: Mapping[str, int] = field(default_factory=dict)  # held at once: MIG profile, "shard" or "mps" -> number
+    per_user: UserLimits = UserLimits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _QUEUE_S = 5.0
 _ASSOC = ("account", "user", "fairshare", "qos", "defaultqos", "maxsubmitjobs")
 _USER = ("user", "adminlevel", "defaultaccount")
 # Limits that Headway sets, by their names in sacctmgr's `set`.
-QOS_LIMITS = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins")
+QOS_LIMITS = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins", "MaxSubmitJobsPerUser", "MaxTRESPerUser")
 _QOS = ("name", "flags", *QOS_LIMITS)
 # Slurm's own entries: never returned, so never changed or removed.
 _SLURMS_QOS = frozenset({"normal"})

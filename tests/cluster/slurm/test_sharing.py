@@ -78,6 +78,20 @@ def test_running_jobs_per_team_are_limited(lab: Lab) -> None:
     assert {lab.wait_job(j) for j in jobs} == {"COMPLETED"}
 
 
+def test_each_user_of_a_team_has_limits(lab: Lab) -> None:
+    """quinn may hold 12 GPUs and have 10 jobs in the queue."""
+    ask = ("--nodes=1", "--gpus-per-node=8", "--time=1")
+    holds = lab.sbatch("quinn", *ask, wrap=HOLD.format("free5"))
+    lab.wait_job(holds, "RUNNING")
+    waits = lab.sbatch("quinn", *ask, wrap="true")
+    lab.wait(lambda: "MaxGRESPerUser" in lab.field(waits, "Reason"), "the limit to be the reason")
+    assert "quinn holds 8 of 12 GPUs" in lab.cli("explain", str(waits)).out
+    many = lab.head("sbatch", "--array=1-10", "--wrap=true", user="quinn", check=False)
+    assert "QOSMaxSubmitJobPerUserLimit" in many.err
+    lab.head("touch", "/home/quinn/free5", user="quinn")
+    assert {lab.wait_job(job) for job in (holds, waits)} == {"COMPLETED"}
+
+
 @pytest.mark.soak
 def test_team_with_less_usage_starts_first(lab: Lab) -> None:
     """Slurm counts usage once a minute; the test waits until sshare shows it, not for a fixed time."""

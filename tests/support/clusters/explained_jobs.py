@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from headway.domain.cluster import Budget, Cluster, GpuHourCap, Partition, Team
+from headway.domain.cluster import Budget, Cluster, GpuHourCap, Partition, Team, UserLimits
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
 from headway.jobs.explain.pending import PendingReason, explain_pending
 from headway.jobs.explain.phrases import format_phrase
@@ -46,6 +46,7 @@ CLUSTER = builders.cluster(
         Team("vision", ("alice",), 1, gpus=24, running_jobs=2, gpu_hours=GpuHourCap(Decimal(100), "week")),
         Team("speech", ("bob",), 1),
         Team("small", ("sue",), 1, budget=Budget("usd", Decimal(20000), "month")),
+        Team("quota", ("carol",), 1, per_user=UserLimits(gpus=12, cpus=400)),
     ),
 )
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headway.changes.account_changes import account_changes, desired_accounts, usage_resets_due
 from headway.domain.changeset import Disturbs
-from headway.domain.cluster import Cluster, GpuHourCap, Team, User
+from headway.domain.cluster import Cluster, GpuHourCap, Team, User, UserLimits
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 from headway.slurm.sacctmgr_commands import account_change_argv
 from headway.slurm.sacctmgr_reader import parse_accounts
@@ -155,6 +155,24 @@ def test_team_caps_become_qos_limits() -> None:
     assert speech == Qos("speech", {"GrpTRES": "gres/gpu=12"}, ("NoDecay",))
 
 
+def test_limits_of_each_user_become_qos_limits_and_are_removed_again() -> None:
+    each = UserLimits(submitted_jobs=40, gpus=8, cpus=64)
+    (qos,) = desired_accounts(lab(replace(SPEECH, per_user=each))).qos
+    assert qos.limits == {
+        "GrpTRES": "gres/gpu=12",
+        "MaxSubmitJobsPerUser": "40",
+        "MaxTRESPerUser": "cpu=64,gres/gpu=8",
+    }
+    seen = replace(qos, limits={**qos.limits, "MaxTRESPerUser": "gres/gpu=8,cpu=64"})  # in the database's order
+    assert account_changes(desired_accounts(lab(replace(SPEECH, per_user=each))), _accounts(seen)) == []
+    (change,) = account_changes(desired_accounts(lab(SPEECH)), _accounts(seen))
+    assert account_change_argv(change.data)[-2:] == ["MaxSubmitJobsPerUser=-1", "MaxTRESPerUser=cpu=-1,gres/gpu=-1"]
+
+
+def _accounts(qos: Qos) -> Accounts:
+    return replace(desired_accounts(lab(SPEECH)), qos=(qos,))
+
+
 names = st.sampled_from(["red", "green", "blue"])
 people = st.lists(st.sampled_from(["alice", "bob", "carol"]), unique=True, max_size=3).map(tuple)
 numbers = st.none() | st.integers(1, 99)
@@ -215,7 +233,9 @@ def test_departed_member_is_locked_and_jobs_are_cancelled_or_finish() -> None:
 
 
 def test_builtin_slurm_account_and_qos_are_ignored() -> None:
-    observed = parse_accounts("root||1|normal||\nroot|root|1|normal||\n", "root|Administrator|root\n", "normal|||||\n")
+    observed = parse_accounts(
+        "root||1|normal||\nroot|root|1|normal||\n", "root|Administrator|root\n", "normal|||||||\n"
+    )
     assert observed == Accounts()
 
 

@@ -28,6 +28,16 @@ class GpuHoursPart(Part):
     per: Literal["day", "week", "month", "quarter", "year"] = Field(description="The period.")
 
 
+class UserLimitsPart(Part):
+    """Limits of each user of a team."""
+
+    submitted_jobs: int | None = Field(
+        None, ge=1, le=1_000_000, description="Largest number of a user's running and pending jobs."
+    )
+    gpus: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of a user's allocated GPUs.")
+    cpus: int | None = Field(None, ge=1, le=100_000_000, description="Largest number of a user's allocated CPUs.")
+
+
 class LimitsPart(Part):
     """Limits of a team."""
 
@@ -45,6 +55,7 @@ class LimitsPart(Part):
         description="Largest number of allocated parts of GPUs: MIG instances by profile, shard, mps (per cent).",
         examples=[{"3g.71gb": 4, "shard": 16}],
     )
+    per_user: UserLimitsPart = Field(default_factory=UserLimitsPart, description="Limits of each user of the team.")
 
 
 class BudgetPart(Part):

@@ -64,6 +64,12 @@ def check_team_limits(draft: Draft) -> None:
             )
         if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
             draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
+        each = limits.per_user
+        for field, most, of_team in (
+            ("submitted_jobs", each.submitted_jobs, limits.submitted_jobs), ("gpus", each.gpus, limits.gpus)
+        ):  # fmt: skip
+            if most and of_team and most > of_team:
+                draft.warn(f"{path}.per_user.{field}", f"is more than the team's {of_team}, so it is never reached")
         if not known:
             continue
         if have == 0 and (limits.gpus or limits.gpu_hours):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headway.domain.cluster import Team
+from headway.domain.cluster import Team, UserLimits
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.phrases import Phrase, count_of, describe_end, format_duration, join_phrases
@@ -117,14 +117,16 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
         return (f"{spent}: it starts with the next {team.budget.per}, or when the budget is raised",)
     mine = [other for other in world.running if _counts(limit, other, job)]
     known = team if limit.holder == "team" else None
+    each = team.per_user if team and limit.holder == "person" else UserLimits()
     if limit.resource == "GPUs":
-        return _enough(job, mine, lambda job_state: job_state.gpus, known.gpus if known else None, "GPU", limit)
+        most = known.gpus if known else each.gpus
+        return _enough(job, mine, lambda job_state: job_state.gpus, most, "GPU", limit)
     if limit.resource == "running jobs":
         return _enough(job, mine, lambda _: 1, known.running_jobs if known else None, "job", limit)
     if limit.resource == "nodes":
         return _enough(job, mine, lambda job_state: job_state.node_count, None, "node", limit)
     if limit.resource == "CPUs":
-        return _enough(job, mine, lambda job_state: job_state.cpus, None, "CPU", limit)
+        return _enough(job, mine, lambda job_state: job_state.cpus, each.cpus, "CPU", limit)
     return join_phrases("needs a running job to end: ", describe_end(mine[0], mine[0].label)) if mine else ()
 
 

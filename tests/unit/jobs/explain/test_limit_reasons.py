@@ -93,6 +93,30 @@ def test_qos_and_association_limits_are_explained(reason: str, fields: dict[str,
     assert said(pending(reason, **fields), jobs=(*RUNNING, small)) == expected
 
 
+@pytest.mark.parametrize(
+    ("reason", "fields", "expected"),
+    [
+        (
+            "QOSMaxGRESPerUser",
+            {"gpus": 8},
+            "carol holds 8 of 12 GPUs; this needs 8 GPUs: job 815 of carol ends in 2 h 30 min at the latest",
+        ),
+        (
+            "QOSMaxGRESPerUser",
+            {"gpus": 16, "node_count": 2},
+            "never starts as it is: it requests 16 GPUs and carol may hold 12",
+        ),
+        ("QOSMaxCpuPerUserLimit", {"cpus": 500}, "never starts as it is: it requests 500 CPUs and carol may hold 400"),
+    ],
+)
+def test_limits_of_each_user_are_explained_with_their_numbers(
+    reason: str, fields: dict[str, Any], expected: str
+) -> None:
+    holds = running(815, ("lab-1-4",), 9000, gpus=8, user="carol", account="quota")
+    waits = pending(reason, user="carol", account="quota", **fields)
+    assert said(waits, jobs=(*RUNNING, holds)) == expected
+
+
 def test_every_limit_reason_has_a_readable_text() -> None:
     words = {reason: whole(pending(reason)).reason for reason in ("QOSGrpGRES", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit",
              "QOSMaxWallDurationPerJobLimit", "QOSGrpGRESRunMinutes", "QOSMinCpuNotSatisfied", "MaxGRESPerAccount",
