@@ -85,7 +85,7 @@ def test_each_user_of_a_team_has_limits(lab: Lab) -> None:
     lab.wait_job(holds, "RUNNING")
     waits = lab.sbatch("quinn", *ask, wrap="true")
     lab.wait(lambda: "MaxGRESPerUser" in lab.field(waits, "Reason"), "the limit to be the reason")
-    assert "quinn holds 8 of 12 GPUs" in lab.cli("explain", str(waits)).out
+    lab.wait(lambda: "quinn holds 8 of 12 GPUs" in lab.cli("job", "lab", str(waits)).out, "the server to explain it")
     many = lab.head("sbatch", "--array=1-10", "--wrap=true", user="quinn", check=False)
     assert "QOSMaxSubmitJobPerUserLimit" in many.err
     lab.head("touch", "/home/quinn/free5", user="quinn")
