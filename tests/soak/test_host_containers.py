@@ -107,6 +107,22 @@ def test_plan_says_what_runs_where_and_refuses_unsuitable_hosts(hosts: Hosts) ->
     assert {number: hosts.state(number) for number in (HEAD, NODE)} == hosts.before
 
 
+def test_container_that_does_not_start_is_reported_with_its_error(hosts: Hosts) -> None:
+    bare, runc = hosts.bare, "/usr/bin/runc"
+    if hosts.runtime != "podman":
+        pytest.skip("breaks podman's runtime")
+    broken = "#!/bin/sh\necho 'runc: broken for a test' >&2\nexit 1\n"
+    bare.inside(NODE, "mv", runc, f"{runc}.away")
+    bare.inside(NODE, "sh", "-c", f'printf "%s" "$1" >{runc}; chmod 755 {runc}', "sh", broken)
+    try:
+        done = hosts.lab.cli("apply", str(hosts.file), "--yes", check=False, timeout_s=1800)
+    finally:
+        bare.inside(NODE, "mv", f"{runc}.away", runc)
+    said = next(line for line in done.err.splitlines() if "does not start" in line)
+    assert f"con-1-1: its container does not start on host {bare.address(NODE)}: " in said
+    assert "broken for a test" in said
+
+
 def test_apply_and_jobs(hosts: Hosts) -> None:
     bare, lab = hosts.bare, hosts.lab
     assert "con is ready" in lab.cli("apply", str(hosts.file), "--yes", timeout_s=1800).out
