@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headway.domain.fabric import FabricFinding, FabricGroup
+from headway.domain.fabric.fabric_results import FabricFinding, FabricGroup
 from headway.health.policy.fabric_plan import FabricPlan
 from headway.schemas.fabric_tests import FabricFindingOut, FabricMeasurementOut
 

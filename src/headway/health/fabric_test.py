@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.domain.fabric import (
+from headway.domain.fabric.fabric_results import (
     FabricFinding,
     FabricGroup,
     FabricMeasurement,
     FabricMismatch,
     GroupKind,
-    NodeNetwork,
     Suspect,
     SuspectKind,
 )
+from headway.domain.fabric.node_network import NodeNetwork
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation_progress import OperationWaits, ReportProgress

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headway.domain.cluster import Storage, Volume
-from headway.domain.fabric import FabricFinding, Suspect, SuspectKind
+from headway.domain.fabric.fabric_results import FabricFinding, Suspect, SuspectKind
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.machines.machine import Machine
 from headway.errors import Refused

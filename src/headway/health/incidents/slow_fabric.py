@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-from headway.domain.fabric import FabricFinding, Suspect, SuspectKind
+from headway.domain.fabric.fabric_results import FabricFinding, Suspect, SuspectKind
 from headway.domain.incident import DRAINS, FaultAction, Incident, IncidentState
 from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.health.context import HealthContext

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from headway.domain.fabric import (
+from headway.domain.fabric.fabric_results import (
     FabricFinding,
     FabricGroup,
     FabricMeasurement,

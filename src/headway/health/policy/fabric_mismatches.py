@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headway.domain.fabric import FabricGroup, FabricMismatch, GroupKind, SuspectKind
+from headway.domain.fabric.fabric_results import FabricGroup, FabricMismatch, GroupKind, SuspectKind
 from headway.domain.slurm.hostlist import compress, natural_key
 from headway.health.policy.fabric_evidence import FabricEvidence
 

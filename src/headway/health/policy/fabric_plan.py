@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from headway.domain.fabric import (
+from headway.domain.fabric.fabric_results import (
     LINK_MARK,
     FabricGroup,
     FabricMeasurement,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 
-from headway.domain.fabric import FabricGroup, GroupKind
+from headway.domain.fabric.fabric_results import FabricGroup, GroupKind
 from headway.domain.slurm.hostlist import natural_key
 
 Round = tuple[FabricGroup, ...]

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headway.domain.fabric import FabricMismatch, NcclSetting, NetworkInterface, NodeNetwork, RdmaPort
+from headway.domain.fabric.fabric_results import FabricMismatch
+from headway.domain.fabric.node_network import NcclSetting, NetworkInterface, NodeNetwork, RdmaPort
 from headway.domain.slurm.hostlist import compress
 
 _MOST_SHOWN = 8  # names in a sentence

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from headway.domain.fabric import FabricGroup, FabricMeasurement
+from headway.domain.fabric.fabric_results import FabricGroup, FabricMeasurement
 from headway.health.policy.fabric_evidence import REAL, SIMULATED, Bands
 from headway.health.policy.fabric_mismatches import switch_mismatches
 from headway.health.policy.fabric_plan import FabricPlan

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.domain.fabric import (
+from headway.domain.fabric.fabric_results import (
     FabricGroup,
     FabricMeasurement,
     FabricVerdict,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.domain.fabric import NcclSetting, NetworkInterface, NodeNetwork, RdmaPort
+from headway.domain.fabric.node_network import NcclSetting, NetworkInterface, NodeNetwork, RdmaPort
 from headway.health.policy.nccl_mismatches import nccl_mismatches, network_from_report
 
 PORTS = tuple(RdmaPort(f"mlx5_{number}", 1, True, 400) for number in range(8))

@@ -11,7 +11,7 @@ from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
 from headway.cli.output.output_formats import Format, Output
-from headway.domain.fabric_matrix import fabric_matrix
+from headway.domain.fabric.fabric_matrix import fabric_matrix
 
 if TYPE_CHECKING:
     from headway.schemas.fabric_tests import FabricTestOut

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.fabric_matrix import MatrixCell, fabric_matrix
+from headway.domain.fabric.fabric_matrix import MatrixCell, fabric_matrix
 from headway.schemas.fabric_tests import FabricMeasurementOut
 
 

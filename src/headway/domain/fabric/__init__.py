@@ -1,0 +1,1 @@
+"""What a fabric test measures and finds, and the network of the nodes that it compares. Pure."""
