@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, FastAPI, HTTPException
+from fastapi import APIRouter, FastAPI, HTTPException, Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway import __version__
 from headway.api import docs_page
+from headway.api.auth.dependencies import app_state, authenticate
 from headway.api.http import error_handlers
 from headway.api.http.compression import CompressResponses
 from headway.api.http.idempotency import IdempotentPosts
@@ -48,11 +50,15 @@ from headway.api.routers.cluster import (
     storage,
 )
 from headway.api.routers.jobs import exec_commands, jobs, logs, notebooks, pipelines, submissions
+from headway.errors import HeadwayError, NotSignedIn
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
+from headway.services.access.concurrency_limits import large_request_slot
 from headway.services.app_state import AppState
 from headway.services.jobs.bundles import MAX_ARCHIVE
+from headway.services.memory import release_memory_soon
 
-MAX_BODY = 16 * 1024 * 1024  # bytes; a script and its document are far smaller
+MAX_BODY = 8 * 1024 * 1024  # bytes; a cluster file with 20,000 machines is smaller
+LARGE_BODY = 256 * 1024  # bytes; a larger one is read only from a person, and memory is given back after it
 _MOST_DIGITS = 15
 # A body may keep a request waiting for BODY_S seconds in all, and a second more for each BODY_BYTES_PER_S that arrived.
 BODY_S = 30.0
@@ -173,6 +179,7 @@ class RequestGuard:
         nul = _NUL_IN.get(headers.get("content-type", "").partition(";")[0].strip().lower())
         most = MAX_ARCHIVE if _BUNDLE.fullmatch(scope["path"]) else MAX_BODY
         received, waited, more, end = 0, 0.0, True, b""
+        slots = contextlib.AsyncExitStack()
 
         async def receive_bounded() -> Message:
             """Receives a piece of the body and enforces the limits of size, also for bodies without a Content-Length,
@@ -189,6 +196,8 @@ class RequestGuard:
             waited += time.monotonic() - began
             more = message.get("more_body", False)
             piece = message.get("body", b"")
+            if received <= LARGE_BODY < received + len(piece):
+                await _begin_large_request(scope, slots)
             received += len(piece)
             if received > most:
                 raise HTTPException(413, _too_large(most), {"connection": "close"})
@@ -206,7 +215,10 @@ class RequestGuard:
             page = not scope["path"].startswith(API_PREFIX)
             await (plain if page else error_handlers.problem_response(status, error))(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive_bounded, send_with_headers)
+        async with slots:
+            await self._app(scope, receive_bounded, send_with_headers)
+        if received > LARGE_BODY:
+            release_memory_soon()
 
     def _refusal(self, headers: Headers, most: int) -> tuple[int, ErrorOut] | None:
         host = headers.get("host", "")
@@ -220,6 +232,23 @@ class RequestGuard:
         if len(length) > _MOST_DIGITS or int(length) > most:
             return 413, ErrorOut(kind="refused", message=_too_large(most))
         return None
+
+
+async def _begin_large_request(scope: Scope, slots: contextlib.AsyncExitStack) -> None:
+    """Raises HTTPException unless a person sends the request: endpoints check that too, but FastAPI reads and parses the
+    whole body before. Parsing keeps the server from other work, so a person's large JSON requests are taken one after
+    the other; TooManyAtOnce is raised if too many wait."""
+    request = Request(scope)
+    try:
+        who = await authenticate(request)
+        if who is None:
+            raise NotSignedIn("sign in before sending a large body")
+        if request.headers.get("content-type", "").startswith("application/json"):
+            state = app_state(request)
+            slots.enter_context(large_request_slot(state, who))
+            await slots.enter_async_context(state.large_request_locks.setdefault(who.person, asyncio.Lock()))
+    except HeadwayError as error:
+        raise HTTPException(error.http_status, error.message, {"connection": "close"}) from None
 
 
 _TOO_SLOW = "the body of the request arrives too slowly"

@@ -53,7 +53,7 @@ class PlanPart(Part):
     )
 
 
-class CatalogueFile(RootModel[dict[Name, PlanPart]]):
+class CatalogueFile(RootModel[Annotated[dict[Name, PlanPart], Field(max_length=1000)]]):
     """Plan name -> plan."""
 
 
@@ -73,7 +73,7 @@ def _own() -> dict[str, Plan]:
 
 
 def _plans(mapping: dict[str, Any]) -> dict[str, Plan]:
-    found, plain = text_faults(mapping)
+    found, plain = text_faults(mapping, CatalogueFile)
     entries: dict[str, PlanPart] = {}
     try:
         entries = CatalogueFile.model_validate(plain).root

@@ -3,6 +3,7 @@ are computed from facts at every start, so running a killed apply again complete
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -32,13 +33,13 @@ async def plan_changes(cluster: Cluster, context: ClusterContext) -> ChangeSet:
     seen = await machine_claims.survey_machines(cluster, context)
     place = await context.provider.find(cluster)
     if place is None:
-        return changeset(_unbuilt(cluster), Observed())
+        return await asyncio.to_thread(lambda: changeset(_unbuilt(cluster), Observed()))
     place = seen.place(place) if seen else place
     chosen, _ = await _chosen(cluster, context, asks=True)
     site = await read_site(cluster, context, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
     have = {**await context.store.secrets.of_cluster(cluster.name), **await secrets.read_given_secrets(cluster)}
     _, goal, observed = await observe_with_parts(cluster, context, site, have)
-    changes = changeset(goal, observed)
+    changes = await asyncio.to_thread(changeset, goal, observed)
     return seen.with_notes(changes) if seen else changes
 
 

@@ -4,6 +4,7 @@ read the key files."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,6 +21,7 @@ _FIELDS = {name: number for number, name in enumerate(ClusterFile.model_fields)}
 # Valid values for fields that were removed, so that the other fields can still be checked
 _STAND_INS: dict[str, Any] = {"name": "x"}
 _MOST_ROUNDS = 8
+MOST_SORTED_OUT = 5000  # with more faults the rest of the file is not checked
 
 
 def check_cluster_file(
@@ -31,8 +33,8 @@ def check_cluster_file(
     applies it. Bad input does not raise."""
     if not isinstance(spec, dict):
         return None, [Fault("", "a cluster file is a mapping of fields", "create one with headway init")]
-    found, plain = text_faults(spec)
-    if not isinstance(plain, dict) or any(fault.path == "" for _, fault in found):
+    found, plain = text_faults(spec, ClusterFile)
+    if not isinstance(plain, dict) or len(found) > MOST_SORTED_OUT or any(fault.path == "" for _, fault in found):
         return None, sort_faults(found, _FIELDS)
     file, gone, kept = _sound_part(plain, found)
     faults = sort_faults(found, _FIELDS)
@@ -61,14 +63,17 @@ def _sound_part(
 ) -> tuple[ClusterFile | None, frozenset[str], dict[str, list[int]]]:
     """Returns the file without its faulty fields, the paths of the removed values, and for each shortened list the
     indexes of the items that stayed. Adds the faults to `found`."""
-    text_places = [loc for loc, _ in found]
+    text_places = dict.fromkeys(loc for loc, _ in found)
     gone = {path_text(loc) for loc in text_places}
     kept: dict[str, list[int]] = {}
     for number in range(_MOST_ROUNDS):
         try:
             return ClusterFile.model_validate(plain), frozenset(gone), kept
         except ValidationError as error:
-            bad = list(pydantic_faults(error, ClusterFile))
+            bad = list(islice(pydantic_faults(error, ClusterFile), MOST_SORTED_OUT))
+            if error.error_count() > MOST_SORTED_OUT:
+                found.extend(bad)
+                return None, frozenset(gone), kept
         if number == 0:
             # Texts with forbidden characters were reported before; another fault of the same field would be noise.
             found.extend((loc, fault) for loc, fault in bad if loc not in text_places)

@@ -9,6 +9,12 @@ from pydantic import BaseModel, ConfigDict, model_validator
 API_PREFIX = "/api/v1"
 
 
+# Bounds of every request, checked before anything in it is
+MOST_NAMES = 50_000  # of a mapping
+MOST_ITEMS = 100_000  # of a list
+MOST_VALUES = 400_000  # of the whole request
+
+
 class ResponseModel(BaseModel):
     """Base class of responses. Unknown fields are ignored, so that an older client can read a newer server's responses."""
 
@@ -24,9 +30,15 @@ class RequestModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _texts(cls, sent: Any) -> Any:
-        left = [("", sent)]
+        left, count = [("", sent)], 0
         while left:
             place, value = left.pop()
+            if isinstance(value, dict | list):
+                most = MOST_NAMES if isinstance(value, dict) else MOST_ITEMS
+                count += len(value)
+                if len(value) > most or count > MOST_VALUES:
+                    what = f"{most} entries" if len(value) > most else f"{MOST_VALUES} values together"
+                    raise ValueError(f"{place or 'it'} has more than {what}")
             if isinstance(value, str):
                 if fault := text_fault(value):
                     raise ValueError(f"{place or 'it'} {fault}")

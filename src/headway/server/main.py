@@ -39,6 +39,7 @@ from headway.server.workers.operation_worker import OperationWorker
 from headway.server.workers.snapshot_worker import HealthLoop, SnapshotWorker
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend
+from headway.services.memory import release_memory
 from headway.services.read_model.snapshot import LiveState
 from headway.services.server_settings import AuditExport, Oidc, Settings
 from headway.store import Store, open_store
@@ -321,7 +322,7 @@ async def _tidy() -> None:
     second."""
     while True:
         await asyncio.sleep(TIDY_S)
-        gc.collect()
+        release_memory()
 
 
 def bind(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:

@@ -54,6 +54,10 @@ class AppState:
     notebooks: NotebookSessions = field(default_factory=NotebookSessions)
     running_commands: Counter[str] = field(default_factory=Counter)  # commands that run on clusters, by person
     open_logs: Counter[str] = field(default_factory=Counter)  # open logs, by person
+    running_plans: Counter[str] = field(default_factory=Counter)  # plans that are being computed, by person
+    large_requests: Counter[str] = field(default_factory=Counter)  # requests with a large body, by person
+    # One large request of a person is handled at a time; see api.app.
+    large_request_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     open_event_streams: Counter[str] = field(default_factory=Counter)  # open streams of events, by person
     # Running uploads of bundles, by cluster and by (cluster, person); see services.jobs.bundles.
     bundle_slots: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)

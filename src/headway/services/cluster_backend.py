@@ -75,7 +75,7 @@ class WaitForJobs(Protocol):
 class ClusterLifecycle(Protocol):
     """Resolves, plans, applies and removes a cluster."""
 
-    def resolve(self, document: Document) -> ResolvedCluster:
+    async def resolve(self, document: Document) -> ResolvedCluster:
         """Returns the document's cluster. Raises InvalidSpec with all faults. Pure, but slow for thousands of nodes."""
         ...
 

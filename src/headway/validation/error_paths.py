@@ -12,9 +12,10 @@ from pydantic_core import ErrorDetails
 
 from headway.errors import Fault
 from headway.validation import syntax_rules
+from headway.validation.collection_sizes import Sizes, model_sizes
 
 DEEPEST = 24
-MOST_VALUES = 600_000
+MOST_VALUES = 300_000
 MOST_FAULTS = 200
 MOST_HINTED = 2000
 Loc = tuple[str | int, ...]
@@ -34,12 +35,13 @@ def path_text(loc: Sequence[str | int]) -> str:
     return text
 
 
-def text_faults(value: object) -> tuple[list[tuple[Loc, Fault]], object]:
+def text_faults(value: object, model: type[BaseModel]) -> tuple[list[tuple[Loc, Fault]], object]:
     """Returns the faults of all texts in a mapping, and a copy made of plain values only.
 
-    SSH keys have their own rule. Values that YAML cannot express and values nested too deeply are faults too."""
+    SSH keys have their own rule. Values that YAML cannot express and values nested too deeply are faults too. A list or
+    mapping with more entries than `model` allows is a fault, and empty in the copy: its entries are not looked at."""
     walker = _Walker()
-    copy = walker.copy(value, ())
+    copy = walker.copy(value, (), model_sizes(model))
     return walker.found, copy
 
 
@@ -48,7 +50,7 @@ class _Walker:
         self.found: list[tuple[Loc, Fault]] = []
         self.count = 0
 
-    def copy(self, value: object, loc: Loc) -> object:
+    def copy(self, value: object, loc: Loc, sizes: Sizes) -> object:
         """Returns a copy of plain values; faults are added to `found`."""
         self.count += 1
         if self.count > MOST_VALUES:
@@ -60,16 +62,19 @@ class _Walker:
             return None
         if isinstance(value, str):
             return self._text(value, loc)
+        if isinstance(value, dict | list) and len(value) > sizes.most:
+            self._note(loc, f"has {len(value)} entries, at most {sizes.most} are allowed")
+            return type(value)()
         if isinstance(value, dict):
-            return self._mapping(value, loc)
+            return self._mapping(value, loc, sizes)
         if isinstance(value, list):
-            return [self.copy(item, (*loc, index)) for index, item in enumerate(value)]
+            return [self.copy(item, (*loc, index), sizes.inside(index)) for index, item in enumerate(value)]
         if value is None or type(value) in (bool, int, float):
             return value
         self._note(loc, "is not a YAML value")
         return None
 
-    def _mapping(self, value: dict[Any, Any], loc: Loc) -> dict[str, object]:
+    def _mapping(self, value: dict[Any, Any], loc: Loc, sizes: Sizes) -> dict[str, object]:
         copy: dict[str, object] = {}
         for key, item in value.items():
             if not isinstance(key, str):
@@ -79,7 +84,7 @@ class _Walker:
             if problem:
                 self._note((*loc, key), problem)
                 continue
-            copy[key] = self.copy(item, (*loc, key))
+            copy[key] = self.copy(item, (*loc, key), sizes.inside(key))
         return copy
 
     def _text(self, value: str, loc: Loc) -> str:

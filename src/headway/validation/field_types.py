@@ -11,6 +11,8 @@ from pydantic_core import PydanticCustomError
 from headway.validation import ssh_keys, syntax_rules
 
 MOST_NODES = 20_000
+MOST_TEAMS = 1000
+MOST_USERS = 20_000  # of a team, and of the file
 
 
 def value_error(text: str, hint: str = "") -> PydanticCustomError:

@@ -17,7 +17,7 @@ from headway.errors import CLUSTER_FILE, Fault, InvalidSpec
 from headway.validation import syntax_rules
 
 LARGEST_BYTES = 4 * 1024 * 1024
-MOST_VALUES = 400_000  # with aliases expanded
+MOST_VALUES = 300_000  # with aliases expanded
 DEEPEST = 24
 
 _INT = re.compile(r"[-+]?[0-9]{1,18}")

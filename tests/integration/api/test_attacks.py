@@ -16,12 +16,13 @@ import pytest
 
 from headway.api import app
 from headway.api.http import authorized_stream
+from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Team, User
 from headway.errors import Conflict
 from headway.schemas.clusters import NewsOut
 from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
-from headway.services.access.concurrency_limits import MAX_EVENT_STREAMS_PER_PERSON
+from headway.services.access.concurrency_limits import MAX_EVENT_STREAMS_PER_PERSON, MAX_PLANS_PER_PERSON
 from headway.services.jobs.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
 from headway.store.access import sessions
@@ -524,3 +525,48 @@ async def test_last_fully_entitled_admin_cannot_be_demoted_or_deleted(server: Se
     assert (await ann.get("/api/v1/people")).status_code == 200
     await server.store.people.change("oda", role="admin", user="oda")
     await server.store.people.change("ann", role="admin", user="")
+
+
+async def test_large_body_is_read_only_from_a_signed_in_person(server: Server) -> None:
+    body = b'{"text": "' + b"x" * app.LARGE_BODY + b'", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}'
+    headers = {"content-type": "application/json"}
+    for client in (server.anonymous(), server.anonymous(authorization="Bearer hw_guess")):
+        answer = await client.post(f"{API}/plan", content=body, headers=headers)
+        assert answer.status_code == 401, answer.text
+    server.backend.answers["plan"] = ChangeSet("lab", ())
+    ann = await server.client("ann")
+    assert (await ann.post(f"{API}/plan", content=body, headers=headers)).status_code == 200
+    assert not server.state.large_requests
+
+
+async def test_member_cannot_plan_any_number_of_files_at_once(server: Server) -> None:
+    plans, go = asyncio.Event(), asyncio.Event()
+    most = 0
+
+    async def plan(_: Any) -> ChangeSet:
+        nonlocal most
+        most = max(most, server.state.running_plans["eve"])
+        if server.state.running_plans["eve"] == MAX_PLANS_PER_PERSON:
+            plans.set()
+        await go.wait()
+        return ChangeSet("lab", ())
+
+    server.backend.answers["plan"] = plan
+    eve = await server.client("eve", "member")
+    body = {"text": "", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}
+    running = [asyncio.create_task(eve.post(f"{API}/plan", json=body)) for _ in range(MAX_PLANS_PER_PERSON)]
+    await asyncio.wait_for(plans.wait(), 60)
+    refused = await eve.post(f"{API}/plan", json=body)
+    assert refused.status_code == 429, refused.text
+    go.set()
+    assert [answer.status_code for answer in await asyncio.gather(*running)] == [200] * MAX_PLANS_PER_PERSON
+    assert most == MAX_PLANS_PER_PERSON
+
+
+async def test_huge_plan_is_refused_before_its_entries_are_checked(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    teams = {f"t{i}": {"users": [f"u{i}"]} for i in range(100_000)}
+    answer = await eve.post(f"{API}/plan", json={"text": "", "spec": {"name": "lab", "teams": teams}})
+    assert answer.status_code == 422
+    assert "has more than 50000 entries" in answer.text
+    assert len(answer.text) < 2000

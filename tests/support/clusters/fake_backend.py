@@ -47,7 +47,7 @@ class _Part:
 class FakeLifecycle(_Part):
     """Stands in for services.cluster_backend.ClusterLifecycle."""
 
-    def resolve(self, document: Document) -> ResolvedCluster:
+    async def resolve(self, document: Document) -> ResolvedCluster:
         spec = document.spec
         if "fault" in spec:
             raise InvalidSpec([Fault("nodes", "must be at least 1"), Fault("fault", "unknown field")])

@@ -31,6 +31,7 @@ class KeyPart(Part):
     command: list[Annotated[str, Field(min_length=1)]] | None = Field(
         None,
         min_length=1,
+        max_length=100,
         description="Program in /etc/headway/commands on the server's machine that prints the key, and its arguments.",
         examples=[["vault-munge", "secret/lab"]],
     )

@@ -27,6 +27,8 @@ from headway.clusterfile.models.storage import StoragePart
 from headway.clusterfile.models.teams import DeparturesPart, TeamPart, UserPart
 from headway.validation.field_types import (
     MOST_NODES,
+    MOST_TEAMS,
+    MOST_USERS,
     ClusterName,
     GroupName,
     Part,
@@ -84,6 +86,7 @@ class ClusterFile(Part):
     fabric: FabricPart = Field(default_factory=FabricPart, description="Switches (default: one switch).")
     ssh_keys: list[PublicKey] = Field(
         default_factory=list,
+        max_length=100,
         description="Your public keys: files, or keys as text.",
         examples=[["~/.ssh/id_ed25519.pub"]],
     )
@@ -94,11 +97,18 @@ class ClusterFile(Part):
         description="Slurm partitions (default: train, with all nodes).",
     )
     teams: dict[TeamName, TeamPart] = Field(
-        default_factory=dict, description="Teams (default: one named default, with you as its user)."
+        default_factory=dict,
+        max_length=MOST_TEAMS,
+        description="Teams (default: one named default, with you as its user).",
     )
-    users: dict[UserName, UserPart] = Field(default_factory=dict, description="SSH keys of the users named in teams.")
+    users: dict[UserName, UserPart] = Field(
+        default_factory=dict, max_length=MOST_USERS, description="SSH keys of the users named in teams."
+    )
     slurm: SlurmKeys = Field(
-        default_factory=dict, description="More keys of slurm.conf.", examples=[{"PriorityWeightAge": 2000}]
+        default_factory=dict,
+        max_length=500,
+        description="More keys of slurm.conf.",
+        examples=[{"PriorityWeightAge": 2000}],
     )
     departures: DeparturesPart = Field(
         default_factory=DeparturesPart, description="Jobs of users who are removed from the file."
@@ -126,7 +136,7 @@ class ClusterFile(Part):
     packages: PackagesPart = Field(default_factory=PackagesPart, description="Sources of Python packages.")
     health: HealthPart = Field(default_factory=HealthPart, description="Reactions to faults of GPUs and nodes.")
     hosts: list[Annotated[HostPart, BeforeValidator(host_from_text)]] = Field(
-        default_factory=list, description="Provider ssh: your machines, the head first."
+        default_factory=list, max_length=MOST_NODES, description="Provider ssh: your machines, the head first."
     )
     gpu: GpuDriverPart = Field(default_factory=GpuDriverPart, description="NVIDIA's driver of your machines.")
     firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: access to your machines.")

@@ -12,7 +12,9 @@ class SwitchPart(Part):
 
     name: Name = Field(description="The switch's name in Slurm's topology.", examples=["leaf1"])
     nodes: int | None = Field(None, ge=1, le=MOST_NODES, description="Number of nodes under this leaf switch.")
-    children: list[Name] | None = Field(None, min_length=1, description="Names of the switches under this one.")
+    children: list[Name] | None = Field(
+        None, min_length=1, max_length=2000, description="Names of the switches under this one."
+    )
 
 
 class FabricPart(Part):
@@ -22,5 +24,5 @@ class FabricPart(Part):
         None, ge=1, le=4096, description="Nodes per leaf switch; one spine connects all leaves."
     )
     switches: list[SwitchPart] | None = Field(
-        None, min_length=1, description="All switches of the tree, instead of leaf_size."
+        None, min_length=1, max_length=5000, description="All switches of the tree, instead of leaf_size."
     )

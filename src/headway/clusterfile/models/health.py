@@ -65,6 +65,7 @@ class HealthPart(Part):
 
     xid: dict[XidCode, XidClass] = Field(
         default_factory=dict,
+        max_length=1000,
         description="Classes of GPU error codes that replace those of Headway's table.",
         examples=[{"63": "drain"}],
     )

@@ -69,6 +69,7 @@ class FirewallPart(Part):
 
     ssh_from: list[Annotated[str, checked_by(syntax_rules.network_fault)]] = Field(
         default_factory=list,
+        max_length=100,
         description="Networks that may use SSH, in addition to the cluster's machines and the server (default: all).",
         examples=[["10.0.0.0/8"]],
     )

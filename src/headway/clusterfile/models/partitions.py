@@ -10,6 +10,7 @@ from headway.clusterfile.models.environments import (
 )
 from headway.validation.field_types import (
     MOST_NODES,
+    MOST_TEAMS,
     GraceSeconds,
     Part,
     Seconds,
@@ -23,7 +24,10 @@ class PartitionPart(Part):
     default: bool = Field(False, description="Use it for jobs that name no partition (default: the first partition).")
     nodes: int | None = Field(None, ge=1, le=MOST_NODES, description="Use only the first N slots (default: all).")
     groups: list[str] = Field(
-        default_factory=list, description="Use only nodes of these groups (default: all).", examples=[["gpu"]]
+        default_factory=list,
+        max_length=50,
+        description="Use only nodes of these groups (default: all).",
+        examples=[["gpu"]],
     )
     max_time: Seconds | None = Field(None, description="Longest time limit of a job, in a Slurm time format.")
     default_time: Seconds | None = Field(None, description="Time limit of a job without --time.")
@@ -32,10 +36,13 @@ class PartitionPart(Part):
     )
     preempts: list[str] = Field(
         default_factory=list,
+        max_length=100,
         description="Partitions whose jobs it preempts (requeues): all preemptable partitions of a lower tier.",
         examples=[["train", "debug"]],
     )
-    teams: list[str] = Field(default_factory=list, description="Teams that may use it (default: all).")
+    teams: list[str] = Field(
+        default_factory=list, max_length=MOST_TEAMS, description="Teams that may use it (default: all)."
+    )
     grace_time: GraceSeconds = Field(
         120,
         description="Seconds between preemption and the end of a job. The job first gets its --signal, else SIGTERM.",
@@ -46,4 +53,6 @@ class PartitionPart(Part):
     container_image: ContainerImage | None = Field(
         None, description="Container image of `headway run` in it, instead of an environment."
     )
-    slurm: SlurmKeys = Field(default_factory=dict, description="More keys of the partition's line in slurm.conf.")
+    slurm: SlurmKeys = Field(
+        default_factory=dict, max_length=500, description="More keys of the partition's line in slurm.conf."
+    )

@@ -12,6 +12,7 @@ from headway.clusterfile.models.environments import (
 )
 from headway.domain.cluster import BUDGET_WARN_SHARE
 from headway.validation.field_types import (
+    MOST_USERS,
     Part,
     PublicKey,
     UserName,
@@ -85,9 +86,14 @@ class BudgetPart(Part):
 class TeamPart(Part):
     """Users of one Slurm account."""
 
-    users: list[UserName] = Field(default_factory=list, description="User names.", examples=[["alice", "bob"]])
+    users: list[UserName] = Field(
+        default_factory=list, max_length=MOST_USERS, description="User names.", examples=[["alice", "bob"]]
+    )
     leads: list[UserName] = Field(
-        default_factory=list, description="Users of the team who may manage its jobs.", examples=[["alice"]]
+        default_factory=list,
+        max_length=MOST_USERS,
+        description="Users of the team who may manage its jobs.",
+        examples=[["alice"]],
     )
     share: int = Field(1, ge=1, le=1_000_000, description="Fair share, relative to the other teams.")
     limits: LimitsPart = Field(default_factory=LimitsPart, description="Limits.")
@@ -104,7 +110,9 @@ class TeamPart(Part):
 class UserPart(Part):
     """One person."""
 
-    ssh_keys: list[PublicKey] = Field(default_factory=list, description="Public key files, or public keys as text.")
+    ssh_keys: list[PublicKey] = Field(
+        default_factory=list, max_length=100, description="Public key files, or public keys as text."
+    )
 
 
 class DeparturesPart(Part):

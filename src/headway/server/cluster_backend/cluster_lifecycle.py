@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
@@ -10,6 +12,7 @@ from headway.domain.operation_progress import ReportProgress
 from headway.domain.readiness import Check
 from headway.schemas.clusters import Document
 from headway.server.cluster_backend.connections import ConnectionPool
+from headway.server.cluster_backend.resolve_process import is_large, resolve_in_process
 from headway.server.operations.apply_wait import ApplyWait
 from headway.services.cluster_backend import ResolvedCluster, WaitForJobs
 
@@ -20,12 +23,10 @@ class ClusterLifecycle:
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
 
-    def resolve(self, document: Document) -> ResolvedCluster:
-        from headway.catalog.plans import load_catalogue
-        from headway.clusterfile.load import resolve_cluster_file
-
-        catalogue = load_catalogue(document.catalogue)
-        return ResolvedCluster(*resolve_cluster_file(document.spec, catalogue, owner=document.owner))
+    async def resolve(self, document: Document) -> ResolvedCluster:
+        if is_large(document):
+            return await resolve_in_process(document)
+        return await asyncio.to_thread(_resolve, document)
 
     async def plan(self, cluster: Cluster) -> ChangeSet:
         from headway.cluster.apply import plan_changes
@@ -84,3 +85,11 @@ class ClusterLifecycle:
         from headway.cluster.readiness import readiness_checks
 
         return await readiness_checks(cluster, await self._pool.context(cluster))
+
+
+def _resolve(document: Document) -> ResolvedCluster:
+    from headway.catalog.plans import load_catalogue
+    from headway.clusterfile.load import resolve_cluster_file
+
+    catalogue = load_catalogue(document.catalogue)
+    return ResolvedCluster(*resolve_cluster_file(document.spec, catalogue, owner=document.owner))

@@ -12,6 +12,8 @@ from headway.services.app_state import AppState
 
 MAX_COMMANDS_PER_PERSON = 16  # running at once; admins have no limit
 MAX_OPEN_LOGS_PER_PERSON = 64  # followed at once; admins have no limit
+MAX_PLANS_PER_PERSON = 4  # computed at once; admins have no limit
+MAX_LARGE_REQUESTS_PER_PERSON = 4  # sent at once, all but one of which wait; admins have no limit
 MAX_EVENT_STREAMS_PER_PERSON = 64  # open at once, live pages included; admins have no limit
 
 
@@ -37,6 +39,18 @@ def event_stream_slot(state: AppState, who: Principal) -> contextlib.AbstractCon
     """Counts an open stream of server-sent events while the context is open. Raises TooManyAtOnce."""
     limit, hint = MAX_EVENT_STREAMS_PER_PERSON, "close live pages or programs that follow events"
     return _slot(state.open_event_streams, who, limit, "event streams", "are open already", hint)
+
+
+def plan_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
+    """Counts a plan that is being computed while the context is open. Raises TooManyAtOnce."""
+    hint = "wait until one of them is ready"
+    return _slot(state.running_plans, who, MAX_PLANS_PER_PERSON, "plans", "are being computed", hint)
+
+
+def large_request_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
+    """Counts a request with a large body while the context is open. Raises TooManyAtOnce."""
+    limit, hint = MAX_LARGE_REQUESTS_PER_PERSON, "send one after the other"
+    return _slot(state.large_requests, who, limit, "large requests", "are being handled", hint)
 
 
 @contextlib.contextmanager

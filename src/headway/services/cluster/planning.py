@@ -13,6 +13,7 @@ from headway.domain.operation_kinds import ApplyParams, DownParams, ScaleParams
 from headway.errors import Fault, InvalidSpec, NotAllowed, Refused
 from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_fault
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
+from headway.services.access.concurrency_limits import plan_slot
 from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster.apply_guards import (
@@ -35,8 +36,9 @@ PLAN_MAX_AGE_S = 15.0
 
 async def plan_document(state: AppState, who: Principal, document: Document) -> ChangeSetOut:
     """Returns what applying the document would change, and its digest. Raises InvalidSpec with all faults."""
-    document, resolved = await resolve_document(state, who, document)
-    changes = await _compute_changes(state, resolved.cluster)
+    with plan_slot(state, who):
+        document, resolved = await resolve_document(state, who, document)
+        changes = await _compute_changes(state, resolved.cluster)
     kept = state.plans[resolved.cluster.name] = _stored_plan(state, document, changes)
     notes = [Fault("", note, level="warning") for note in changes.notes]
     if over := await cost_limit_conflict(state, await _applied_cluster(state, resolved.cluster.name), resolved.cluster):
@@ -47,7 +49,8 @@ async def plan_document(state: AppState, who: Principal, document: Document) -> 
 async def check_document(state: AppState, who: Principal, document: Document) -> tuple[Cluster | None, list[Fault]]:
     """Returns (the cluster if the document has no errors, all its faults and warnings), without contacting a machine."""
     try:
-        _, resolved = await resolve_document(state, who, document)
+        with plan_slot(state, who):
+            _, resolved = await resolve_document(state, who, document)
     except InvalidSpec as error:
         return None, list(error.faults)
     except (NotAllowed, Refused) as error:

@@ -78,7 +78,7 @@ class ResolvedClusters:
     async def resolve(self, document: Document) -> ResolvedCluster:
         """Returns the document resolved, with the dataset versions that exist on the cluster. Raises InvalidSpec with
         every fault."""
-        found = await asyncio.to_thread(self._backend.lifecycle.resolve, document)
+        found = await self._backend.lifecycle.resolve(document)
         cluster = found.cluster
         names = await self._store.datasets.names(cluster.name)
         folders = {name: str(self.dataset_file_store(cluster).folder(name)) for name in names}

@@ -12,6 +12,7 @@ The YAML parser is imported where it is used, so that a server on which this pag
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -168,11 +169,11 @@ async def check_text(state: AppState, who: Principal, text: str) -> Flow:
     from headway.validation.yaml_parser import parse_yaml
 
     try:
-        spec = parse_yaml(text)
+        spec = await asyncio.to_thread(parse_yaml, text)
     except InvalidSpec as error:
         faults = tuple(_shown(fault, {}) for fault in error.faults)
         return Flow(text, forms.Form(plan="", nodes=""), faults, load_catalogue(), readable=False)
-    form, lines = forms.form_from_spec(spec), field_lines(text)
+    form, lines = forms.form_from_spec(spec), await asyncio.to_thread(field_lines, text)
     document = await _document(state, text)
     resolved, found = await planning.check_document(state, who, document)
     row = await _row(state, spec)
