@@ -41,3 +41,11 @@ def test_logs_accepts_a_task_id_or_the_task_option(cli: Cli) -> None:
     cli("logs", "lab", "12", "--task", "3")
     assert [kwargs["task"] for _, kwargs in cli.api.named("jobs.log")] == ["3", "3"]
     assert {args for args, _ in cli.api.named("jobs.log")} == {("lab", 12)}
+
+
+def test_logs_filters_escape_sequences_only_on_a_terminal(cli: Cli) -> None:
+    sent = b"\x1b]52;c;eA==\x07\x1b[31mx\n"
+    cli.api.on("jobs.log", lambda *_, **__: iter([sent]))
+    assert cli("logs", "lab", "12").raw == sent
+    assert cli("logs", "lab", "12", terminal=True).raw == b"^[]52;c;eA==^G\x1b[31mx\n\x1b[0m"
+    assert cli("logs", "lab", "12", "--raw", terminal=True).raw == sent
