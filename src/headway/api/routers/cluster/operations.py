@@ -19,6 +19,7 @@ from headway.schemas.clusters import (
 from headway.services.access.rights import Right
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
+from headway.services.cluster.operation_view import shows_server_paths, visible_event, visible_operation
 from headway.services.read_model.snapshot import operation_topic
 from headway.store import OperationAsk
 
@@ -42,7 +43,9 @@ async def operations(
         return []
     query = OperationAsk(cluster or who.only_cluster, kind, status, person)
     found = await state.store.operations.search(query, after=page.place(float, str), limit=page.limit + 1)
-    return [operation_out(row) for row in page.cut(found, lambda row: (row.created_at, row.id), newest=True)]
+    paths = shows_server_paths(who)
+    rows = page.cut(found, lambda row: (row.created_at, row.id), newest=True)
+    return [operation_out(visible_operation(row, paths=paths)) for row in rows]
 
 
 @router.get("/operations/{operation_id}")
@@ -50,7 +53,7 @@ async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> 
     """Returns one operation."""
     found = await state.store.operations.get(operation_id)
     who.require_cluster(found.cluster)
-    return operation_out(found)
+    return operation_out(visible_operation(found, paths=shows_server_paths(who)))
 
 
 @router.get("/operations/{operation_id}/events", response_class=EventSourceResponse)
@@ -67,11 +70,13 @@ async def events(
     who.require_cluster((await state.store.operations.get(operation_id)).cluster)
     valid = last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= len(str(MAX_PATH_NUMBER))
     seen = min(int(last_event_id), MAX_PATH_NUMBER) if valid else after
-    progress = stream_while_allowed(request, _follow(state, operation_id, seen), Right.READ)
+    progress = stream_while_allowed(
+        request, _follow(state, operation_id, seen, paths=shows_server_paths(who)), Right.READ
+    )
     return EventResponse(progress, state, who)
 
 
-async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterator[ServerSentEvent]:
+async def _follow(state: AppState, operation_id: str, seen: int, *, paths: bool) -> AsyncIterator[ServerSentEvent]:
     topic = operation_topic(operation_id)
     while not state.live.stopping.is_set():
         number = state.live.hub.version(topic)
@@ -80,11 +85,13 @@ async def _follow(state: AppState, operation_id: str, seen: int) -> AsyncIterato
         found = await state.store.operations.events_after(operation_id, seen, limit=EVENTS_BATCH)
         for event in found:
             seen = event.seq
-            yield ServerSentEvent(EventOut.model_validate(event).model_dump_json(), event="progress", id=str(seen))
+            out = EventOut.model_validate(visible_event(event, operation, paths=paths))
+            yield ServerSentEvent(out.model_dump_json(), event="progress", id=str(seen))
         if len(found) == EVENTS_BATCH:  # there may be more
             continue
         if operation.finished:
-            yield ServerSentEvent(operation_out(operation).model_dump_json(), event="end")
+            ended = operation_out(visible_operation(operation, paths=paths))
+            yield ServerSentEvent(ended.model_dump_json(), event="end")
             return
         await state.live.hub.wait_for_change(topic, number, RECHECK_S)
     yield ServerSentEvent("", event="stopping")

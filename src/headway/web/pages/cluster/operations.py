@@ -21,9 +21,10 @@ from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.event_response import EventResponse
 from headway.errors import NotFound
-from headway.services.access.rights import Right
+from headway.services.access.rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
+from headway.services.cluster.operation_view import shows_server_paths, visible_event, visible_operation
 from headway.services.read_model.snapshot import operation_topic
 from headway.web.event_stream import LEAVE, PULSE_S, run_in_turn
 from headway.web.page_routes import page_router
@@ -40,10 +41,11 @@ OTHERS = 8
 
 @dataclass(eq=False)
 class _Looked:
-    """An operation shared by all viewers: its events are read once, each read continues after the previous one, and
-    the HTML is rendered once."""
+    """An operation shared by all viewers who see the same of it: its events are read once, each read continues after
+    the previous one, and the HTML is rendered once."""
 
     operation_id: str
+    paths: bool  # see services.cluster.operation_view
     number: int = -1  # version of its topic at the last read
     _steps: Steps = field(default_factory=Steps)
     _progress: Progress | None = None
@@ -71,9 +73,10 @@ class _Looked:
 
     async def _read(self, state: AppState) -> Progress:
         # read before the events: none is written after the operation's end
-        operation = operation_out(await state.store.operations.get(self.operation_id))
+        row = await state.store.operations.get(self.operation_id)
+        operation = operation_out(visible_operation(row, paths=self.paths))
         while rows := await state.store.operations.events_after(self.operation_id, self._steps.seq, limit=BATCH):
-            self._steps.add_events(rows)
+            self._steps.add_events([visible_event(event, row, paths=self.paths) for event in rows])
         return self._steps.of(operation)
 
     def drawn(self, state: AppState) -> str:
@@ -87,7 +90,7 @@ class _Looked:
 @router.get("/operations/{operation_id}")
 async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> Response:
     """Returns the page of one operation."""
-    progress = await _operation_view(state, operation_id).progress(state)
+    progress = await _operation_view(state, operation_id, who).progress(state)
     who.require_cluster(progress.operation.cluster)
     known = await state.store.operations.recent(progress.operation.cluster, limit=OTHERS + 1)
     others = [operation_out(row) for row in known if row.id != operation_id and who.may_see_cluster(row.cluster)]
@@ -99,18 +102,19 @@ async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> 
 async def live(operation_id: str, request: Request, state: State, who: AnyoneAllClusters) -> Response:
     """Returns the operation's progress as server-sent events."""
     who.require_cluster((await state.store.operations.get(operation_id)).cluster)
-    return EventResponse(stream_while_allowed(request, events(state, operation_id), Right.READ), state, who)
+    return EventResponse(stream_while_allowed(request, events(state, operation_id, who), Right.READ), state, who)
 
 
-def _operation_view(state: AppState, operation_id: str) -> _Looked:
-    found: _Looked = state.operation_views.setdefault(operation_id, _Looked(operation_id))
+def _operation_view(state: AppState, operation_id: str, who: Principal) -> _Looked:
+    paths = shows_server_paths(who)
+    found: _Looked = state.operation_views.setdefault(f"{operation_id} {paths}", _Looked(operation_id, paths))
     return found
 
 
-async def events(state: AppState, operation_id: str) -> AsyncIterator[ServerSentEvent]:
+async def events(state: AppState, operation_id: str, who: Principal) -> AsyncIterator[ServerSentEvent]:
     """Yields the progress whenever it changes, and a pulse; `leave` at the end, because the reloaded page links to
     what is next."""
-    looked, shown, seen, pulse_at = _operation_view(state, operation_id), None, 0, time.monotonic()
+    looked, shown, seen, pulse_at = _operation_view(state, operation_id, who), None, 0, time.monotonic()
     pulse = templates().get_template("parts/server_clock.html")
 
     async def news() -> list[ServerSentEvent]:

@@ -7,9 +7,12 @@ import json
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from headway.api.routers.cluster import operations
 from headway.domain.changeset import Disturbs
+from headway.domain.operation_kinds import OperationKind
+from headway.store.db import schema
 from tests.support.servers.server_fakes import Server, changes, document
 
 
@@ -58,3 +61,30 @@ async def test_event_stream_sends_events_of_a_running_operation_live(server: Ser
     texts = [json.loads(e["data"]).get("text") for e in parse((await following).text)]
     await working
     assert texts == ["first", "second", None]
+
+
+@pytest.mark.parametrize("kind", [OperationKind.BACKUP, OperationKind.RESTORE, OperationKind.DOWN])
+async def test_only_admins_see_where_the_server_keeps_backups(server: Server, kind: OperationKind) -> None:
+    await server.apply()
+    path = "/srv/secret folder/x/lab-20261126.hwb"
+    operation = (await server.store.operations.recent("lab"))[0]
+    await server.store.operations.add_event(operation.id, "backup", f"wrote {path}: 3 MB, 1/2 done")
+    async with server.store.database.write() as db:
+        change = update(schema.operations).where(schema.operations.c.id == operation.id)
+        error = {"kind": "error", "message": f"{path} is not readable", "hint": f"see {path}"}
+        await db.execute(change.values(kind=kind.value, kept=[path], error=error, state="failed"))
+    for role, seen in (("viewer", False), ("member", False), ("operator", False), ("admin", True)):
+        client = await server.client(f"p{role}", role)
+        answers = {
+            url: (await client.get(url)).text
+            for url in (
+                "/api/v1/operations",
+                f"/api/v1/operations/{operation.id}",
+                f"/api/v1/operations/{operation.id}/events",
+                f"/operations/{operation.id}",
+                f"/operations/{operation.id}/live",
+            )
+        }
+        for url, text in answers.items():
+            assert ("/srv/" in text or "secret folder" in text) is seen, (role, url)
+            assert "lab-20261126.hwb" in text, (role, url)

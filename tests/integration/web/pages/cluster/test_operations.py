@@ -10,10 +10,14 @@ import pytest
 from sqlalchemy import insert
 
 from headway.domain.incident import FaultAction, IncidentState
+from headway.domain.role import Role
+from headway.services.access.rights import Principal
 from headway.services.read_model.snapshot import operation_topic
 from headway.store.db import schema
 from headway.web.pages.cluster import operations
 from tests.support.servers.server_fakes import Server
+
+ANN = Principal("ann", Role.ADMIN)
 
 
 @pytest.fixture
@@ -108,7 +112,7 @@ async def test_operation_viewers_share_reads_and_rendered_lines(
     monkeypatch.setattr(server.store.operations, "events_after", events_after)
     operation = await _running(server)
     await _tell(server, operation, "sea-head", "is being made")
-    viewers = [operations.events(server.state, operation) for _ in range(3)]
+    viewers = [operations.events(server.state, operation, ANN) for _ in range(3)]
     assert {(await _next(viewer))[0] for viewer in viewers} == {"progress"}
     await _tell(server, operation, "sea-head", "is set up", done=True, seconds=3.0)
     for viewer in viewers:
@@ -141,7 +145,7 @@ async def test_operation_stream_batches_lines_and_ignores_the_clock(
     monkeypatch.setattr(operations, "LOOK_S", 0.01)
     monkeypatch.setattr(operations._Looked, "_read", reads)
     operation = await _running(server)
-    viewer = operations.events(server.state, operation)
+    viewer = operations.events(server.state, operation, ANN)
     await _next(viewer)
     following = asyncio.create_task(_next(viewer))
     server.state.clock.now += 60  # type: ignore[attr-defined]
@@ -162,6 +166,6 @@ async def test_operation_stream_batches_lines_and_ignores_the_clock(
 async def test_idle_operation_stream_sends_pulses(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operations, "PULSE_S", 0)
     operation = await _running(server)
-    viewer = operations.events(server.state, operation)
+    viewer = operations.events(server.state, operation, ANN)
     assert [(await _next(viewer))[0] for _ in range(3)] == ["progress", "pulse", "pulse"]
     await viewer.aclose()
