@@ -9,16 +9,17 @@ from pydantic import Field
 from headway.domain.role import Role
 from headway.schemas.base import RequestModel, ResponseModel
 
+DEFAULT_DAYS = 90
 Scope = Literal["read", "jobs", "nodes", "all"]
 
 
 class TokenIn(RequestModel):
-    """A request for a new access token. `days` is how long it is valid; null: without end."""
+    """A request for a new access token. `days` is how long it is valid (default: 90); null: without end."""
 
     person: str = ""  # "" is the person of the request; only admins may name another
     role: Role | None = None
     label: str = Field("", max_length=200)
-    days: int | None = Field(None, ge=1, le=36_500)
+    days: int | None = Field(DEFAULT_DAYS, ge=1, le=36_500)
     scopes: list[Scope] = Field(["all"], min_length=1, max_length=4)
     cluster: str = Field("", max_length=64)  # the only cluster that the token is valid for; "" is every cluster
 

@@ -48,7 +48,7 @@ async def sign_in_attempt(state: AppState, request: Request, how: str, account: 
 async def sign_in_by_code(state: AppState, request: Request, code: str) -> tuple[Person, str, float]:
     """Returns (person, cookie, expiry in unix seconds) for a sign-in link, which is used up. Raises NotSignedIn."""
     async with sign_in_attempt(state, request, "link"):
-        spent = await state.store.sessions.redeem_signin_code(code) if code else None
+        spent = await state.store.sessions.redeem_signin_code(code, **_client_of(request)) if code else None
         if spent is None:
             raise NotSignedIn(
                 "this sign-in link was used already or is too old", hint="create one with headway token link"
@@ -84,7 +84,7 @@ async def sign_in_by_provider(state: AppState, request: Request, parameters: Map
 
 async def open_session(state: AppState, request: Request, person: Person, answer: Response, how: str) -> None:
     """Signs the browser in. Its cookie is a secret of 256 bits that neither scripts nor pages of other sites can use."""
-    cookie, expires = await state.store.sessions.create(person.name)
+    cookie, expires = await state.store.sessions.create(person.name, how, **_client_of(request))
     await set_session_cookie(state, request, person, answer, how, cookie, expires)
 
 
@@ -118,6 +118,11 @@ async def close_session(state: AppState, request: Request, answer: Response) -> 
         state.notebooks.end_sessions_of(who.person)
         await write_audit_line(state, who, "signout", who.person)
     answer.delete_cookie(state.settings.cookie, path="/", secure=state.settings.https, httponly=True, samesite="strict")
+
+
+def _client_of(request: Request) -> dict[str, str]:
+    """Returns the address and browser to store with a session, so that its person recognises it."""
+    return {"address": client_address(request), "browser": request.headers.get("user-agent", "")}
 
 
 def flow_cookie(state: AppState) -> str:

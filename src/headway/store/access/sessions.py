@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import secrets as random
+from contextlib import suppress
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.store.access.credential_cache import CredentialCache, digest
 from headway.store.access.people import PERSON_COLUMNS, person_of_row
 from headway.store.db import schema as t
 from headway.store.db.rows import Person
-from headway.store.db.transactions import Database, StorePart
+from headway.store.db.transactions import Database, DatabaseLocked, StorePart
 
 SIGNIN_CODE_S = 300.0
 SESSION_S = 7 * 86400.0
+SESSION_IDLE_S = 12 * 3600.0  # without a request; an open live page counts as use
+_TOUCH_S = 60.0  # the last use of a session is written at most this often
 OIDC_FLOW_S = 600.0
 OIDC_FLOWS_KEPT = 10_000
 
@@ -34,7 +37,9 @@ class Sessions(StorePart):
             await db.execute(insert(t.signin_codes).values(hash=digest(code), person=person, expires_at=expires))
         return code, expires
 
-    async def redeem_signin_code(self, code: str) -> tuple[Person, str, float] | None:
+    async def redeem_signin_code(
+        self, code: str, *, address: str = "", browser: str = ""
+    ) -> tuple[Person, str, float] | None:
         """Returns (person, session cookie, its expiry time) the first time a code is used; None if it is unknown, used
         or expired."""
         query = (
@@ -52,20 +57,36 @@ class Sessions(StorePart):
             spent = await db.execute(delete(t.signin_codes).where(t.signin_codes.c.hash == digest(code)))
             if row is None or not spent.rowcount:
                 return None
-            cookie, expires = await self._insert(db, row.name)
+            cookie, expires = await self._insert(db, row.name, "link", address, browser)
         return person_of_row(row), cookie, expires
 
-    async def create(self, person: str) -> tuple[str, float]:
-        """Returns (session cookie, its expiry time) for a person who is authenticated."""
+    async def create(
+        self, person: str, how: str = "token", *, address: str = "", browser: str = ""
+    ) -> tuple[str, float]:
+        """Returns (session cookie, its expiry time) for a person who is authenticated. `how` they signed in: by link,
+        token or provider; `browser` is its User-Agent."""
         async with self._database.write() as db:
-            return await self._insert(db, person)
+            return await self._insert(db, person, how, address, browser)
 
-    async def _insert(self, db: AsyncConnection, person: str) -> tuple[str, float]:
+    async def _insert(
+        self, db: AsyncConnection, person: str, how: str, address: str, browser: str
+    ) -> tuple[str, float]:
         now = self._database.now()
         cookie, expires = random.token_urlsafe(32), now + SESSION_S
-        await db.execute(delete(t.sessions).where(t.sessions.c.expires_at <= now))
+        idle = t.sessions.c.last_used_at <= now - SESSION_IDLE_S
+        await db.execute(delete(t.sessions).where(or_(t.sessions.c.expires_at <= now, idle)))
         await db.execute(
-            insert(t.sessions).values(hash=digest(cookie), person=person, created_at=now, expires_at=expires)
+            insert(t.sessions).values(
+                hash=digest(cookie),
+                id=random.token_hex(8),
+                person=person,
+                created_at=now,
+                expires_at=expires,
+                last_used_at=now,
+                how=how,
+                address=address[:64],
+                browser=browser[:200],
+            )
         )
         return cookie, expires
 
@@ -96,7 +117,8 @@ class Sessions(StorePart):
         return (row.nonce, row.verifier) if row is not None and gone.rowcount else None
 
     async def person(self, cookie: str) -> Person | None:
-        """Returns the person of a session cookie, or None if it is unknown or expired."""
+        """Returns the person of a session cookie, or None if it is unknown, expired or was not used for SESSION_IDLE_S.
+        Records when it was last used."""
         key = digest(cookie)
         known = self._credentials.get(key)
         if known is not None and isinstance(known.value, Person):
@@ -106,14 +128,23 @@ class Sessions(StorePart):
     async def _query_person(self, key: str) -> Person | None:
         now, changes = self._database.now(), self._credentials.changes
         query = (
-            select(*PERSON_COLUMNS, t.sessions.c.expires_at)
+            select(*PERSON_COLUMNS, t.sessions.c.expires_at, t.sessions.c.last_used_at)
             .join(t.sessions, t.sessions.c.person == t.people.c.name)
-            .where(t.sessions.c.hash == key, t.sessions.c.expires_at > now)
+            .where(
+                t.sessions.c.hash == key,
+                t.sessions.c.expires_at > now,
+                t.sessions.c.last_used_at > now - SESSION_IDLE_S,
+            )
         )
         async with self._database.read() as db:
             row = (await db.execute(query)).first()
         if row is None:
             return None
+        if now - row.last_used_at >= _TOUCH_S:
+            with suppress(DatabaseLocked):  # failing to record the use must not end the session
+                async with self._database.write() as db:
+                    used = update(t.sessions).where(t.sessions.c.hash == key)
+                    await db.execute(used.values(last_used_at=now))
         self._credentials.put(key, person_of_row(row), row.expires_at, changes)
         return person_of_row(row)
 

@@ -58,9 +58,14 @@ sessions = Table(
     "sessions",
     metadata,
     Column("hash", String(64), primary_key=True),
+    Column("id", String(32), nullable=False, unique=True),
     Column("person", String(64), ForeignKey("people.name", ondelete="CASCADE"), nullable=False, index=True),
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
+    Column("last_used_at", Float, nullable=False),
+    Column("how", String(16), nullable=False),  # link | token | provider
+    Column("address", String(64), nullable=False),
+    Column("browser", String(200), nullable=False),  # its User-Agent
 )
 
 signin_codes = Table(

@@ -308,9 +308,12 @@ async def test_limits_request_bodies_without_content_length(server: Server) -> N
             sent += 2**20
             yield b" " * 2**20
 
-    answer = await server.anonymous().post("/api/v1/plan", content=endless())
+    answer = await (await server.client()).post("/api/v1/plan", content=endless())
     assert kind(answer) == (413, "refused")
     assert sent < 20 * 2**20
+    sent = 0
+    assert (await server.anonymous().post("/api/v1/plan", content=endless())).status_code == 401
+    assert sent <= 2 * 2**20
 
 
 async def test_internal_error_has_security_headers_and_hides_details(server: Server) -> None:

@@ -17,6 +17,7 @@ from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.services.access.rights import TOKEN_SCOPES
 from headway.services.login_throttle import MAX_FAILURES, MAX_KEYS, LoginThrottle, address_key
 from headway.store import AuditAsk, Store
+from headway.store.access import sessions
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import URL, Server, reading
 
@@ -256,3 +257,31 @@ async def test_audit_trail_is_append_only(tmp_path: Path) -> None:
                 await db.execute(text(statement))
     assert [line.person for line in await store.audit.search()] == ["ann"]
     await store.close()
+
+
+async def test_token_expires_after_90_days_unless_asked_otherwise(server: Server) -> None:
+    ann, now = await server.client("ann"), server.state.clock()
+    for body, days in (({}, 90), ({"days": 7}, 7), ({"days": None}, None)):
+        made = (await ann.post(f"{API}/tokens", json=body)).json()
+        assert made["expires_at"] == (None if days is None else now + days * 86400)
+    form = await server.anonymous(**ann.headers).post("/tokens", data={"label": "x"})
+    assert form.status_code == 200
+    assert [token.expires_at for token in await server.store.tokens.all("ann")][-1] == now + 90 * 86400
+
+
+async def test_session_ends_when_it_is_not_used(server: Server) -> None:
+    ann, clock = await server.client("ann"), server.state.clock
+    browser = server.anonymous(origin=URL)
+    assert (await browser.get((await ann.post(f"{API}/signin-links")).json()["url"])).status_code == 303
+
+    async def status_after(seconds: float) -> int:
+        clock.now += seconds  # type: ignore[attr-defined]
+        server.store.sessions._credentials._holders.clear()  # which are kept for a second
+        return (await browser.get(f"{API}/me")).status_code
+
+    for _ in range(5):
+        assert await status_after(sessions.SESSION_IDLE_S - 1) == 200
+    assert await status_after(sessions.SESSION_IDLE_S) == 401
+    await server.store.sessions.create("ann")
+    async with server.store.database.read() as db:
+        assert (await db.execute(text("SELECT count(*) FROM sessions"))).scalar() == 1, "ended ones are deleted"

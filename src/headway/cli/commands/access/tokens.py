@@ -34,20 +34,23 @@ def create(
     ] = "",
     role: Annotated[Role | None, typer.Option("--role", help="Set the person's role (admins only).")] = None,
     name: Annotated[str, typer.Option("--name", help="Purpose of the token, as a label.")] = "",
-    days: Annotated[int | None, typer.Option("--days", min=1, help="Days until it expires (default: never).")] = None,
+    days: Annotated[int | None, typer.Option("--days", min=1, help="Days until it expires (default: 90).")] = None,
+    no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Create a token that never expires.")] = False,
     scope: Annotated[Scope, typer.Option("--scope", help="What the token permits.")] = Scope.all,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Restrict the token to this cluster.")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only the token.")] = False,
     output: Output = Format.table,
 ) -> None:
     """Create a token. It is shown only once."""
-    from headway.schemas.tokens import TokenIn
+    from headway.schemas.tokens import DEFAULT_DAYS, TokenIn
 
+    if no_expiry and days is not None:
+        raise typer.BadParameter("--days and --no-expiry exclude each other")
     fields = {
         "person": person,
         "role": role and role.value,
         "label": name,
-        "days": days,
+        "days": None if no_expiry else days or DEFAULT_DAYS,
         "scopes": [scope.value],
         "cluster": "" if cluster is None else common.require_cluster_name(cluster),
     }

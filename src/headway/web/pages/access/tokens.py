@@ -10,7 +10,7 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError
-from headway.schemas.tokens import TokenIn, TokenOut
+from headway.schemas.tokens import DEFAULT_DAYS, TokenIn, TokenOut
 from headway.services.access.rights import TOKEN_SCOPES, Right
 from headway.services.access.tokens import create_token, list_tokens, revoke_token
 from headway.web.page_context import redirect_with_message
@@ -40,7 +40,7 @@ async def create(
     state: State,
     who: TokenOwner,
     label: Annotated[str, Form(max_length=200)] = "",
-    days: Annotated[int, Form(ge=1, le=36_500)] = 30,
+    days: Annotated[int, Form(ge=1, le=36_500)] = DEFAULT_DAYS,
     scope: Annotated[str, Form(max_length=20)] = "all",
     cluster: Annotated[str, Form(max_length=64)] = "",
 ) -> Response:
@@ -79,6 +79,7 @@ async def _page(state: State, who: TokenOwner, made: TokenOut | None = None) -> 
         made=made,
         words=SCOPE_LABELS,
         lives=LIFETIMES,
+        default_days=DEFAULT_DAYS,
         clusters=[row.name for row in await state.store.clusters.all()],
         everybody=who.may(Right.ADMIN),
     )

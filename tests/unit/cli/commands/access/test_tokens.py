@@ -39,3 +39,11 @@ def test_token_commands_list_and_revoke_tokens(cli: Cli) -> None:
 def test_token_link_prints_only_the_sign_in_link(cli: Cli) -> None:
     cli.api.on("tokens.sign_in_link", SignInLinkOut(url="http://127.0.0.1:9/signin?code=x", expires_at=1.0))
     assert cli("token", "link").out == "http://127.0.0.1:9/signin?code=x\n"
+
+
+def test_tokens_expire_after_90_days_unless_asked_otherwise(cli: Cli) -> None:
+    cli.api.on("tokens.create", TokenOut(id="t1", person="ann", role="admin", label="", created_at=1.0, token="hw_x"))
+    cli("token", "create")
+    cli("token", "create", "--no-expiry")
+    assert cli("token", "create", "--no-expiry", "--days", "3").code == 2
+    assert [arguments[0].days for arguments, _ in cli.api.named("tokens.create")] == [90, None]

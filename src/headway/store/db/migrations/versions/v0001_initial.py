@@ -589,11 +589,17 @@ def _create_tables() -> None:
     op.create_table(
         "sessions",
         sa.Column("hash", sa.String(length=64), nullable=False),
+        sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("person", sa.String(length=64), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("expires_at", sa.Float(), nullable=False),
+        sa.Column("last_used_at", sa.Float(), nullable=False),
+        sa.Column("how", sa.String(length=16), nullable=False),
+        sa.Column("address", sa.String(length=64), nullable=False),
+        sa.Column("browser", sa.String(length=200), nullable=False),
         sa.ForeignKeyConstraint(["person"], ["people.name"], name="fk_sessions_person_people", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("hash", name="pk_sessions"),
+        sa.UniqueConstraint("id", name="uq_sessions_id"),
     )
     op.create_index("ix_sessions_person", "sessions", ["person"], unique=False)
     op.create_table(
