@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
 from starlette.responses import Response
@@ -18,6 +18,12 @@ TimeText = Annotated[str, Query(max_length=40, description="2026-10, 2026-10-03,
 NodeStateNames = Annotated[
     str, Query(alias="state", max_length=40, description="only these states, comma-separated, as down,drained")
 ]
+
+
+# The answer of an endpoint with ReportFormat, for the OpenAPI document; FastAPI adds the JSON of its model.
+CSV_OR_JSON: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The report, as CSV with format=csv", "content": {"text/csv": {"schema": {"type": "string"}}}}
+}
 
 
 def _usage_filter(

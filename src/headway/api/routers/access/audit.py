@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
@@ -26,6 +26,12 @@ FilterText = Annotated[str, Query(max_length=200)]
 UnixTime = Annotated[float, Query(ge=0, le=_MAX_TIME, description="unix seconds")]
 
 
+_TEXT = {"schema": {"type": "string"}}
+EXPORT: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The entries", "content": {"application/jsonl": _TEXT, "text/csv": _TEXT}}
+}
+
+
 @router.get("")
 async def trail(
     state: State,
@@ -44,7 +50,7 @@ async def trail(
     return await load_audit_page(state, filters, limit=limit, cursor=cursor)
 
 
-@router.get("/export", response_class=StreamingResponse)
+@router.get("/export", response_class=StreamingResponse, responses=EXPORT)
 async def export(
     state: State,
     _: Admin,

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Admin, Anyone, Operator, State
-from headway.api.http.billing_parameters import MonthText, ReportFormat, csv_response
+from headway.api.http.billing_parameters import CSV_OR_JSON, MonthText, ReportFormat, csv_response
 from headway.schemas.billing import ChargebackOut, CloseIn, CollectedOut, InvoiceOut
 from headway.services.billing.invoice_views import load_chargeback, load_closed_invoices, load_invoice
 from headway.services.billing.ledger.ledger_refresh import load_report_scope, rebuild_ledger
@@ -16,7 +16,7 @@ from headway.services.billing.reports.report_scope import load_billed_cluster
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
 
-@router.get("/invoice", response_model=InvoiceOut)
+@router.get("/invoice", response_model=InvoiceOut, responses=CSV_OR_JSON)
 async def invoice_of(
     name: str,
     state: State,
@@ -46,7 +46,7 @@ async def close(name: str, body: CloseIn, state: State, who: Admin) -> InvoiceOu
     return await load_invoice(state, billed, month)
 
 
-@router.get("/chargeback", response_model=ChargebackOut)
+@router.get("/chargeback", response_model=ChargebackOut, responses=CSV_OR_JSON)
 async def chargeback_of(
     name: str,
     state: State,

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import (
+    CSV_OR_JSON,
     FilterText,
     NodeStateNames,
     ReportFormat,
@@ -30,7 +31,7 @@ from headway.services.billing.reports.report_scope import load_billed_cluster, p
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
 
-@router.get("/usage/nodes", response_model=NodeStatesOut)
+@router.get("/usage/nodes", response_model=NodeStatesOut, responses=CSV_OR_JSON)
 async def nodes(
     name: str,
     state: State,

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.api.http.billing_parameters import ReportFormat, TimeText, UsageFilterQuery, csv_response
+from headway.api.http.billing_parameters import CSV_OR_JSON, ReportFormat, TimeText, UsageFilterQuery, csv_response
 from headway.api.http.pagination import Cursor
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.billing import RunsOut, UsageOut
@@ -21,7 +21,7 @@ from headway.services.billing.reports.usage import load_usage, parse_dimensions,
 router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
 
 
-@router.get("/usage", response_model=UsageOut)
+@router.get("/usage", response_model=UsageOut, responses=CSV_OR_JSON)
 async def usage(
     name: str,
     state: State,
