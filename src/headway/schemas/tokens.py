@@ -10,7 +10,7 @@ from headway.domain.role import Role
 from headway.schemas.base import RequestModel, ResponseModel
 
 DEFAULT_DAYS = 90
-Scope = Literal["read", "jobs", "nodes", "all"]
+Scope = Literal["read", "plan", "submit", "operate", "admin", "all"]
 
 
 class TokenIn(RequestModel):
@@ -20,7 +20,7 @@ class TokenIn(RequestModel):
     role: Role | None = None
     label: str = Field("", max_length=200)
     days: int | None = Field(DEFAULT_DAYS, ge=1, le=36_500)
-    scopes: list[Scope] = Field(["all"], min_length=1, max_length=4)
+    scopes: list[Scope] = Field(["all"], min_length=1, max_length=6)
     cluster: str = Field("", max_length=64)  # the only cluster that the token is valid for; "" is every cluster
 
 

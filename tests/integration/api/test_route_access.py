@@ -7,7 +7,8 @@ import itertools
 
 import pytest
 
-from tests.support.api.access_table import PUBLIC, ROLES, TABLE, THINGS, Row
+from headway.services.access.rights import TOKEN_SCOPES
+from tests.support.api.access_table import PUBLIC, ROLES, TABLE, THINGS, Row, scopes_of
 from tests.support.api.api_routes import PEOPLE, Things, ask, body_of, filled, routes, server, things
 from tests.support.servers.server_fakes import Server
 
@@ -48,4 +49,23 @@ async def test_each_route_admits_exactly_the_listed_roles(server: Server, things
             wanted = role in row.roles(thing)
             if through != wanted and not (row.roles(thing) == PUBLIC and status == 401):
                 wrong.append(f"{key} ({thing}): {role} got {status}, should {'' if wanted else 'not '}get through")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("scope", sorted(TOKEN_SCOPES))
+async def test_each_route_admits_exactly_the_scopes_that_it_needs(server: Server, things: Things, scope: str) -> None:
+    """The token is an admin's: what it may not do, its scope forbids."""
+    wrong = []
+    for key, method, path in sorted(routes(server)):
+        if " api/" not in key or key not in TABLE:
+            continue
+        row = TABLE[key]
+        names = await things.names("admin", "own", path)
+        _, token = await server.store.tokens.create(PEOPLE["admin"], scopes=(scope,))
+        status, first = await ask(server, method, filled(path, names, key), token, body_of(row, names))
+        if "people" in key:
+            await things.everybody()
+        through = not refused(status, first, row)
+        if through != (scope in scopes_of(key)):
+            wrong.append(f"{key}: {scope} got {status}, should {'not ' if through else ''}get through")
     assert not wrong, "\n" + "\n".join(wrong)

@@ -47,6 +47,38 @@ NOTEBOOK = Row(WORK, ADMIN, ADMIN, hidden=True)  # "not found" for other people
 OPENED = Row(WORK, NO_ROLE, NO_ROLE, hidden=True)  # hidden from admins too
 SPEC = {"text": "name: lab\n", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}
 
+# API routes that a token's scope admits besides `all`, where that does not follow from the row: see scopes_of.
+PLAN_ROUTES = frozenset(
+    {
+        "POST api/plan",
+        "POST api/clusters/{name}/roll/plan",
+        "POST api/clusters/{name}/scale/plan",
+    }
+)
+OWN_ROUTES = frozenset(
+    {
+        "GET api/tokens",
+        "POST api/tokens",
+        "DELETE api/tokens/{token_id}",
+        "POST api/signin-links",
+        # of another person's environment: needs both submit and admin
+        "POST api/clusters/{name}/environments/{environment}/{version}/remove",
+    }
+)
+
+
+def scopes_of(key: str) -> frozenset[str]:
+    """Returns the scopes with which an admin's token is admitted to an API route."""
+    row = TABLE[key]
+    if key in OWN_ROUTES:
+        return frozenset({"all"})
+    if row.own in (PUBLIC, ALL):
+        return frozenset({"all", "read", "plan", "submit", "operate", "admin"})
+    if key in PLAN_ROUTES:
+        return frozenset({"all", "plan", "admin"})
+    return frozenset({"all", {NODES: "operate", ADMIN: "admin"}.get(row.own, "submit")})
+
+
 TABLE: dict[str, Row] = {
     # the API, below its prefix
     "GET api/openapi.json": Row(PUBLIC),

@@ -37,11 +37,14 @@ ROLE_RIGHTS: dict[Role, frozenset[Right]] = {
     Role.ADMIN: frozenset(Right),
 }
 
-# Only a token with the scope `all` can create further tokens.
+# What each scope of a token permits, if the person's role does too. Only `all` can create further tokens, sign-in links
+# and sessions.
 TOKEN_SCOPES: dict[str, frozenset[Right]] = {
     "read": frozenset({Right.READ}),
-    "jobs": frozenset({Right.READ, Right.RUN_JOBS, Right.LEAD_TEAM}),
-    "nodes": frozenset({Right.READ, Right.OPERATE_NODES}),
+    "plan": frozenset({Right.READ, Right.PLAN_CLUSTER}),
+    "submit": frozenset({Right.READ, Right.RUN_JOBS, Right.LEAD_TEAM}),
+    "operate": frozenset({Right.READ, Right.OPERATE_NODES}),
+    "admin": frozenset({Right.READ, Right.PLAN_CLUSTER, Right.ADMIN}),
     "all": frozenset(Right),
 }
 

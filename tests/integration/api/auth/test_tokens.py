@@ -38,8 +38,10 @@ async def test_token_rights_are_limited_by_scopes_and_by_role(server: Server) ->
     server.backend.answers |= {"read": reading(), "machines": (), "submit": done}
     wanted = {  # by an admin's token: jobs, drain and the like, a new token
         "read": (200, 403, 403, 403),
-        "jobs": (200, 201, 403, 403),
-        "nodes": (200, 403, 404, 403),
+        "plan": (200, 403, 403, 403),
+        "submit": (200, 201, 403, 403),
+        "operate": (200, 403, 404, 403),
+        "admin": (200, 403, 403, 403),
         "all": (200, 201, 404, 201),
     }
     assert wanted.keys() == TOKEN_SCOPES.keys()

@@ -23,8 +23,10 @@ app = typer.Typer(
 class Scope(StrEnum):
     all = "all"
     read = "read"
-    jobs = "jobs"
-    nodes = "nodes"
+    plan = "plan"
+    submit = "submit"
+    operate = "operate"
+    admin = "admin"
 
 
 @app.command()
@@ -36,7 +38,14 @@ def create(
     name: Annotated[str, typer.Option("--name", help="Purpose of the token, as a label.")] = "",
     days: Annotated[int | None, typer.Option("--days", min=1, help="Days until it expires (default: 90).")] = None,
     no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Create a token that never expires.")] = False,
-    scope: Annotated[Scope, typer.Option("--scope", help="What the token permits.")] = Scope.all,
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(
+            "--scope",
+            metavar="SCOPE",
+            help="What the token permits: all (default), read, plan, submit, operate or admin. Repeat it for several.",
+        ),
+    ] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Restrict the token to this cluster.")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only the token.")] = False,
     output: Output = Format.table,
@@ -51,7 +60,7 @@ def create(
         "role": role and role.value,
         "label": name,
         "days": None if no_expiry else days or DEFAULT_DAYS,
-        "scopes": [scope.value],
+        "scopes": [one.value for one in scope or [Scope.all]],
         "cluster": "" if cluster is None else common.require_cluster_name(cluster),
     }
     made = common.connect().tokens.create(TokenIn.model_validate(fields))

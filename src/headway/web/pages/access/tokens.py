@@ -21,8 +21,10 @@ router = page_router()
 SCOPE_LABELS = {
     "all": "everything you may do",
     "read": "seeing clusters, nodes and the queue",
-    "jobs": "seeing, and submitting, cancelling and reading jobs",
-    "nodes": "seeing, and managing nodes and incidents",
+    "plan": "seeing, and planning changes of a cluster",
+    "submit": "seeing, and submitting, cancelling and reading jobs",
+    "operate": "seeing, and managing nodes and incidents",
+    "admin": "seeing, and changing clusters, people and settings",
 }
 LIFETIMES = ((7, "a week"), (30, "30 days"), (90, "90 days"), (365, "a year"))
 assert SCOPE_LABELS.keys() == TOKEN_SCOPES.keys()

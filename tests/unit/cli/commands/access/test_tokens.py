@@ -22,9 +22,9 @@ def test_quiet_token_create_prints_nothing_but_the_token(cli: Cli) -> None:
     cli.api.on(
         "tokens.create", TokenOut(id="t1", person="ann", role="admin", label="ci", created_at=1.0, token="hw_secret")
     )
-    done = cli("token", "create", "--name", "ci", "--quiet", "--scope", "jobs", "--cluster", "lab")
+    done = cli("token", "create", "--name", "ci", "--quiet", "--scope", "submit", "--cluster", "lab")
     assert (done.out, done.err) == ("hw_secret\n", "")
-    asked = TokenIn(label="ci", scopes=["jobs"], cluster="lab")
+    asked = TokenIn(label="ci", scopes=["submit"], cluster="lab")
     assert cli.api.named("tokens.create")[0][0][0] == asked
 
 
