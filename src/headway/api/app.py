@@ -22,7 +22,7 @@ from headway.api.http import error_handlers
 from headway.api.http.compression import CompressResponses
 from headway.api.http.idempotency import IdempotentPosts
 from headway.api.http.security_headers import HSTS, SECURITY_HEADERS
-from headway.api.routers.access import audit, linux_users, people, server, team_usage, tokens
+from headway.api.routers.access import audit, linux_users, people, server, sessions, team_usage, tokens
 from headway.api.routers.billing import (
     budgets,
     checkpoints,
@@ -115,6 +115,7 @@ def create_app(state: AppState) -> FastAPI:
         server,
         people,
         tokens,
+        sessions,
         team_usage,
         linux_users,
         audit,

@@ -40,7 +40,7 @@ SERVER = (
     Tab("people", "People", "/people", (Role.ADMIN,)),
     Tab("audit", "Audit", "/audit", (Role.ADMIN,)),
     Tab("settings", "Settings", "/settings", (Role.ADMIN,)),
-    Tab("tokens", "Tokens", "/tokens", own=True),
+    Tab("tokens", "Sessions and tokens", "/tokens", own=True),
 )
 
 

@@ -61,6 +61,8 @@ OWN_ROUTES = frozenset(
         "POST api/tokens",
         "DELETE api/tokens/{token_id}",
         "POST api/signin-links",
+        "GET api/sessions",
+        "DELETE api/sessions/{session_id}",
         # of another person's environment: needs both submit and admin
         "POST api/clusters/{name}/environments/{environment}/{version}/remove",
     }
@@ -171,6 +173,8 @@ TABLE: dict[str, Row] = {
     "POST api/tokens": Row(ALL, ADMIN, ADMIN, body={"person": "{user}"}),
     "DELETE api/tokens/{token_id}": Row(ALL, ADMIN, ADMIN, hidden=True),
     "POST api/signin-links": Row(ALL),
+    "GET api/sessions": Row(ALL),
+    "DELETE api/sessions/{session_id}": Row(ALL, ADMIN, ADMIN, hidden=True),
     "GET api/people": Row(ADMIN),
     "GET api/people/{person}": Row(ADMIN),
     "PUT api/people/{person}": Row(ADMIN, body={"role": "operator"}),
@@ -224,6 +228,7 @@ TABLE: dict[str, Row] = {
     "GET /clusters/{name}/costs/note": Row(ALL),
     "GET /tokens": Row(ALL),
     "POST /tokens": Row(ALL),
+    "POST /sessions/{session_id}/end": Row(ALL, ADMIN, ADMIN, hidden=True),
     "POST /tokens/{token_id}/revoke": Row(ALL, ADMIN, ADMIN, hidden=True),
     "GET /people": Row(ADMIN),
     "POST /people": Row(ADMIN),

@@ -134,6 +134,10 @@ class Things:
         store = self.server.store
         if "{token_id}" in path:
             names["token_id"] = (await store.tokens.create(owner))[0].id
+        if "{session_id}" in path:
+            cookie, _ = await store.sessions.create(owner)
+            found = await store.sessions.all(owner, cookie)
+            names["session_id"] = next(session.id for session in found if session.current)
         if "{notebook_id}" in path:
             names["notebook_id"] = made = secrets.token_hex(8)
             now = self.server.state.clock()

@@ -296,7 +296,7 @@ async def furnish(state: AppState, work: FakeBackend) -> None:
         await state.store.people.set_role(person, role)
     for person, label, scopes, only in (
         ("alice", "laptop", ("all",), ""),
-        ("alice", "CI of the vision team", ("jobs",), "demo"),
+        ("alice", "CI of the vision team", ("submit",), "demo"),
         ("ann", "Grafana", ("read",), ""),
     ):
         await state.store.tokens.create(person, label=label, days=90, scopes=scopes, cluster=only)

@@ -8,10 +8,11 @@ from contextlib import suppress
 from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.errors import NotFound
 from headway.store.access.credential_cache import CredentialCache, digest
 from headway.store.access.people import PERSON_COLUMNS, person_of_row
 from headway.store.db import schema as t
-from headway.store.db.rows import Person
+from headway.store.db.rows import Person, Session
 from headway.store.db.transactions import Database, DatabaseLocked, StorePart
 
 SIGNIN_CODE_S = 300.0
@@ -147,6 +148,30 @@ class Sessions(StorePart):
                     await db.execute(used.values(last_used_at=now))
         self._credentials.put(key, person_of_row(row), row.expires_at, changes)
         return person_of_row(row)
+
+    async def all(self, person: str | None = None, cookie: str = "") -> tuple[Session, ...]:
+        """Returns the sessions that have not ended, of one person or of all, the latest used first. `cookie` is that of
+        the request, whose session is marked."""
+        now, s, mine = self._database.now(), t.sessions.c, digest(cookie) if cookie else ""
+        query = select(t.sessions).where(s.expires_at > now, s.last_used_at > now - SESSION_IDLE_S)
+        if person is not None:
+            query = query.where(s.person == person)
+        async with self._database.read() as db:
+            rows = await db.execute(query.order_by(s.last_used_at.desc(), s.id))
+            return tuple(
+                Session(
+                    r.id, r.person, r.created_at, min(r.expires_at, r.last_used_at + SESSION_IDLE_S), r.last_used_at,
+                    r.how, r.address, r.browser, r.hash == mine,
+                )
+                for r in rows
+            )  # fmt: skip
+
+    async def end(self, session_id: str) -> None:
+        """Ends a session by its id. Raises NotFound."""
+        async with self._credentials.write() as db:
+            ended = await db.execute(delete(t.sessions).where(t.sessions.c.id == session_id))
+        if not ended.rowcount:
+            raise NotFound(f"no session {session_id!r}", hint="it may have ended already")
 
     async def delete(self, cookie: str) -> None:
         """Ends the session of this cookie."""

@@ -46,6 +46,21 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class Session:
+    """A browser session without its secret."""
+
+    id: str
+    person: str
+    created_at: float
+    expires_at: float
+    last_used_at: float
+    how: str  # it was opened: link | token | provider
+    address: str
+    browser: str  # its User-Agent
+    current: bool = False  # the one of the request
+
+
+@dataclass(frozen=True, slots=True)
 class NodeImage:
     """Image tags of a cluster. `pinned`: the image for new machines, "" = the present image; `before`: the image that
     a roll back returns to, "" = unknown."""

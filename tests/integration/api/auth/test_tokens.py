@@ -287,3 +287,30 @@ async def test_session_ends_when_it_is_not_used(server: Server) -> None:
     await server.store.sessions.create("ann")
     async with server.store.database.read() as db:
         assert (await db.execute(text("SELECT count(*) FROM sessions"))).scalar() == 1, "ended ones are deleted"
+
+
+async def test_people_see_and_end_their_own_sessions(server: Server) -> None:
+    ann, bob = await server.client("ann"), await server.client("bob", "member")
+    out: list[str] = []
+    server.state.notebooks.end_sessions_of = out.append  # type: ignore[method-assign]
+    laptop, phone = (server.anonymous(origin=URL, **{"user-agent": f"Firefox/{n} (Linux)"}) for n in (1, 2))
+    for browser in (laptop, phone):
+        assert (await browser.get((await bob.post(f"{API}/signin-links")).json()["url"])).status_code == 303
+    found = (await laptop.get(f"{API}/sessions")).json()
+    assert sorted((one["browser"], one["current"], one["how"]) for one in found) == [
+        ("Firefox/1 (Linux)", True, "link"),
+        ("Firefox/2 (Linux)", False, "link"),
+    ]
+    assert {one["person"] for one in (await ann.get(f"{API}/sessions")).json()} == {"bob"}
+    other = next(one["id"] for one in found if not one["current"])
+    eve = await server.client("eve", "member")
+    assert (await eve.get(f"{API}/sessions")).json() == []
+    assert (await eve.delete(f"{API}/sessions/{other}")).status_code == 404
+    page = (await laptop.get("/tokens")).text
+    assert "this browser" in page
+    assert page.count("Firefox on Linux") == 4  # a name and a button each
+    assert (await laptop.post(f"/sessions/{other}/end")).status_code == 303
+    assert (await phone.get(f"{API}/me")).status_code == 401
+    assert (await laptop.get(f"{API}/me")).status_code == 200
+    assert out[-1] == "bob"
+    assert (await server.store.audit.search())[0].action == "session.end"

@@ -1,4 +1,4 @@
-"""Access tokens: the person's own ones, for admins all."""
+"""Access tokens and browser sessions: the person's own ones, for admins all."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError
 from headway.schemas.tokens import DEFAULT_DAYS, TokenIn, TokenOut
 from headway.services.access.rights import TOKEN_SCOPES, Right
+from headway.services.access.sessions import end_session, list_sessions
 from headway.services.access.tokens import create_token, list_tokens, revoke_token
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
+from headway.web.views.browser_name import browser_name
 
 router = page_router()
 SCOPE_LABELS = {
@@ -31,9 +33,9 @@ assert SCOPE_LABELS.keys() == TOKEN_SCOPES.keys()
 
 
 @router.get("/tokens")
-async def page(state: State, who: TokenOwner) -> Response:
-    """Returns the page of tokens."""
-    return await _page(state, who)
+async def page(request: Request, state: State, who: TokenOwner) -> Response:
+    """Returns the page of tokens and sessions."""
+    return await _page(request, state, who)
 
 
 @router.post("/tokens")
@@ -61,7 +63,7 @@ async def create(
             else "the token's label, lifetime, scope or cluster is not valid"
         )
         return redirect_with_message("/tokens", why, is_error=True)
-    return await _page(state, who, made)
+    return await _page(request, state, who, made)
 
 
 @router.post("/tokens/{token_id}/revoke")
@@ -71,13 +73,23 @@ async def revoke(token_id: str, state: State, who: TokenOwner) -> Response:
     return redirect_with_message("/tokens", "The token is revoked; its person's browsers are signed out")
 
 
-async def _page(state: State, who: TokenOwner, made: TokenOut | None = None) -> Response:
+@router.post("/sessions/{session_id}/end")
+async def end(session_id: str, state: State, who: TokenOwner) -> Response:
+    """Signs a browser out."""
+    await end_session(state, who, session_id)
+    return redirect_with_message("/tokens", "The browser is signed out")
+
+
+async def _page(request: Request, state: State, who: TokenOwner, made: TokenOut | None = None) -> Response:
     found = sorted(await list_tokens(state, who), key=lambda token: -token.created_at)
     return render(
         "tokens.html",
         viewer=who,
         here="tokens",
         tokens=found,
+        sessions=await list_sessions(state, who, request.cookies.get(state.settings.cookie, "")),
+        browser_name=browser_name,
+        ways={"link": "sign-in link", "token": "name and token", "provider": "sign-in provider"},
         made=made,
         words=SCOPE_LABELS,
         lives=LIFETIMES,
