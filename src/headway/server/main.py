@@ -36,7 +36,7 @@ from headway.server.workers.event_listener import EventListener, EventSource
 from headway.server.workers.fabric_test_schedule import FabricTestSchedule
 from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
-from headway.server.workers.snapshot_worker import HealthLoop, SnapshotWorker
+from headway.server.workers.slurm_polling import HealthLoop, SnapshotWorker
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.memory import release_memory

@@ -11,7 +11,7 @@ import httpx
 from tests.cluster.lab import Lab
 
 from headway.schemas.base import API_PREFIX
-from headway.server.workers.snapshot_worker import WATCHED_S
+from headway.server.workers.slurm_polling import WATCHED_S
 
 VIEWERS = 20
 SPAN_S = 6.0

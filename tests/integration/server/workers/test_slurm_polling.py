@@ -16,7 +16,7 @@ from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ProgressOut
 from headway.server.logging_config import BLANK, blank_secrets
 from headway.server.workers.event_listener import EventListener
-from headway.server.workers.snapshot_worker import MANY, SnapshotWorker
+from headway.server.workers.slurm_polling import MANY, SnapshotWorker
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.overview import read_overview
 from headway.services.read_model.snapshot import ALL_JOBS, LiveState, Snapshot, TopicHub, cluster_topic
@@ -99,7 +99,7 @@ async def test_single_job_refresh_is_kept_over_an_older_full_reading(
     queue = [builders.job(number, "PENDING") for number in range(1, MANY + 1)]
     begun, goes_on, asked, rounds = asyncio.Event(), asyncio.Event(), [], 0
     for name in ("WATCHED_S", "BUSY_S", "TICK_S"):
-        monkeypatch.setattr(f"headway.server.workers.snapshot_worker.{name}", 0.05)
+        monkeypatch.setattr(f"headway.server.workers.slurm_polling.{name}", 0.05)
     server.state.clock = server.state.readings._clock = time.time  # what was read grows old
 
     async def read(_: Cluster) -> SlurmReading:
