@@ -35,7 +35,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     volume.mkdir(parents=True)
     slurm = volume / STATE_VERSION_FILE
 
-    def resolve(document: Document) -> ResolvedCluster:
+    async def resolve(document: Document) -> ResolvedCluster:
         image = str(document.spec.get("image", "debian13"))
         cluster = builders.cluster(4, name="lab")
         rule = BackupRule(str(folder), 3600, 2, str(key))
