@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class HealthLoop:
-    """Implements workers.snapshot_worker.HealthLoop and workers.event_listener.EventSource. Only one caller at a time
+    """Implements workers.slurm_polling.HealthLoop and workers.event_listener.EventSource. Only one caller at a time
     acts on the faults of a cluster."""
 
     def __init__(self, pool: ConnectionPool, slurm: SlurmState) -> None:

@@ -30,7 +30,7 @@ CALM_S = 15.0
 EXTRAS_S = 10.0  # seconds between readings of losses for unwatched clusters, and of checks for watched ones
 TICK_S = 1.0
 
-log = structlog.get_logger("headway.server.snapshot_worker")
+log = structlog.get_logger("headway.server.slurm_polling")
 
 
 class HealthLoop(Protocol):

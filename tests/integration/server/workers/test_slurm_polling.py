@@ -63,7 +63,7 @@ async def test_hub_forgets_unwatched_topics_and_unknown_clusters(server: Server)
     assert len(server.state.readings._reading) == 0
 
 
-async def test_snapshot_worker_notifies_reconciler_and_page_viewers(server: Server) -> None:
+async def test_slurm_polling_notifies_reconciler_and_page_viewers(server: Server) -> None:
     await server.apply()
     server.backend.answers |= {
         "read": reading(builders.job(7)),
