@@ -9,13 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from headway.autoscale.creation_backoff import FIRST_WAIT_S
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.node_reasons import HEADWAY_REASON, NO_MACHINE_REASON
 
 CLOSED = f"{HEADWAY_REASON}closed until"  # Slurm's reason for closed slots: "... until UNIX-SECONDS: why"
-FIRST_WAIT_S = 60.0
-LONGEST_WAIT_S = 1800.0
 REGISTER_S = 300.0  # a machine that no task works on should have registered with Slurm after so many seconds
 NOT_REGISTERED = "it did not come up"
 _CLOSED = re.compile(rf"{CLOSED} (\d+): (.*)")
@@ -210,11 +209,6 @@ def close_slots(
 def close_reason(action: CloseSlots) -> str:
     """Returns Slurm's reason for closed slots."""
     return f"{CLOSED} {action.until:.0f}: {action.why}"
-
-
-def retry_delay_s(failures: int) -> float:
-    """Returns the delay after so many failures in a row: 1 min, 2 min, 4 min, ..., at most 30 min."""
-    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** max(0, failures - 1))
 
 
 def _close_expired(text: str, now: float) -> bool:

@@ -18,7 +18,6 @@ from headway.autoscale.planner import (
     close_reason,
     close_slots,
     plan_scaling,
-    retry_delay_s,
 )
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.machine import Machine
@@ -210,11 +209,6 @@ def test_group_backing_off_is_not_retried() -> None:
     found = cluster()
     states = {"lab-1-1": ("allocated#", "none")}
     assert list(plan_scaling(found, states, {}, (), NOW, backing_off={"gpu"})) == []
-
-
-def test_retry_delay_doubles_up_to_maximum() -> None:
-    assert [retry_delay_s(count) for count in (1, 2, 3, 4)] == [60, 120, 240, 480]
-    assert retry_delay_s(20) == 1800
 
 
 def test_pending_cluster_file_limits_budget_for_new_machines() -> None:

@@ -18,7 +18,7 @@ from headway.server.slurm_poller.client import SlurmPoller
 from headway.store import Store
 
 if TYPE_CHECKING:
-    from headway.autoscale.scaling_execution import Autoscaler
+    from headway.autoscale.autoscaler import Autoscaler
     from headway.cluster.context import ClusterContext
     from headway.health.context import HealthContext
     from headway.health.incidents.engine import IncidentEngine

@@ -120,7 +120,7 @@ class HealthLoop:
     ) -> list[tuple[str, str]]:
         """Creates and releases machines as Slurm requests, in groups with autoscaling. Does nothing while another
         task creates machines."""
-        from headway.autoscale.scaling_execution import Autoscaler
+        from headway.autoscale.autoscaler import Autoscaler
 
         if opened.machine_lock.locked():
             return []

@@ -13,7 +13,7 @@ from headway.server.cluster_backend.connections import ClusterConnections
 from headway.services.cluster_backend import WaitForJobs
 
 if TYPE_CHECKING:
-    from headway.autoscale.scaling_execution import Autoscaler
+    from headway.autoscale.autoscaler import Autoscaler
 
 
 @dataclass
@@ -30,7 +30,7 @@ class ApplyWait:
 
     async def step(self, names: Collection[str]) -> None:
         """Runs one pass while the jobs on these nodes are waited for."""
-        from headway.autoscale.scaling_execution import Autoscaler
+        from headway.autoscale.autoscaler import Autoscaler
 
         self.nodes = frozenset(names)
         if self.waiting is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.autoscale import scaling_execution
+from headway.autoscale import autoscaler
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys.secrets import new_key
 from headway.errors import Unreachable
@@ -46,10 +46,10 @@ class Server:
         context: Any = ClusterContext(None, None, None, Path())  # type: ignore[arg-type]
         self.opened = ClusterConnections(context, None)
         self.begun, self.looked, self.made = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.opened.autoscaler = scaling_execution.Autoscaler(LAB, context)
+        self.opened.autoscaler = autoscaler.Autoscaler(LAB, context)
         self.pool = Pool(None, self.opened)
         self.health = HealthLoop(self.pool, SlurmState(self.pool))
-        monkeypatch.setattr(scaling_execution.Autoscaler, "scale", self.look)
+        monkeypatch.setattr(autoscaler.Autoscaler, "scale", self.look)
 
     async def look(self, *, at_once: bool = False) -> list[tuple[str, str]]:
         self.begun.set()
@@ -113,12 +113,12 @@ async def test_autoscaler_uses_the_old_file_while_an_apply_waits(monkeypatch: An
     async def report(where: str, text: str, **_: Any) -> None:
         said.append((where, text))
 
-    async def look(waker: scaling_execution.Autoscaler) -> list[tuple[str, str]]:
+    async def look(waker: autoscaler.Autoscaler) -> list[tuple[str, str]]:
         assert (waker.cluster, waker.next_file) == (LAB, later)
         waker.tasks["lab-1-1"] = asyncio.create_task(server.make())
         return [("lab-1-1", f"made, but not {min(waker.busy_nodes)}")]
 
-    monkeypatch.setattr(scaling_execution.Autoscaler, "scale", look)
+    monkeypatch.setattr(autoscaler.Autoscaler, "scale", look)
     watch = ApplyWait(server.opened, report, later)
     await watch.step(["lab-1-2"])
     assert said == [("lab-1-1", "made, but not lab-1-2")]

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from headway.autoscale import planner, provisioning_incidents
+from headway.autoscale.creation_backoff import CreationBackoff, retry_delay_s
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.scrape_targets import update_scrape_targets
@@ -39,16 +40,13 @@ class Autoscaler:
     context: ClusterContext
     clock: Callable[[], float] = time.time
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # slot -> task that creates its machine
-    failures: dict[str, int] = field(default_factory=dict)  # group -> failed tries in a row
-    failed_at: dict[str, float] = field(default_factory=dict)  # group -> time of the last failed try
+    backoff: CreationBackoff = field(default_factory=CreationBackoff)
     undeletable: dict[str, tuple[int, float]] = field(
         default_factory=dict
     )  # machine that can't be deleted -> (failed tries in a row, time before which there is no further try)
     over_budget: dict[str, int] = field(
         default_factory=dict
     )  # group -> times in a row that it would have exceeded the cost limit
-    # group -> earliest time of the next try, in unix seconds
-    not_before: dict[str, float] = field(default_factory=dict)
     messages: Messages = field(default_factory=list)
     faults: dict[str, str] = field(default_factory=dict)  # subject -> fault of the last try, which has been reported
     prometheus_outdated: bool = False  # Prometheus's target file has to be written again
@@ -109,13 +107,11 @@ class Autoscaler:
         states = await node_commands.read_node_reasons(self.context.connections, head)
         now = self.clock()
         groups = self.cluster.group_of
-        waiting = {name for name, at in self.not_before.items() if now < at}
+        waiting = self.backoff.waiting_groups(now)
         waiting |= {groups[name].name for name in self.busy_nodes if name in groups}
         going = {*await reclaim_notices(self.context.provider, self.cluster), *self.busy_nodes}
         making = set(self.tasks)
-        closed_s = {
-            group.name: planner.retry_delay_s(self.over_budget.get(group.name, 0) + 1) for group in self.cluster.groups
-        }
+        closed_s = {group.name: retry_delay_s(self.over_budget.get(group.name, 0) + 1) for group in self.cluster.groups}
         jobs = await self._waiting_jobs(head, states)
         planned = planner.plan_scaling(
             self.cluster, states, machines, making, now,
@@ -233,7 +229,7 @@ class Autoscaler:
         except HeadwayError as error:
             fault, now = fault_text(error)[:200], self.clock()
             count = self.undeletable.get(name, (0, 0.0))[0] + 1
-            until = now + planner.retry_delay_s(count)
+            until = now + retry_delay_s(count)
             self.undeletable[name] = count, until
             self.messages.append((name, f"machine could not be returned (try {count} in a row): {fault}"))
             await provisioning_incidents.note_failed_deletion(
@@ -255,8 +251,7 @@ class Autoscaler:
                 await self._provision(node)
             # the file is written in the next pass: a failure to write it must not cause the deletion of a working node
             self.prometheus_outdated = True
-            for row in (self.failures, self.failed_at, self.not_before):
-                row.pop(group.name, None)
+            self.backoff.record_success(group.name)
             self.messages.append((node, f"is ready after {time.monotonic() - began:.0f} s"))
         except HeadwayError as error:
             await self._handle_failed_creation(node, head, requested_at, fault_text(error)[:200])
@@ -301,12 +296,7 @@ class Autoscaler:
         except HeadwayError as error:
             unasked = error.first_line
         now = self.clock()
-        if requested_at > self.failed_at.get(group.name, 0.0):
-            self.failures[group.name] = self.failures.get(group.name, 0) + 1
-            self.not_before[group.name] = now + planner.retry_delay_s(self.failures[group.name])
-            self.failed_at[group.name] = now
-        count = self.failures[group.name]
-        until = self.not_before[group.name] = max(self.not_before[group.name], now + planner.retry_delay_s(1))
+        count, until = self.backoff.record_failure(group.name, requested_at, now)
         self.messages.append((node, f"machine could not be created (try {count} in a row): {why}"))
         try:
             await provisioning_incidents.note_failed_creation(

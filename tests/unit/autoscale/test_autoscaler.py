@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headway.autoscale import scaling_execution
+from headway.autoscale import autoscaler
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Group
 from headway.domain.incident import FaultAction, Incident, IncidentState
@@ -46,11 +46,11 @@ class World:
         self.now = 1000.0
         self.trouble: Exception | None = None
         self.monkeypatch = monkeypatch
-        monkeypatch.setattr(scaling_execution, "provision_machine", self.bring)
-        monkeypatch.setattr(scaling_execution, "update_scrape_targets", self.tell)
+        monkeypatch.setattr(autoscaler, "provision_machine", self.bring)
+        monkeypatch.setattr(autoscaler, "update_scrape_targets", self.tell)
         context: Any = ClusterContext(self.provider, store, self.slurm, Path())  # type: ignore[arg-type]
         self.store = store
-        self.waker = scaling_execution.Autoscaler(LAB, context, clock=lambda: self.now)
+        self.waker = autoscaler.Autoscaler(LAB, context, clock=lambda: self.now)
 
     async def bring(self, _: Any, __: Any, name: str, ___: Any) -> None:
         self.did.append(f"make {name}")
@@ -106,7 +106,7 @@ async def test_failed_creation_deletes_machine_and_closes_group_with_backoff(
     world.trouble = None
     world.now += 120
     await world.look()
-    assert world.waker.failures == {}
+    assert world.waker.backoff.failures == {}
 
 
 async def incident(world: World) -> Incident:
@@ -226,7 +226,7 @@ async def test_new_autoscaler_updates_scrape_targets_after_restart(world: World)
     await world.waker.pause()
     assert "lab-1-1" in world.provider.machines
     world.told.clear()
-    world.waker = scaling_execution.Autoscaler(world.waker.cluster, world.waker.context, clock=lambda: world.now)
+    world.waker = autoscaler.Autoscaler(world.waker.cluster, world.waker.context, clock=lambda: world.now)
     await world.look()
     await world.look()
     assert len(world.told) == 1
@@ -261,7 +261,7 @@ async def test_node_that_came_up_despite_creation_error_is_kept(world: World, wo
         world.slurm.states[name] = word
         raise Refused("the answer was lost")
 
-    world.monkeypatch.setattr(scaling_execution, "provision_machine", bring)
+    world.monkeypatch.setattr(autoscaler, "provision_machine", bring)
     await world.look()
     assert "lab-1-1" in world.provider.machines
     assert not [words for words in world.did if "lab-1-1" in words]
@@ -333,12 +333,12 @@ async def test_database_outage_during_creation_is_retried_without_incident(world
             raise StoreUnavailable("the server's database does not answer")
         world.slurm.states[name] = "allocated"
 
-    world.monkeypatch.setattr(scaling_execution, "provision_machine", bring)
-    world.monkeypatch.setattr(scaling_execution, "STORE_RETRY_S", 0.0)
+    world.monkeypatch.setattr(autoscaler, "provision_machine", bring)
+    world.monkeypatch.setattr(autoscaler, "STORE_RETRY_S", 0.0)
     messages = await world.look()
     assert messages[1:3] == ["waits: the server's database does not answer"] * 2
     assert messages[3].startswith("is ready after")
-    assert (world.did, world.waker.failures, await world.store.incidents.search("lab")) == ([], {}, ())
+    assert (world.did, world.waker.backoff.failures, await world.store.incidents.search("lab")) == ([], {}, ())
 
 
 async def test_undeletable_machine_opens_incident_and_blocks_nothing_else(world: World) -> None:
@@ -393,12 +393,12 @@ async def test_failed_machines_of_one_job_count_as_one_try(world: World) -> None
     world.trouble = Refused("503")
     await world.look()
     assert [words for words in world.did if words.startswith("make")] == [f"make {name}" for name in LAB.slot_names]
-    assert world.waker.not_before == {"gpu": world.now + 60}
+    assert world.waker.backoff.not_before == {"gpu": world.now + 60}
     closed = {words.rpartition("until ")[2] for words in world.did if "State=DOWN" in words}
     assert closed == {f"{world.now + 60:.0f}: 503"}
     world.now += 60
     await world.look()
-    assert world.waker.failures == {"gpu": 2}
+    assert world.waker.backoff.failures == {"gpu": 2}
 
 
 async def test_slurm_refusal_is_reported_once_and_other_actions_continue(world: World) -> None:
