@@ -44,7 +44,7 @@ def changeset(goal: DesiredState, observed: Observed) -> ChangeSet:
     changes = tuple(_all_changes(goal, observed))
     notes = tuple(_notes(goal, observed))
     if changes:
-        return ChangeSet(cluster.name, changes, notes=notes)
+        return ChangeSet(cluster.name, changes, notes=(*shared_host_notes(cluster), *notes))
     count = len(goal.machines) - cluster.controllers
     heads = "the head" if cluster.controllers == 1 else "both heads"
     why = f"{heads} and {count} node{'s' * (count != 1)} already are as the file says"
@@ -59,6 +59,16 @@ def _notes(goal: DesiredState, observed: Observed) -> Iterator[str]:
     if observed.of_earlier_image and not observed.other_slurm:
         yield earlier_image_note(goal.cluster, observed.of_earlier_image)
     yield from gpu_parts_notes(goal)
+
+
+def shared_host_notes(cluster: Cluster) -> Iterator[str]:
+    """Yields a warning if several people use machines that are containers on one host."""
+    if cluster.provider.shares_one_host and len(cluster.users) > 1:
+        yield (
+            f"{len(cluster.users)} people share the kernel of this host: local machines are privileged containers without user "
+            "namespaces, and root of a machine is root of the host. Give accounts only to people whom you trust with the "
+            "host; use provider ssh for others"
+        )
 
 
 def with_effects(goal: DesiredState, observed: Observed) -> DesiredState:

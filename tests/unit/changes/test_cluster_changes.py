@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from headway.catalog.mig_profiles import lay_out
+from headway.catalog.providers import SSH
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import SLURM_CONF, DesiredState, changeset
 from headway.changes.machine_changes import DesiredMachine
@@ -18,9 +19,9 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state
 from headway.cluster.observe import _aborted, _of_earlier_image, heads_with_other_slurm
 from headway.domain.changeset import Change, Disturbs
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import Cluster, User
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
-from headway.domain.machines.machine import MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.observed_state import Observed, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.machines.systemd_unit import Unit
@@ -46,6 +47,20 @@ def test_newer_node_image_is_a_note_and_no_change() -> None:
     assert "headway roll lab --head" in note
     assert changeset(goal, Observed(machines)).notes == ()
     assert not [change for change in found.changes if change.kind.startswith("machine")]
+
+
+def test_several_people_on_one_host_are_warned_of_its_shared_kernel() -> None:
+    """Local machines are privileged containers. Nothing is said where nothing changes, of one person, or of own machines."""
+    several = replace(LAB, users=(*LAB.users, User("bob", (), ("default",))))
+
+    def notes(cluster: Cluster, found: tuple[Machine, ...] = ()) -> str:
+        goal = DesiredState(cluster, {}, desired_accounts(cluster))
+        return " ".join(changeset(goal, Observed({machine.name: machine for machine in found})).notes)
+
+    assert "2 people share the kernel of this host" in notes(several)
+    assert "provider ssh" in notes(several)
+    assert "share the kernel" not in notes(LAB)
+    assert "share the kernel" not in notes(replace(several, provider=SSH))
 
 
 def test_other_division_of_gpus_is_a_note_about_a_roll() -> None:
