@@ -1,4 +1,4 @@
-"""The roles that a person may have. services/access/rights.py defines the rights of each."""
+"""The roles that a person may have. services/access/role_rights.py defines the rights of each."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from sse_starlette import ServerSentEvent
 from headway.api.auth.dependencies import authenticate
 from headway.api.http.event_response import EventResponse
 from headway.errors import HeadwayError, NotFound, NotSignedIn
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.services.interruptible_stream import END, next_piece

@@ -19,7 +19,7 @@ from fastapi import Request
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.store import StoreUnavailable
 from headway.web.page_context import redirect_with_message

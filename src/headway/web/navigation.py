@@ -45,5 +45,5 @@ SERVER = (
 
 
 def tabs(of: tuple[Tab, ...], role: str) -> tuple[Tab, ...]:
-    """Returns the tabs shown to a role. What the person may do is decided in services/access/rights.py in any case."""
+    """Returns the tabs shown to a role. What the person may do is decided in services/access/role_rights.py in any case."""
     return tuple(tab for tab in of if not tab.roles or role in tab.roles)

@@ -15,7 +15,7 @@ from headway.api.http import event_response
 from headway.api.http.failure_audit import audit_failure
 from headway.api.http.security_headers import PAGE_HEADERS
 from headway.errors import HeadwayError, NotSignedIn, Refused
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
 from headway.services.server_settings import Oidc

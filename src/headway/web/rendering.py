@@ -17,7 +17,7 @@ from starlette.types import Scope
 from headway.api.http.security_headers import CONTENT_SECURITY_POLICY, PAGE_HEADERS
 from headway.errors import Refused
 from headway.jobs.explain.phrases import format_wait
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.web import navigation, page_context
 from headway.web.documentation import doc_address
 from headway.web.views.banners import cluster_banner

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from headway.services.access.rights import TOKEN_SCOPES
+from headway.services.access.role_rights import TOKEN_SCOPES
 from tests.support.api.access_table import PUBLIC, ROLES, TABLE, THINGS, Row, scopes_of
 from tests.support.api.api_routes import PEOPLE, Things, ask, body_of, filled, routes, server, things
 from tests.support.servers.server_fakes import Server

@@ -15,7 +15,7 @@ from fastapi import Depends, Request
 from headway.api.auth.same_origin import require_same_origin
 from headway.api.http.client_address import client_address
 from headway.errors import NotSignedIn
-from headway.services.access.rights import Principal, Right, principal_for
+from headway.services.access.role_rights import Principal, Right, principal_for
 from headway.services.app_state import AppState
 from headway.services.login_throttle import address_key
 

@@ -14,7 +14,7 @@ from headway.api.auth.oidc import CALLBACK_PATH, Provider
 from headway.api.http.client_address import client_address
 from headway.errors import NotAllowed, NotFound, NotSignedIn
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import principal_for
+from headway.services.access.role_rights import principal_for
 from headway.services.app_state import AppState
 from headway.services.login_throttle import account_key, address_key
 from headway.services.server_settings import Oidc

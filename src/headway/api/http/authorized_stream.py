@@ -11,7 +11,7 @@ from fastapi import Request
 
 from headway.api.auth.dependencies import require_right
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.services.interruptible_stream import Interrupted, pieces_until
 
 RECHECK_S = 5.0  # the right is checked this often

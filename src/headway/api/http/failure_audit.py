@@ -7,7 +7,7 @@ from fastapi import Request
 
 from headway.api.auth.dependencies import SAFE_METHODS, app_state
 from headway.errors import HeadwayError, NotAllowed
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.store import DatabaseLocked
 
 log = structlog.get_logger("headway.api")

@@ -28,7 +28,7 @@ from headway.api.http import error_handlers
 from headway.errors import HeadwayError, TooManyAtOnce
 from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.store import AuditAsk, Operation, StoreUnavailable

@@ -26,7 +26,7 @@ from headway.render.slurm.nodes_partitions import node_lines, partition_lines
 
 PATH = "/etc/slurm/slurm.conf"
 SUBMITTED_WHY = "sbatch logs its command in the user's home, to resubmit jobs that a killed controller had not saved."
-# The same rule as in headway.services.access.authorization: all users see the queue; only a team's members see its usage.
+# The same rule as in headway.services.access.ownership_rights: all users see the queue; only a team's members see its usage.
 PRIVATE = "usage"
 PRIVATE_WHY = "Every user sees the whole queue; usage is visible to its user and the user's team."
 SRUN_PORTS = (60001, 63000)  # ports where srun listens for its tasks, on owned machines

@@ -20,8 +20,8 @@ from headway.jobs.explain.reason_sentences import explain_reason
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.schemas.submission.exec_commands import ExecIn
 from headway.server.operations.operation_run import OperationRun
-from headway.services.access.authorization import require_still_listed
-from headway.services.access.rights import Principal, principal_for
+from headway.services.access.ownership_rights import require_still_listed
+from headway.services.access.role_rights import Principal, principal_for
 from headway.services.jobs.submission import submit_and_record
 from headway.services.storage.environments import require_owner
 from headway.services.storage.versions import record_removal

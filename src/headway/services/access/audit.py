@@ -9,7 +9,7 @@ from typing import Any, Literal
 from headway.errors import Refused
 from headway.schemas.csv_cells import csv_line, safe_cell
 from headway.schemas.people import AuditCheckOut, AuditOut, AuditPage
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.store import AuditAsk, AuditRow
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from headway.errors import TooManyAtOnce
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 
 MAX_COMMANDS_PER_PERSON = 16  # running at once; admins have no limit

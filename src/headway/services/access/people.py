@@ -11,7 +11,7 @@ from headway.errors import HeadwayError, NotFound, Refused
 from headway.schemas.people import PersonIn, PersonOut
 from headway.schemas.server import ServerOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal, Right, linux_user_of
+from headway.services.access.role_rights import Principal, Right, linux_user_of
 from headway.services.app_state import AppState
 from headway.store import Person
 from headway.validation.syntax_rules import user_name_fault

@@ -12,8 +12,8 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError
 from headway.schemas.people import TeamOut, TeamsOut
-from headway.services.access.authorization import may_see_team_usage
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import may_see_team_usage
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_cap_usage
 

@@ -10,7 +10,7 @@ from headway.schemas.people import PersonIn, SignInLinkOut
 from headway.schemas.tokens import TokenIn, TokenOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.people import store_person
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.store import Token
 

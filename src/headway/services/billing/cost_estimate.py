@@ -15,7 +15,7 @@ from headway.jobs.submission.requested_resources import RequestedResources, pars
 from headway.jobs.submission.submission_check import requested_partitions
 from headway.schemas.billing import BudgetOut, EstimateOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, unit_label
 from headway.services.billing.reports.report_scope import HOUR_S

@@ -8,7 +8,7 @@ from headway.billing import chargeback, cluster_invoice
 from headway.billing.periods import Period, month_of, zone
 from headway.errors import Conflict, NotFound, Refused
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.monthly_bill import compute_chargeback, join_to_last_closed, month_after

@@ -7,7 +7,7 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, NeedsConfirmation, NotAllowed
 from headway.schemas.clusters import ApplyIn, ScaleIn
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster.shown_plan import ShownPlan
 

@@ -17,7 +17,7 @@ from headway.schemas.clusters import (
     StatusOut,
 )
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster import planning
 from headway.services.cluster.cluster_to_schema import cluster_out

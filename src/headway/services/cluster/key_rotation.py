@@ -9,7 +9,7 @@ from headway.errors import Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.key_rotation import RotateIn
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from headway.domain.operation_kinds import OperationKind
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.store import Operation
 from headway.store.db.rows import OperationEvent
 

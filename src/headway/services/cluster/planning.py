@@ -14,7 +14,7 @@ from headway.errors import Fault, InvalidSpec, NotAllowed, Refused
 from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_fault
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
 from headway.services.access.concurrency_limits import plan_slot
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster.apply_guards import (
     COST_LIMIT_FIELD,

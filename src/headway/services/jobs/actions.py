@@ -7,8 +7,8 @@ from typing import Literal
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.errors import Conflict
 from headway.services.access.audit import write_audit_line
-from headway.services.access.authorization import authorize_action
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import authorize_action
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.lookup import read_job_now, slurm_target
 

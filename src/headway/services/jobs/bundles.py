@@ -11,9 +11,9 @@ from headway.errors import Refused, TooManyAtOnce
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submission.bundles import BundleOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.authorization import cluster_to_work_on
 from headway.services.access.concurrency_limits import command_slot
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import cluster_to_work_on
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 
 MAX_ARCHIVE = 64 * 1024 * 1024  # bytes, compressed

@@ -12,8 +12,8 @@ from headway.jobs.submission.requested_resources import without_dependency
 from headway.jobs.submission.secret_masking import lost_secrets as find_lost_secrets
 from headway.schemas.jobs import ScriptOut
 from headway.schemas.submission.batch_script_request import SubmitIn
-from headway.services.access.authorization import authorize_action, cluster_to_work_on
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import authorize_action, cluster_to_work_on
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.details import mask_script, read_script
 from headway.services.jobs.lookup import find_record

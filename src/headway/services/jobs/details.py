@@ -29,9 +29,9 @@ from headway.schemas.jobs import (
 )
 from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.exec_commands import ExecIn
-from headway.services.access.authorization import authorize_action, cluster_to_work_on
 from headway.services.access.concurrency_limits import command_slot
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import authorize_action, cluster_to_work_on
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.job_to_schema import job_out
 from headway.services.jobs.lookup import array_task_states, find_record

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from headway.errors import NotAllowed, NotFound, Refused, TooManyAtOnce
 from headway.schemas.submission.exec_commands import CommandIn, ExecIn, ExecOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.authorization import cluster_to_work_on
 from headway.services.access.concurrency_limits import command_slot
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import cluster_to_work_on
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState, CommandInput
 
 MAX_AUDIT_ARGUMENTS = 4_000  # characters of a command's arguments in the audit trail

@@ -19,9 +19,9 @@ from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.exec_commands import ExecIn
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.lineage import LineageOut
-from headway.services.access.authorization import authorize_action, cluster_to_work_on
 from headway.services.access.concurrency_limits import command_slot
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import authorize_action, cluster_to_work_on
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.lookup import require_record
 from headway.store import JobRecord

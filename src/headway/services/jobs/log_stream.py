@@ -10,9 +10,9 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.services.access.authorization import authorize_action
 from headway.services.access.concurrency_limits import log_slot
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import authorize_action
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.interruptible_stream import Interrupted, next_piece, pieces_until
 

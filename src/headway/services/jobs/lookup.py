@@ -9,7 +9,7 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import NotFound
 from headway.jobs.view.array_tasks import tasks_of
 from headway.services.access.concurrency_limits import command_slot
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.store import JobRecord
 

@@ -17,9 +17,9 @@ from headway.jobs import notebook_job
 from headway.jobs.explain.reason_sentences import explain_reason
 from headway.schemas.submission.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.authorization import cluster_to_work_on, require_still_listed
 from headway.services.access.concurrency_limits import command_slot
-from headway.services.access.rights import Principal, Right, principal_for
+from headway.services.access.ownership_rights import cluster_to_work_on, require_still_listed
+from headway.services.access.role_rights import Principal, Right, principal_for
 from headway.services.app_state import AppState
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.lookup import read_job_now

@@ -22,9 +22,9 @@ from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
 from headway.services.access.audit import write_audit_line
-from headway.services.access.authorization import authorize_as_owner, cluster_to_work_on
 from headway.services.access.concurrency_limits import command_slot
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import authorize_as_owner, cluster_to_work_on
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
 from headway.services.storage.declared_environments import runtime_of_command

@@ -5,9 +5,9 @@ from __future__ import annotations
 from headway.errors import Conflict
 from headway.schemas.jobs import JobStacksOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.authorization import authorize_action
 from headway.services.access.concurrency_limits import command_slot
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import authorize_action
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.lookup import read_job_now, slurm_target
 

@@ -9,8 +9,8 @@ from headway.jobs.submission.requested_resources import without_dependency
 from headway.jobs.view.array_tasks import failed_tasks, with_array
 from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.reruns import RetryIn
-from headway.services.access.authorization import authorize_as_owner, cluster_to_work_on
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import authorize_as_owner, cluster_to_work_on
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.lookup import array_task_states, only_task, require_record
 from headway.services.jobs.submission import new_folder_suffix, submit_and_record

@@ -26,9 +26,9 @@ from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.run_flags import RunIn, RunOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.authorization import cluster_to_work_on
 from headway.services.access.concurrency_limits import command_slot
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import cluster_to_work_on
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.storage.datasets import pin_versions
 from headway.services.storage.declared_environments import runtime_of_command

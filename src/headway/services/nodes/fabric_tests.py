@@ -8,7 +8,7 @@ from headway.errors import NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation

@@ -6,7 +6,7 @@ from headway.errors import NotFound
 from headway.health.policy import flaky_score
 from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.nodes.incident_to_schema import incident_out
 

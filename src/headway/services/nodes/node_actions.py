@@ -13,7 +13,7 @@ from headway.domain.slurm.nodes_and_jobs import BUSY
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.nodes.incident_to_schema import incident_out
 from headway.services.nodes.nodes_to_schema import node_outs

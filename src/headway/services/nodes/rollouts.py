@@ -6,7 +6,7 @@ from headway.domain.operation_kinds import RollParams
 from headway.errors import Fault
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster.changeset_to_schema import changeset_out
 from headway.services.cluster.operation_to_schema import operation_out

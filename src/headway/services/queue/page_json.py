@@ -8,7 +8,7 @@ import gzip
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Unreachable
 from headway.schemas.jobs import JobsAsk, JobsPage
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.job_to_schema import job_row, row_now
 from headway.services.queue.order_cache import PageOfSnapshot, find_page

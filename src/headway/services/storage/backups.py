@@ -17,7 +17,7 @@ from headway.errors import Conflict, NeedsConfirmation, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.storage.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation

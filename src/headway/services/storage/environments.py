@@ -14,8 +14,8 @@ from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.storage.environments import EnvironmentDetailOut, EnvironmentIn, EnvironmentOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.authorization import cluster_to_work_on
-from headway.services.access.rights import Principal, Right
+from headway.services.access.ownership_rights import cluster_to_work_on
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation

@@ -12,7 +12,7 @@ from headway.domain.volume_usage import VolumeUsage
 from headway.errors import HeadwayError
 from headway.schemas.storage.volumes import BenchIn, LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.store import VolumeSpeedRow
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.errors import TooManyTries
 from headway.schemas.submission.batch_script_request import SubmitOut
-from headway.services.access.rights import TOKEN_SCOPES
+from headway.services.access.role_rights import TOKEN_SCOPES
 from headway.services.login_throttle import MAX_FAILURES, MAX_KEYS, LoginThrottle, address_key
 from headway.store import AuditAsk, Store
 from headway.store.access import sessions

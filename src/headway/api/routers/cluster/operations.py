@@ -16,7 +16,7 @@ from headway.schemas.clusters import (
     EventOut,
     OperationOut,
 )
-from headway.services.access.rights import Right
+from headway.services.access.role_rights import Right
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operation_view import shows_server_paths, visible_event, visible_operation

@@ -14,7 +14,7 @@ from headway.api.http.byte_stream import ByteStream, error_frame, not_allowed_fr
 from headway.errors import Refused
 from headway.schemas.submission.exec_commands import CommandIn, ExecIn, ExecOut
 from headway.schemas.submission.stream_frames import frame
-from headway.services.access.rights import Right
+from headway.services.access.role_rights import Right
 from headway.services.app_state import AppState
 from headway.services.interruptible_stream import Interrupted, pieces_until
 from headway.services.jobs.exec_commands import open_login_command, run_login_command, send_input

@@ -24,7 +24,7 @@ from headway.errors import HeadwayError
 from headway.jobs.logs.follow import LogPiece
 from headway.schemas.jobs import LogFoundOut, LogPartOut
 from headway.schemas.submission.stream_frames import frame
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.services.jobs import details
 from headway.services.jobs.log_stream import StreamAborted, authorize_log, open_log
 

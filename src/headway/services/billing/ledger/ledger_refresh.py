@@ -6,7 +6,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, Refused
 from headway.schemas.billing import CollectedOut
 from headway.services.access.audit import write_audit_line
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.reports.report_scope import BilledCluster, ReportScope, load_billed_cluster, visible_teams

@@ -16,7 +16,7 @@ from headway.billing.price_segments import Segment
 from headway.domain.billing import CheckpointStats, MachineLifetime
 from headway.errors import Refused
 from headway.schemas.billing import AdviceOut
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.priced_usage import priced_segments
 from headway.services.billing.reports.loss_attribution import CHECKPOINTS, MAX_NAMED_JOBS, data_began_at

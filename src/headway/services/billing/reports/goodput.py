@@ -11,7 +11,7 @@ from headway.billing.goodput import Cause, Parts
 from headway.billing.money import cents, usd
 from headway.errors import NotFound
 from headway.schemas.billing import CauseOut, GoodputOut, JobGoodputOut, PartsOut
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing import monthly_bill
 from headway.services.billing.priced_usage import SegmentTotals, priced_segments, unpriced_segments

@@ -10,8 +10,8 @@ from headway.billing.chargeback import Rules
 from headway.billing.periods import Period, moment, month, month_of, zone
 from headway.domain.cluster import Cluster, Costs
 from headway.errors import HeadwayError, NotAllowed, Refused
-from headway.services.access.authorization import may_see_team_usage
-from headway.services.access.rights import Principal, Right
+from headway.services.access.ownership_rights import may_see_team_usage
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.store import ClusterRow
 from headway.store.billing.run_sums import ReportSpan

@@ -20,7 +20,7 @@ from headway.api.http.security_headers import PAGE_HEADERS
 from headway.billing import capacity
 from headway.billing.periods import Period, before, days, month_of, zone
 from headway.schemas.billing import CauseOut, RunsOut, UsageRow
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, load_visible_budgets, spent_or_nearly_spent
 from headway.services.billing.invoice_views import load_chargeback, load_invoice

@@ -27,7 +27,7 @@ from headway.clusterfile import web_form as forms
 from headway.domain.cluster import Plan
 from headway.errors import Fault, HeadwayError, InvalidSpec
 from headway.schemas.clusters import ApplyIn, Document
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster import clusters, planning
 from headway.services.cluster.document_secrets import HIDDEN

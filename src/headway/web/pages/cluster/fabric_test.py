@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.domain.fabric.fabric_matrix import FabricMatrix, fabric_matrix
 from headway.schemas.fabric_tests import FabricTestIn
-from headway.services.access.rights import Right
+from headway.services.access.role_rights import Right
 from headway.services.nodes.fabric_tests import latest_fabric_test, start_fabric_test
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

@@ -14,7 +14,7 @@ from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, Operator, S
 from headway.api.http.path_numbers import PathNumber
 from headway.domain.incident import Incident, IncidentState
 from headway.schemas.incidents import IncidentOut, IncidentStepOut
-from headway.services.access.rights import Right
+from headway.services.access.role_rights import Right
 from headway.services.app_state import AppState
 from headway.services.nodes.incident_to_schema import incident_out
 from headway.services.nodes.incidents import get_incident, return_from_incident

@@ -12,7 +12,7 @@ from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.domain.slurm.nodes_and_jobs import BUSY, OUT
 from headway.errors import Refused
 from headway.schemas.jobs import JobOut
-from headway.services.access.rights import Right
+from headway.services.access.role_rights import Right
 from headway.services.jobs.job_to_schema import job_out
 from headway.services.nodes import node_actions as service
 from headway.services.nodes.incidents import get_node_history

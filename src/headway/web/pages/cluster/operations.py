@@ -21,7 +21,7 @@ from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.event_response import EventResponse
 from headway.errors import NotFound
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operation_view import shows_server_paths, visible_event, visible_operation

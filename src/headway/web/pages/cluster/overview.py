@@ -6,7 +6,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.read_model.overview import read_overview
 from headway.web.event_stream import Parts, render_pulse, stream_parts

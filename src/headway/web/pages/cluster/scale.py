@@ -16,7 +16,7 @@ from headway.api.auth.dependencies import Admin, Anyone, Planner, State
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, Refused
 from headway.schemas.clusters import ChangeSetOut, ScaleIn
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster import clusters, planning
 from headway.services.cluster.cluster_to_schema import cluster_out

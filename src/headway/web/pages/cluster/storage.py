@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.domain.dataset import format_bytes
-from headway.services.access.rights import Right
+from headway.services.access.role_rights import Right
 from headway.services.storage.datasets import list_versions
 from headway.services.storage.environments import list_environments
 from headway.services.storage.volumes import get_storage

@@ -20,8 +20,8 @@ from headway.jobs.view.array_tasks import array_out
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import JobRunOut, JobRunsOut, ScriptOut
 from headway.schemas.submission.lineage import LineageOut
-from headway.services.access.authorization import authorize_action
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import authorize_action
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs import details
 from headway.services.jobs.actions import Action, act_on_job

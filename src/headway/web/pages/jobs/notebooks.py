@@ -20,7 +20,7 @@ from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError
 from headway.schemas.submission.notebooks import NotebookIn
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.jobs import notebooks
 from headway.web import form_idempotency

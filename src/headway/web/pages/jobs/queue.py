@@ -8,7 +8,7 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import Anyone, State
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, Refused
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
 from headway.services.queue.order_cache import find_page

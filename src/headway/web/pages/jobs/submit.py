@@ -21,8 +21,8 @@ from headway.jobs.submission.submission_check import sbatch_fault
 from headway.schemas.base import FaultOut
 from headway.schemas.billing import EstimateOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
-from headway.services.access.authorization import cluster_to_work_on
-from headway.services.access.rights import Principal
+from headway.services.access.ownership_rights import cluster_to_work_on
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets
 from headway.services.billing.cost_estimate import estimate_cost

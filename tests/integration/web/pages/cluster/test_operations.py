@@ -11,7 +11,7 @@ from sqlalchemy import insert
 
 from headway.domain.incident import FaultAction, IncidentState
 from headway.domain.role import Role
-from headway.services.access.rights import Principal
+from headway.services.access.role_rights import Principal
 from headway.services.read_model.snapshot import operation_topic
 from headway.store.db import schema
 from headway.web.pages.cluster import operations

@@ -1,8 +1,8 @@
 """Rights that a role and a token's scopes give, and the principal: the person behind a request, who has them.
 
 Roles are not ranks: a lead may read a log that an operator may not. A role is a set of rights (`ROLE_RIGHTS`), and a
-token narrows that set to its scopes (`TOKEN_SCOPES`). Checks that depend on the owner of a job are in
-services.access.authorization."""
+token narrows that set to its scopes (`TOKEN_SCOPES`). Rights that depend on the owner or team of a job are in
+`ownership_rights`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Checks what a principal may do with a job, cluster or team, and writes the audit line of every write.
-
-Rights that depend only on the role are in services.access.rights."""
+"""Rights that depend on whose a thing is: what a principal may do with a job, by its owner and team, with a team's usage,
+and with a cluster that lists its users. Rights that depend on the role alone are in `role_rights`."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from typing import Protocol
 
 from headway.domain.cluster import Cluster
 from headway.errors import NotAllowed
-from headway.services.access.rights import Principal, Right
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 
 
