@@ -26,11 +26,13 @@ def tree(pid: int) -> list[int]:
 
 
 def proportional_mb(pid: int) -> float:
-    """Returns the proportional memory of a process in MB (10^6 bytes): pages shared by n processes count 1/n."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    return 0.0
+    """Returns the proportional memory of a process in MB (10^6 bytes): pages shared by n processes count 1/n; 0 for a
+    process that has ended since it was listed."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return next((int(line.split()[1]) * 1024 / 1e6 for line in text.splitlines() if line.startswith("Pss:")), 0.0)
 
 
 def measure(at: BenchCluster) -> None:
