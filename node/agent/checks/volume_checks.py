@@ -49,7 +49,7 @@ def _answering(seen: MachineState, action: str, *, outside: bool) -> Result | No
             continue
         try:
             stats = os.statvfs(mount.path)
-        except PermissionError:  # the volume answers; the server maps root to nobody (root_squash)
+        except PermissionError:  # the volume answers; the server maps root to another user (root_squash)
             continue
         except OSError as error:  # for example a stale NFS handle, or the FUSE program has died
             return bad(f"{mount.path}: {error.strerror}", action)

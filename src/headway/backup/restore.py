@@ -25,7 +25,7 @@ from headway.domain.cluster import ACCOUNTING_FOLDER, Cluster, head_names
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation_progress import ReportProgress
 from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
-from headway.slurm.sacctmgr_commands import close_runaway_jobs_argv
+from headway.slurm.accounting.sacctmgr_commands import close_runaway_jobs_argv
 from headway.store.clusters.cluster_records import BRINGING
 
 STAMP = "/srv/headway-state/restored"  # contains the name of the restore that this head's state comes from

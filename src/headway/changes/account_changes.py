@@ -1,7 +1,7 @@
 """Teams, users and limits: the desired state of Slurm accounting, and the changes that lead to it. Pure.
 
 A team is an account under root with its share, and a QOS of the same name with its caps, which is the account's only
-QOS. The data of each Change is one command for `headway.slurm.sacctmgr_commands`; in the given order each command is
+QOS. The data of each Change is one command for `headway.slurm.accounting.sacctmgr_commands`; in the given order each command is
 valid when it runs. sacctmgr refuses to remove a user whose jobs have not ended: the user is locked first (no new jobs),
 and removed by a later ChangeSet. Their past jobs stay in accounting."""
 
@@ -97,7 +97,7 @@ def _change(
 
 
 def _command(verb: str, entity: str, name: str, *settings: str, account: str = "") -> dict[str, object]:
-    """Returns the command as `headway.slurm.sacctmgr_commands.account_change_argv` reads it."""
+    """Returns the command as `headway.slurm.accounting.sacctmgr_commands.account_change_argv` reads it."""
     command: dict[str, object] = {"verb": verb, "entity": entity, "name": name, "set": list(settings)}
     return {**command, "account": account} if account else command
 

@@ -46,8 +46,9 @@ from headway.images import build, local_images
 from headway.providers.base import OwnedMachinesProvider, Placement
 from headway.render.ha import slurm_state_folder
 from headway.render.system.unit_list import MUNGE_KEY
-from headway.slurm import node_commands, sacctmgr_reader
-from headway.slurm.sacctmgr_commands import account_change_argv
+from headway.slurm import node_commands
+from headway.slurm.accounting import sacctmgr_reader
+from headway.slurm.accounting.sacctmgr_commands import account_change_argv
 from headway.store import StoreUnavailable
 
 # Machines created at the same time: starting a container mostly uses this host's CPUs.

@@ -8,7 +8,7 @@ from headway.changes.account_changes import usage_resets_due
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
-from headway.slurm import sacctmgr_commands
+from headway.slurm.accounting import sacctmgr_commands
 
 
 async def reset_due_usage(

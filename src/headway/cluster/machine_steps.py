@@ -19,7 +19,7 @@ from headway.render.monitoring import prometheus
 from headway.render.slurm.candidate_check import candidate_check
 from headway.render.system.mariadb import DATADIR
 from headway.render.system.unit_list import RECONFIGURE
-from headway.slurm.sacctmgr_commands import show_config_argv
+from headway.slurm.accounting.sacctmgr_commands import show_config_argv
 from headway.slurm.scontrol import ping_argv
 
 # A head starts its daemons before it mounts volumes of other machines (stage "outside"), a node after that. Both work

@@ -19,7 +19,8 @@ from headway.errors import CommandFailed, HeadwayError
 from headway.images import local_images
 from headway.providers.base import OwnedMachinesProvider
 from headway.render.slurm.change_impact import AbortingChanges, aborting_changes, unreadable
-from headway.slurm import node_jobs, sacctmgr_reader
+from headway.slurm import node_jobs
+from headway.slurm.accounting import sacctmgr_reader
 
 # The number of machines that are read at the same time; each takes one SSH channel and one short Python process there.
 FAN_OUT = 64

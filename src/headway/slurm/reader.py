@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.nodes_and_jobs import MOST_SIBLINGS, JobState, NodeState, Reservation
 from headway.errors import HeadwayError, NotFound, Unreachable
-from headway.slurm import sacct_jobs
+from headway.slurm.accounting import sacct_jobs
 from headway.slurm.adapters import adapter
 from headway.slurm.adapters.base import Adapter
 from headway.slurm.rest import ForwardsSockets, SlurmRestClient, SlurmToken

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.cluster.lab import Lab
 
-from headway.slurm.team_job_hold import hold_team_jobs_argv
+from headway.slurm.accounting.team_job_hold import hold_team_jobs_argv
 
 HERE = Path(__file__).parent
 COLUMNS = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd")

@@ -11,7 +11,7 @@ from headway.billing.run_resources import allocations_by_group
 from headway.catalog.mig_profiles import lay_out
 from headway.domain.cluster import Group
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
-from headway.slurm.sacct_usage import parse_runs
+from headway.slurm.accounting.sacct_usage import parse_runs
 from tests.support.billing.billing_cluster import run
 from tests.support.clusters import builders
 

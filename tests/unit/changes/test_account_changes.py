@@ -16,8 +16,8 @@ from headway.changes.account_changes import account_changes, desired_accounts, u
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, GpuHourCap, Team, User, UserLimits
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
-from headway.slurm.sacctmgr_commands import account_change_argv
-from headway.slurm.sacctmgr_reader import parse_accounts
+from headway.slurm.accounting.sacctmgr_commands import account_change_argv
+from headway.slurm.accounting.sacctmgr_reader import parse_accounts
 from tests.support.clusters.builders import cluster
 
 RECORDED = Path(__file__).parents[2] / "recorded_slurm"

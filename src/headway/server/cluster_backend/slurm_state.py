@@ -20,7 +20,7 @@ class SlurmState:
         return await (await self._pool.slurm(cluster)).poll.read()
 
     async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
-        from headway.slurm import sshare
+        from headway.slurm.accounting import sshare
 
         slurm = await self._pool.slurm(cluster)
         return await sshare.read_shares(slurm.links, slurm.head)
@@ -32,14 +32,14 @@ class SlurmState:
         return await (await self._pool.slurm(cluster)).reader.jobs_by_id(numbers)
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
-        from headway.slurm import sacct_jobs
+        from headway.slurm.accounting import sacct_jobs
 
         slurm = await self._pool.slurm(cluster)
         return await sacct_jobs.read_recent_jobs(slurm.links, slurm.head, cluster.slurm_version)
 
     async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
         from headway.jobs.view.array_tasks import tasks_of
-        from headway.slurm import sacct_jobs
+        from headway.slurm.accounting import sacct_jobs
 
         found = tasks_of(await self.tasks(cluster, job_id), job_id, task)
         if not found:
@@ -57,13 +57,13 @@ class SlurmState:
         return await (await self._pool.slurm(cluster)).reader.array_tasks(job_id)
 
     async def array_states(self, cluster: Cluster, job_id: int) -> dict[str, str]:
-        from headway.slurm import sacct_jobs
+        from headway.slurm.accounting import sacct_jobs
 
         slurm = await self._pool.slurm(cluster)
         return await sacct_jobs.read_array_states(slurm.links, slurm.head, job_id)
 
     async def job_runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
-        from headway.slurm import sacct_jobs
+        from headway.slurm.accounting import sacct_jobs
 
         slurm = await self._pool.slurm(cluster)
         return await sacct_jobs.read_job_runs(slurm.links, slurm.head, job_id, cluster.slurm_version)

@@ -14,13 +14,13 @@ class Usage:
         self._pool = pool
 
     async def usage_runs(self, cluster: Cluster, since: int, until: int) -> tuple[JobRun, ...]:
-        from headway.slurm import sacct_usage
+        from headway.slurm.accounting import sacct_usage
 
         slurm = await self._pool.slurm(cluster)
         return await sacct_usage.read_runs(slurm.links, slurm.head, since, until)
 
     async def node_events(self, cluster: Cluster, since: int) -> tuple[NodeSpan, ...]:
-        from headway.slurm import sacct_usage
+        from headway.slurm.accounting import sacct_usage
 
         slurm = await self._pool.slurm(cluster)
         return await sacct_usage.read_node_events(slurm.links, slurm.head, since)
@@ -32,7 +32,7 @@ class Usage:
         return (await self._pool.slurm(cluster)).progress.stalls_by_job()
 
     async def hold_team_jobs(self, cluster: Cluster, team: str, *, on: bool) -> None:
-        from headway.slurm import team_job_hold
+        from headway.slurm.accounting import team_job_hold
 
         slurm = await self._pool.slurm(cluster)
         await team_job_hold.hold_team_jobs(slurm.links, slurm.head, team, on=on)

@@ -30,7 +30,7 @@ def test_existing_machines_keep_slots_before_first_free_ones() -> None:
 
 
 def test_autoscaled_group_keeps_its_first_slots_filled() -> None:
-    """Others that are there, and go when nobody needs them, don't count for them."""
+    """Others that are there, and end when no test needs them, don't count for them."""
     got = cluster("name: lab\ngroups: {cpu: {plan: cpu-64, min: 2, max: 4, idle: 10}}")
     assert choose_slots(got, ("lab-head", "lab-cpu-1-3", "lab-cpu-1-4")) == tuple(
         f"lab-cpu-1-{n}" for n in (1, 2, 3, 4)

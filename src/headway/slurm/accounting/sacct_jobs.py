@@ -10,8 +10,14 @@ from typing import Any
 from headway.catalog.releases import is_at_least
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.slurm.accounting.sacct_values import (
+    parse_integer,
+    parse_nodes,
+    parse_state,
+    parse_time_limit_s,
+    parse_unix_time,
+)
 from headway.slurm.adapters.base import gpus_of_tres, number, text
-from headway.slurm.sacct_values import parse_integer, parse_nodes, parse_state, parse_time_limit_s, parse_unix_time
 from headway.transport.ssh import Remote
 
 _BREAK = "\x1f"  # separates fields: a job's name may contain "|"

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from headway.slurm.sacct_values import parse_integer, parse_nodes, parse_state, parse_time_limit_s, parse_unix_time
+from headway.slurm.accounting.sacct_values import (
+    parse_integer,
+    parse_nodes,
+    parse_state,
+    parse_time_limit_s,
+    parse_unix_time,
+)
 
 
 def test_missing_numbers_and_times_are_zero() -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from headway.domain.billing import NodeSpan, SpanKind
 from headway.errors import HeadwayError
-from headway.slurm import sacct_usage
+from headway.slurm.accounting import sacct_usage
 from headway.transport.process import CommandResult
 from tests.support.clusters import builders
 
-SAID = Path(__file__).parents[2] / "recorded_slurm" / "24.11"
+SAID = Path(__file__).parents[3] / "recorded_slurm" / "24.11"
 
 
 def test_parses_each_run_of_requeued_job_with_its_own_usage() -> None:

@@ -13,8 +13,14 @@ from headway.domain.billing import JobRun, NodeSpan, SpanKind
 from headway.domain.machines.gpu_parts import gpus_worth
 from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError
+from headway.slurm.accounting.sacct_values import (
+    parse_integer,
+    parse_nodes,
+    parse_state,
+    parse_time_limit_s,
+    parse_unix_time,
+)
 from headway.slurm.adapters.base import memory_of_tres, text
-from headway.slurm.sacct_values import parse_integer, parse_nodes, parse_state, parse_time_limit_s, parse_unix_time
 from headway.transport.program_io import MAX_OUTPUT
 from headway.transport.ssh import Remote
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.errors import NotFound
-from headway.slurm import sacct_jobs
+from headway.slurm.accounting import sacct_jobs
 from tests.support.clusters.builders import machine
 from tests.support.clusters.fake_slurmrestd import RECORDED, FakeRest, FakeSacct, reader
 

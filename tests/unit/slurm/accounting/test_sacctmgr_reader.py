@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from headway.errors import CommandFailed
-from headway.slurm import sacctmgr_reader
+from headway.slurm.accounting import sacctmgr_reader
 from headway.transport.process import CommandResult
 from tests.support.clusters.builders import machine
 
-RECORDED = Path(__file__).parents[2] / "recorded_slurm" / "24.11"
+RECORDED = Path(__file__).parents[3] / "recorded_slurm" / "24.11"
 SQUEUE = ("squeue", "-h", "-o", "%u|%a")
 
 

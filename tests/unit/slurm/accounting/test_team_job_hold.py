@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.errors import CommandFailed
-from headway.slurm import team_job_hold
+from headway.slurm.accounting import team_job_hold
 from tests.support.clusters.slurm_commands import HEAD, OK, Scontrol
 
 

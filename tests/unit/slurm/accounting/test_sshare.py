@@ -3,7 +3,7 @@ seconds."""
 
 from __future__ import annotations
 
-from headway.slurm import sshare
+from headway.slurm.accounting import sshare
 
 ANSWER = """\
 root||0.000000|1.000000||cpu=1193,mem=13037791,energy=0,node=7,billing=49735,gres/gpu=49,gres/gpumem=0
