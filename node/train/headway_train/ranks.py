@@ -4,6 +4,8 @@ needs no GPU and does not mix with the training's messages."""
 from __future__ import annotations
 
 import os
+import pickle
+from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -16,6 +18,11 @@ from headway_train.checkpoint_folder import CheckpointError
 T = TypeVar("T")
 
 PATIENCE = timedelta(hours=2)  # time limit for the slowest rank's write; a rank that died is noticed at once
+
+# Tensors of the newest messages; they outlive the process group. Before PyTorch 2.8, destroy_process_group holds Python's
+# global lock while it waits for gloo's threads. A thread that drops the last reference to a tensor made in Python waits
+# for the same lock, and the process never ends (https://github.com/pytorch/pytorch/issues/56297).
+_kept: deque[list[torch.Tensor]] = deque(maxlen=64)
 
 
 class _Agreed(CheckpointError):
@@ -40,17 +47,26 @@ class Ranks:
         """Returns every rank's value, in rank order."""
         if self.group is None:
             return [value]
-        values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value, group=self.group)
-        return values
+        message = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
+        sizes = self._gather_tensors(torch.tensor([message.numel()]))
+        longest = max(int(size.item()) for size in sizes)
+        padded = torch.zeros(longest, dtype=torch.uint8)
+        padded[: message.numel()] = message
+        messages = self._gather_tensors(padded)
+        return [
+            pickle.loads(bytes(one[: int(size.item())].tolist())) for one, size in zip(messages, sizes, strict=True)
+        ]
 
     def chosen(self, value: T) -> T:
         """Returns rank 0's value, on all ranks."""
-        if self.group is None:
-            return value
-        box: list[Any] = [value]
-        dist.broadcast_object_list(box, src=0, group=self.group)
-        return box[0]
+        return self.gather(value)[0]
+
+    def _gather_tensors(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Returns every rank's tensor, in rank order; all have the same shape and type."""
+        received = [torch.empty_like(tensor) for _ in range(self.size)]
+        keep(tensor, *received)
+        dist.all_gather(received, tensor, group=self.group)
+        return received
 
     def together(self, work: Callable[[], T], *, only: int | None = None) -> list[T | None]:
         """Runs `work` on every rank, or on rank `only`, and returns every rank's result. If it fails on one rank, raises
@@ -82,6 +98,11 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
+def keep(*tensors: torch.Tensor) -> None:
+    """Keeps the tensors of a message until its process group has ended."""
+    _kept.append(list(tensors))
+
+
 class Flag:
     """A flag that any rank can raise and that all ranks see at the same call of `seen`. It does not block: a message sent
     at one call is read at the next call."""
@@ -102,6 +123,7 @@ class Flag:
             return mine
         answer = self._answer()
         tensor = torch.tensor([int(mine)])
+        keep(tensor)
         work = dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self._ranks.group, async_op=True)
         self._pending = (work, tensor)
         return answer

@@ -11,6 +11,21 @@ from tests.cluster.lab import Lab
 STEPS = ("--steps", "30", "--log-every", "1", "--checkpoint-every", "5", "--step-seconds", "0.5")
 TWO = ("--nodes=2", "--gpus-per-node=1")
 
+# Rank 0 leaves the process group while rank 1 has not yet sent its part of the last flag.
+LEAVES_EARLY = """\
+import time
+import torch.distributed as dist
+from headway_train.ranks import Flag, Ranks
+
+dist.init_process_group("gloo")
+flag = Flag(Ranks())
+if dist.get_rank():
+    time.sleep(2)
+flag.seen()
+del flag
+dist.destroy_process_group()
+"""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _copied(lab: Lab) -> None:
@@ -106,3 +121,17 @@ def test_server_reads_training_progress_from_reports(lab: Lab) -> None:
     kept = lab.head("cat", f"/var/lib/headway/reports/{job}.jsonl").out
     assert '"tokens_per_s"' in kept
     assert lab.head("cat", f"/var/lib/headway/reports/{job}.jsonl", user="alice", check=False).code != 0
+
+
+def test_rank_that_leaves_before_the_last_message_ends(lab: Lab) -> None:
+    lab.head("tee", f"{HOME}/leaves_early.py", user="admin", stdin=LEAVES_EARLY)
+    ranks = "exec env RANK=$SLURM_PROCID WORLD_SIZE=2 LOCAL_RANK=0 python3 leaves_early.py"
+    job = lab.sbatch(
+        "admin",
+        "-N2",
+        f"--chdir={HOME}",
+        f"--output={HOME}/leaves_early.txt",
+        wrap="export MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000)) "
+        f"MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1); srun bash -c '{ranks}'",
+    )
+    assert lab.wait_job(job, "COMPLETED") == "COMPLETED", lab.output(f"{HOME}/leaves_early.txt")
