@@ -11,24 +11,26 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
-from headway.render.escaping import MARK, script, word
+from headway.render.escaping import script, word
 from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT, USER
+from headway.render.system import nftables_unit
 from headway.render.system.agent_config import METRICS_PORT
 
 RULES = "/etc/headway/monitoring-access.nft"
 SERVICE = "headway-monitoring-access.service"
-_TABLE = "table inet headway_monitoring"
-_UNIT = f"/etc/systemd/system/{SERVICE}"
+_TABLE = "inet headway_monitoring"
+_DAEMONS = ("prometheus.service", "prometheus-alertmanager.service", "headway-agent.service")
 
 
 def files(cluster: Cluster, site: Site, name: str = "") -> dict[str, File]:
     """Returns the files of a head, or those of the nodes if `name` is ""."""
-    return {RULES: File(rules(cluster, site, name), mode=0o600), _UNIT: File(_unit())}
+    unit = nftables_unit.unit_text("Access to metrics and alerts", RULES, _TABLE, before=_DAEMONS)
+    return {RULES: File(rules(cluster, site, name), mode=0o600), nftables_unit.path_of(SERVICE): File(unit)}
 
 
 def units() -> tuple[Unit, ...]:
     """Returns the unit that loads the rules."""
-    return (Unit(SERVICE, restart_on=(_UNIT,), reload_on=(RULES,), reload=("systemctl", "reload", SERVICE)),)
+    return (nftables_unit.unit(SERVICE, RULES),)
 
 
 def rules(cluster: Cluster, site: Site, name: str = "") -> str:
@@ -39,9 +41,9 @@ def rules(cluster: Cluster, site: Site, name: str = "") -> str:
     users = [*map(str, sorted({0, *admins})), *([f'"{USER}"'] if name == cluster.head else [])]
     refuse = f"meta skuid != {{ {', '.join(users)} }} reject with tcp reset"
     rows = [
-        _TABLE,
-        f"delete {_TABLE}",
-        f"{_TABLE} {{",
+        f"table {_TABLE}",
+        f"delete table {_TABLE}",
+        f"table {_TABLE} {{",
         "    chain input {",
         "        type filter hook input priority filter - 5; policy accept;",
         '        iifname "lo" accept',
@@ -57,25 +59,3 @@ def rules(cluster: Cluster, site: Site, name: str = "") -> str:
     if name:
         rows += ["        # Nodes accept connections from this machine.", f"        tcp dport {METRICS_PORT} {refuse}"]
     return script(*rows, "    }", "}")
-
-
-def _unit() -> str:
-    return f"""\
-# {MARK}
-[Unit]
-Description=Access to metrics and alerts
-Before=network-pre.target prometheus.service prometheus-alertmanager.service headway-agent.service
-Wants=network-pre.target
-# nftables.service flushes all tables, also this one, when it starts, stops or reloads.
-After=nftables.service
-PartOf=nftables.service
-ReloadPropagatedFrom=nftables.service
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/sbin/nft -f {RULES}
-ExecReload=/usr/sbin/nft -f {RULES}
-ExecStop=-/usr/sbin/nft delete {_TABLE}
-[Install]
-WantedBy=multi-user.target
-"""

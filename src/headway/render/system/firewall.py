@@ -10,9 +10,10 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
-from headway.render.escaping import MARK, script, word
+from headway.render.escaping import script, word
 from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT
 from headway.render.slurm.slurm_conf import SRUN_PORTS
+from headway.render.system import nftables_unit
 from headway.render.system.agent_config import METRICS_PORT
 from headway.render.system.package_sources import PROXY_PORT
 
@@ -25,18 +26,21 @@ SERVICE = "headway-firewall.service"
 _SLURM_PORTS = (6817, 6818, 6819, 6820, 6821)
 _TEST_PORTS = (29655, 29656)
 PORTS = (2049, 3306, *_SLURM_PORTS, METRICS_PORT, PROMETHEUS_PORT, ALERTS_PORT, PROXY_PORT, *_TEST_PORTS)
-_UNIT = f"/etc/systemd/system/{SERVICE}"
+_TABLE = "inet headway"
+_DAEMONS = ("slurmd.service", "slurmctld.service", "slurmdbd.service")
 
 
 def files(cluster: Cluster, site: Site) -> dict[str, File]:
     """Returns the files of the firewall; none for local machines."""
-    return {RULES: File(rules(cluster, site), mode=0o600), _UNIT: File(_unit())} if site.own else {}
+    if not site.own:
+        return {}
+    unit = nftables_unit.unit_text("Headway firewall", RULES, _TABLE, before=_DAEMONS)
+    return {RULES: File(rules(cluster, site), mode=0o600), nftables_unit.path_of(SERVICE): File(unit)}
 
 
 def units(site: Site) -> tuple[Unit, ...]:
     """Returns the unit of the firewall; none for local machines."""
-    reload = ("systemctl", "reload", SERVICE)
-    return (Unit(SERVICE, restart_on=(_UNIT,), reload_on=(RULES,), reload=reload),) if site.own else ()
+    return (nftables_unit.unit(SERVICE, RULES),) if site.own else ()
 
 
 def rules(cluster: Cluster, site: Site) -> str:
@@ -46,9 +50,9 @@ def rules(cluster: Cluster, site: Site) -> str:
     machines = ", ".join(word(site.addresses[name], "addresses") for name in cluster.machine_names)
     ports = ", ".join([*map(str, PORTS), f"{SRUN_PORTS[0]}-{SRUN_PORTS[1]}"])
     rows = [
-        "table inet headway",
-        "delete table inet headway",
-        "table inet headway {",
+        f"table {_TABLE}",
+        f"delete table {_TABLE}",
+        f"table {_TABLE} {{",
         "    set machines {",
         "        type ipv4_addr",
         f"        elements = {{ {machines} }}",
@@ -80,25 +84,3 @@ def _ways_in(cluster: Cluster, server: tuple[str, ...]) -> list[str]:
     listed = ", ".join(word(item, "firewall.ssh_from") for item in allowed)
     head = ["    set ways_in {", "        type ipv4_addr", "        flags interval", "        auto-merge"]
     return [*head, f"        elements = {{ {listed} }}", "    }"]
-
-
-def _unit() -> str:
-    return f"""\
-# {MARK}
-[Unit]
-Description=Headway firewall
-Before=network-pre.target slurmd.service slurmctld.service slurmdbd.service
-Wants=network-pre.target
-# nftables.service flushes all tables, also this one, when it starts, stops or reloads.
-After=nftables.service
-PartOf=nftables.service
-ReloadPropagatedFrom=nftables.service
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=/usr/sbin/nft -f {RULES}
-ExecReload=/usr/sbin/nft -f {RULES}
-ExecStop=-/usr/sbin/nft delete table inet headway
-[Install]
-WantedBy=multi-user.target
-"""
