@@ -194,7 +194,7 @@ def openapi() -> dict[str, Any]:
     """Returns the OpenAPI document, built from the routers alone, without a server or database."""
     from headway.api.app import create_app
 
-    settings = SimpleNamespace(url="http://127.0.0.1:7878", allowed_hosts=None)
+    settings = SimpleNamespace(url="http://127.0.0.1:7878", allowed_hosts=None, fingerprint="")
     document: dict[str, Any] = create_app(cast(Any, SimpleNamespace(settings=settings))).openapi()
     return document
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-CLIENT_FILE = "client.json"  # {"url", "token"}, mode 600
+CLIENT_FILE = "client.json"  # {"url", "token"}, mode 600; of a server elsewhere also "fingerprint"
 SUDO_FILE = "sudo.json"  # {state folder: {"url", "token", "pid", "started"}}, mode 600: servers started through sudo
 SERVER_FILE = "server.json"  # {"url", "pid", ...} of the server that uses this state folder
 PID_FILE = "server.pid"

@@ -124,7 +124,7 @@ def create_app(state: AppState) -> FastAPI:
     for router in (module.router for module in routers):
         api.include_router(router)
     app.include_router(api)
-    headers = security_headers(state.settings.url)
+    headers = security_headers(state.settings.url, own_certificate=bool(state.settings.fingerprint))
     error_handlers.install_error_handlers(app, headers)
     app.add_middleware(IdempotentPosts)
     app.add_middleware(CompressResponses)
@@ -132,11 +132,12 @@ def create_app(state: AppState) -> FastAPI:
     return app
 
 
-def security_headers(url: str) -> dict[str, str]:
+def security_headers(url: str, *, own_certificate: bool = False) -> dict[str, str]:
     """Returns the headers of every response. HSTS is set only if the server has the host's usual HTTPS port: it applies
-    to all ports of the host, and another service on the host may use plain HTTP."""
+    to all ports of the host, and another service on the host may use plain HTTP. It is not set for a certificate that
+    the server made for itself, because browsers with HSTS let no person accept one."""
     parts = urlsplit(url)
-    ours = parts.scheme == "https" and parts.port in (None, 443)
+    ours = parts.scheme == "https" and parts.port in (None, 443) and not own_certificate
     return {**SECURITY_HEADERS, HSTS: "max-age=31536000"} if ours else SECURITY_HEADERS
 
 

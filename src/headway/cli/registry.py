@@ -136,6 +136,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (  # a theme holds the comma
                 "[SCP FLAGS] SOURCE... TARGET",
             ),
             Entry("ssh-config", "access.ssh:ssh_config", "Print or install ssh configuration for a cluster."),
+            Entry("login", "access.login:login", "Use a server on another machine, with a pinned certificate."),
             Entry("token", "access.tokens:app", "Manage access tokens and sign-in links."),
             Entry("people", "access.people:app", "Manage who may sign in, and their roles."),
             Entry("audit", "access.audit:app", "Export and verify the audit trail."),

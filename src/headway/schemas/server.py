@@ -16,3 +16,5 @@ class ServerOut(ResponseModel):
     clusters: int
     # True if this is the leader among the servers on its database: it carries out operations and reacts to faults
     leads: bool = True
+    # SHA-256 fingerprint of the certificate that the server made for itself; "" with another or without TLS
+    fingerprint: str = ""

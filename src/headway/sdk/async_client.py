@@ -270,8 +270,8 @@ class AsyncTokens(AsyncResource[Tokens]):
 class AsyncClient:
     """A client for asyncio: `async with AsyncClient() as client: job = await client.run(...)`."""
 
-    def __init__(self, url: str = "", token: str = "") -> None:
-        sync = Client(url, token)
+    def __init__(self, url: str = "", token: str = "", *, fingerprint: str = "") -> None:
+        sync = Client(url, token, fingerprint=fingerprint)
         self.sync = sync
         self.clusters = AsyncClusters(sync.clusters)
         self.operations = AsyncOperations(sync.operations)

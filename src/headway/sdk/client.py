@@ -58,14 +58,17 @@ class Client:
         token: str = "",
         *,
         timeout_s: float = 60.0,
+        fingerprint: str = "",
         refresh: Callable[[], tuple[str, str]] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Prepares the connection. `refresh` returns (url, token) again after a lost connection: a restarted server may
-        have another port.
+        """Prepares the connection. `fingerprint`: of the only certificate that is accepted; `refresh` returns (url,
+        token) again after a lost connection: a restarted server may have another port.
 
         Raises Unreachable ("no server; headway server start") when no `url` is given and no server is found."""
-        connection = Connection(url, token, timeout_s=timeout_s, refresh=refresh, transport=transport)
+        connection = Connection(
+            url, token, timeout_s=timeout_s, fingerprint=fingerprint, refresh=refresh, transport=transport
+        )
         self._connection = connection
         self.clusters, self.operations = Clusters(connection), Operations(connection)
         self.jobs, self.notebooks, self.pipelines = Jobs(connection), Notebooks(connection), Pipelines(connection)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,13 +15,12 @@ from headway.sdk.server_address import (
     address_source,
     configured_urls,
     find_server,
-    local_certificate,
+    pinned_fingerprints,
     start_command,
+    valid_fingerprint,
 )
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
 M = TypeVar("M", bound=ResponseModel)
@@ -39,13 +37,14 @@ class Connection:
         token: str = "",
         *,
         timeout_s: float = 60.0,
+        fingerprint: str = "",
         refresh: Callable[[], tuple[str, str]] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Prepares the connection. `refresh` returns (url, token) again after a lost connection: a restarted server may
-        have another port.
+        """Prepares the connection. `fingerprint`: of the only certificate that is accepted; `refresh` returns (url,
+        token) again after a lost connection: a restarted server may have another port.
 
-        Raises Unreachable when no `url` is given and no server is found."""
+        Raises Unreachable when no `url` is given and no server is found, Refused for an invalid fingerprint."""
         if not url:
             url, token, refresh = find_server()
         self.url = url.rstrip("/")
@@ -55,6 +54,7 @@ class Connection:
         self._several = refresh is not None and len(configured_urls()) > 1
         self._transport = transport
         self._http: httpx.Client | None = None
+        self._fingerprint = valid_fingerprint(fingerprint, "the fingerprint") if fingerprint else ""
 
     def close(self) -> None:
         """Closes the connection; the next request opens it again."""
@@ -180,13 +180,16 @@ class Connection:
         if self._http is None:
             import httpx
 
+            from headway.sdk.tls_trust import tls_context
+
+            pins = (self._fingerprint,) if self._fingerprint else pinned_fingerprints(self.url)
             self._http = httpx.Client(
                 base_url=self.url,
                 headers={"authorization": f"Bearer {self._token}"},
                 timeout=self.timeout_s,
                 limits=_limits(),
                 transport=self._transport,
-                verify=_trusted(self.url),
+                verify=tls_context(self.url, pins),
                 trust_env=False,
             )
         return self._http
@@ -217,7 +220,7 @@ class Connection:
             why = str(error).partition("verify failed: ")[2].partition(" (_ssl")[0]
             return Unreachable(
                 f"the TLS certificate of the server at {self.url} can't be verified: {why}",
-                hint="set HEADWAY_CA_FILE to its certificate authority's file",
+                hint="set HEADWAY_CA_FILE to its certificate authority's file, or pin the certificate: headway login URL",
             )
         if isinstance(error, httpx.ConnectError):
             by = address_source(self.url)
@@ -234,30 +237,6 @@ def _limits() -> httpx.Limits:
     import httpx
 
     return httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=3.0)
-
-
-def _trusted(url: str) -> ssl.SSLContext | bool:
-    """Returns how the server's certificate is verified: by the system's authorities, HEADWAY_CA_FILE, and for this
-    machine's own server its own certificate."""
-    if not url.startswith("https://"):
-        return True
-    import ssl
-
-    import httpx
-
-    context = httpx.create_ssl_context()
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a certificate that is itself trusted needs no issuer
-    named = os.environ.get("HEADWAY_CA_FILE", "")
-    if named:
-        try:
-            context.load_verify_locations(named)
-        except OSError as error:  # ssl.SSLError is one
-            raise Refused(f"HEADWAY_CA_FILE can't be used: {error}", hint="a PEM file of certificates") from None
-    with contextlib.suppress(OSError):
-        own = local_certificate(url)
-        if own:
-            context.load_verify_locations(own)
-    return context
 
 
 def _content_type(body: Any, data: bytes | None) -> dict[str, str] | None:

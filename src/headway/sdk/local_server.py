@@ -28,6 +28,7 @@ class RunningServer:
     url: str
     pid: int
     started: str  # the kernel's start time of the process, so that a reused pid is not mistaken for it
+    fingerprint: str = ""  # of the certificate that the server made for itself
 
 
 def running_server(state_dir: Path | None = None) -> RunningServer | None:
@@ -35,7 +36,9 @@ def running_server(state_dir: Path | None = None) -> RunningServer | None:
     folder = state_dir or paths.state_dir()
     try:
         known = json.loads((folder / paths.SERVER_FILE).read_text())
-        server = RunningServer(str(known["url"]), int(known["pid"]), str(known.get("started", "")))
+        server = RunningServer(
+            str(known["url"]), int(known["pid"]), str(known.get("started", "")), str(known.get("fingerprint", ""))
+        )
     except PermissionError:
         raise Unreachable(
             f"{folder} belongs to another user", hint="set HEADWAY_URL and HEADWAY_TOKEN, or use sudo"

@@ -28,7 +28,7 @@ def find_server(state_dir: Path | str | None = None) -> tuple[str, str, Callable
     if url and state_dir is None:
         several = configured_urls() or [url]
         for one in several:
-            _check_address(one, token)
+            check_address(one, token)
         token = token or _local_token(several)
         if len(several) == 1:
             return several[0], token, None
@@ -50,6 +50,63 @@ def find_server(state_dir: Path | str | None = None) -> tuple[str, str, Callable
 
     found_url, found_token = find()
     return found_url, found_token, find
+
+
+def pinned_fingerprints(url: str) -> tuple[str, ...]:
+    """Returns the fingerprints of the certificates that the server at this address may show; () if none is pinned.
+
+    They are those of HEADWAY_FINGERPRINT for the addresses in HEADWAY_URL, of the state folder's server, of root's
+    server, or of the config folder's client.json. Raises Refused for an invalid one."""
+    words = os.environ.get("HEADWAY_FINGERPRINT", "")
+    if words and _normalized(url) in map(_normalized, configured_urls()):
+        return tuple(valid_fingerprint(word, "HEADWAY_FINGERPRINT") for word in words.split(",") if word.strip())
+    known = [_json_of(paths.state_dir() / paths.SERVER_FILE)]
+    known += _json_of(paths.config_dir() / paths.SUDO_FILE).values()
+    known.append(_json_of(paths.config_dir() / paths.CLIENT_FILE))
+    for one in known:
+        if isinstance(one, dict) and one.get("fingerprint") and str(one.get("url", "")).rstrip("/") == url.rstrip("/"):
+            return (valid_fingerprint(str(one["fingerprint"]), "the pinned fingerprint"),)
+    return ()
+
+
+def valid_fingerprint(text: str, what: str) -> str:
+    """Returns the fingerprint in its usual form. Raises Refused, naming `what`."""
+    from headway.validation.tls_fingerprint import EXAMPLE, parse_fingerprint
+
+    try:
+        return parse_fingerprint(text)
+    except ValueError as error:
+        raise Refused(f"{what} is not valid: {error}", hint=f"for example {EXAMPLE}") from None
+
+
+def write_client_file(url: str, token: str, fingerprint: str = "") -> Path:
+    """Writes the address, token and pinned certificate that commands use on this machine. Returns the file's path. Raises
+    Refused."""
+    file = paths.config_dir() / paths.CLIENT_FILE
+    known = {"url": url, "token": token} | ({"fingerprint": fingerprint} if fingerprint else {})
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as out:
+            out.write(json.dumps(known) + "\n")
+        new.replace(file)
+    except OSError as error:
+        raise Refused(
+            f"{file} can't be written: {error.strerror}", hint="set XDG_CONFIG_HOME to a folder of your own"
+        ) from None
+    return file
+
+
+def is_loopback(url: str) -> bool:
+    """Returns whether the address is of this machine only."""
+    import ipaddress
+    from urllib.parse import urlsplit
+
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def configured_urls() -> list[str]:
@@ -102,8 +159,8 @@ def _accepts_connections(url: str) -> bool:
     return True
 
 
-def _check_address(url: str, token: str) -> None:
-    """Raises Refused for an invalid address or token."""
+def check_address(url: str, token: str, what: str = "HEADWAY_URL") -> None:
+    """Raises Refused for an invalid address, named `what`, or token."""
     from urllib.parse import urlsplit
 
     try:
@@ -112,7 +169,7 @@ def _check_address(url: str, token: str) -> None:
     except ValueError:
         fits = False
     if not fits or not (url.isascii() and url.isprintable()):
-        raise Refused(f"HEADWAY_URL is not a valid address: {url[:200]!r}", hint="for example http://127.0.0.1:7878")
+        raise Refused(f"{what} is not a valid address: {url[:200]!r}", hint="for example http://127.0.0.1:7878")
     if not (token.isascii() and token.isprintable()):
         raise Refused(
             "HEADWAY_TOKEN is not a valid token: it has invalid characters",
@@ -187,6 +244,15 @@ def _configured_server() -> tuple[str, str] | None:
 
 def _no_server(state_dir: Path | str | None) -> tuple[str, str]:
     raise Unreachable(NO_SERVER, hint=start_command(state_dir))
+
+
+def _json_of(file: Path) -> dict[str, Any]:
+    """Returns the content of a JSON file; {} if it is missing or unreadable."""
+    try:
+        known = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
 
 
 def _read_client_file(folder: Path) -> tuple[str, str]:

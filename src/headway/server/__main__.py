@@ -51,7 +51,7 @@ def main() -> int:
             data_dir=Path(env["HEADWAY_DATA"]).absolute() if env.get("HEADWAY_DATA") else None,
             dataset_roots=roots,
             notebooks=Notebooks(aside, read_origin(env, "HEADWAY_NOTEBOOK_URL")),
-            listen=read_listen_settings(env),
+            listen=read_listen_settings(env, paths.state_dir()),
             oidc=read_oidc_settings(env),
             audit=read_audit_settings(env),
         )

@@ -2,7 +2,9 @@
 
 HEADWAY_PUBLIC_URL       how people reach it, if not by HEADWAY_HOST and port: https://headway.example.org
 HEADWAY_TLS_CERT         a PEM file: the certificate, then its intermediate certificates; with HEADWAY_TLS_KEY the server
-HEADWAY_TLS_KEY          itself uses TLS, on the notebook port too
+HEADWAY_TLS_KEY          itself uses TLS, on the notebook port too; renewed files are loaded without a restart
+HEADWAY_TLS_SELF_SIGNED  1: TLS with a certificate that the server makes, whose fingerprint clients pin
+HEADWAY_INSECURE         1: listen on an address other than loopback without TLS
 HEADWAY_TRUSTED_PROXIES  addresses or networks of reverse proxies, separated by ",": only their X-Forwarded headers are
                          trusted
 """
@@ -10,30 +12,16 @@ HEADWAY_TRUSTED_PROXIES  addresses or networks of reverse proxies, separated by 
 from __future__ import annotations
 
 import ipaddress
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from headway.errors import Refused
+from headway.server.tls_certificate import Tls, bracketed, load_certificate, own_certificate
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-
-
-@dataclass(frozen=True)
-class Tls:
-    """A certificate that was loaded and matches its key."""
-
-    cert: Path
-    key: Path
-    context: ssl.SSLContext
-    names: tuple[str, ...]  # host names and addresses that it is valid for
-
-    @property
-    def name(self) -> str:
-        """Returns the first name that is not a wildcard, or ""."""
-        return next((name for name in self.names if not name.startswith("*")), "")
+_TLS_WAYS = "--tls-cert FILE --tls-key FILE"
 
 
 @dataclass(frozen=True)
@@ -43,15 +31,29 @@ class ListenSettings:
     url: str = ""  # how people reach the server; "" = by its own address
     tls: Tls | None = None
     proxies: tuple[str, ...] = ()
+    insecure: bool = False  # other machines may reach the server without TLS
+
+    def require_tls(self, host: str) -> None:
+        """Raises Refused if other machines would reach the server without TLS, unless the settings allow that."""
+        if self.tls or self.insecure or _is_loopback(host):
+            return
+        raise Refused(
+            f"the server would listen on {host} (HEADWAY_HOST) without TLS: passwords, tokens and jobs could be read and "
+            "changed on the network",
+            hint=f"give a certificate ({_TLS_WAYS}), or let the server make one (--tls-self-signed); behind a reverse "
+            "proxy on this machine leave HEADWAY_HOST unset; --insecure listens without TLS",
+        )
 
     def hosts(self, host: str) -> tuple[str, ...]:
         """Returns the host names that requests may be addressed to; () = any."""
         names = {"127.0.0.1", "localhost", "[::1]"}
         if self.url:
-            names.add(_bracketed(urlsplit(self.url).hostname or ""))
+            names.add(bracketed(urlsplit(self.url).hostname or ""))
         if self.tls:
             names.update(self.tls.names)
-        if any(name.startswith("*") for name in names) or not (host in LOOPBACK or self.url or self.tls):
+        own = self.tls is not None and self.tls.own  # pinned by its fingerprint, under any name of the machine
+        known = host in LOOPBACK or ((self.url or self.tls) and not own)
+        if any(name.startswith("*") for name in names) or not known:
             return ()
         return tuple(sorted(names))
 
@@ -59,13 +61,23 @@ class ListenSettings:
 DEFAULT_LISTEN_SETTINGS = ListenSettings()
 
 
-def read_listen_settings(env: Mapping[str, str]) -> ListenSettings:
-    """Returns the settings from environment variables. Raises Refused for invalid ones."""
+def read_listen_settings(env: Mapping[str, str], state_dir: Path) -> ListenSettings:
+    """Returns the settings from environment variables; `state_dir` holds the server's own certificate. Raises Refused
+    for invalid ones."""
     found = ListenSettings(
-        read_origin(env, "HEADWAY_PUBLIC_URL"), _tls(env), _proxies(env.get("HEADWAY_TRUSTED_PROXIES", ""))
+        read_origin(env, "HEADWAY_PUBLIC_URL"),
+        _tls(env, state_dir),
+        _proxies(env.get("HEADWAY_TRUSTED_PROXIES", "")),
+        _switch(env, "HEADWAY_INSECURE"),
     )
     if found.tls and found.url.startswith("http://"):
         raise Refused("HEADWAY_PUBLIC_URL is http, but the server uses TLS", hint="https://headway.example.org")
+    if found.tls and found.insecure:
+        raise Refused(
+            "HEADWAY_INSECURE is set, but the server uses TLS",
+            hint="omit --insecure, or the options of the certificate",
+        )
+    found.require_tls(env.get("HEADWAY_HOST") or "127.0.0.1")
     return found
 
 
@@ -84,41 +96,33 @@ def read_origin(env: Mapping[str, str], name: str) -> str:
     return f"{parts.scheme}://{parts.netloc.lower()}" if text else ""
 
 
-def _tls(env: Mapping[str, str]) -> Tls | None:
+def _tls(env: Mapping[str, str], state_dir: Path) -> Tls | None:
     cert, key = env.get("HEADWAY_TLS_CERT", ""), env.get("HEADWAY_TLS_KEY", "")
+    own = _switch(env, "HEADWAY_TLS_SELF_SIGNED")
+    if own and (cert or key):
+        raise Refused("the server has both a certificate and HEADWAY_TLS_SELF_SIGNED", hint="set one of them")
+    if own:
+        return own_certificate(state_dir, env.get("HEADWAY_HOST") or "127.0.0.1")
     if not cert and not key:
         return None
     if not (cert and key):
-        raise Refused("a certificate without its key, or a key alone", hint="--tls-cert FILE --tls-key FILE")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+        raise Refused("a certificate without its key, or a key alone", hint=_TLS_WAYS)
+    return load_certificate(Path(cert), Path(key))
+
+
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    """Returns whether the variable is 1. Raises Refused unless it is 1, 0 or unset."""
+    text = env.get(name, "")
+    if text not in ("", "0", "1"):
+        raise Refused(f"{name} is neither 1 nor 0: {text[:40]!r}", hint=f"{name}=1")
+    return text == "1"
+
+
+def _is_loopback(host: str) -> bool:
     try:
-        context.load_cert_chain(cert, key, password=lambda: "")
-        names = _names(Path(cert).read_bytes())
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        why = error.strerror if isinstance(error, FileNotFoundError | PermissionError) else str(error)
-        raise Refused(
-            f"the certificate {cert} with the key {key} can't be used: {why}",
-            hint="give PEM files, with the key without a password",
-        ) from None
-    return Tls(Path(cert), Path(key), context, names)
-
-
-def _names(pem: bytes) -> tuple[str, ...]:
-    """Returns the host names and addresses that the first certificate of the file is valid for. Raises ValueError."""
-    from cryptography import x509
-
-    found = x509.load_pem_x509_certificates(pem)[0]
-    try:
-        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        raise ValueError("it has no host name (no subjectAltName)") from None
-    hosts = [name.lower() for name in names.get_values_for_type(x509.DNSName)]
-    return (*hosts, *(_bracketed(str(address)) for address in names.get_values_for_type(x509.IPAddress)))
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+        return host in LOOPBACK or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _proxies(text: str) -> tuple[str, ...]:

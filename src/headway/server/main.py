@@ -166,11 +166,11 @@ class _Server:
             app = create_app(state)
             mount_page(app)
             state_files.write_client(self.state_dir, url, token)
-            await sudo_handover.hand_over(store, self.state_dir, url)
+            await sudo_handover.hand_over(store, self.state_dir, url, state.settings.fingerprint)
             door = NotebookProxy(state)
             await door.listen(aside, self.listen.tls.context if self.listen.tls else None)
             if self.host not in LOOPBACK and not state.settings.https:
-                log.warning("other machines reach this server without TLS", hint="--tls-cert FILE --tls-key FILE")
+                log.warning("other machines reach this server without TLS", hint="omit --insecure, give a certificate")
             log.info("server starts", url=url, public=public, notebooks=apart, version=__version__, freed_leases=freed)
             try:
                 await self._serve(app, bound, state, backend, f"{owner}{os.getpid()}", url, began)
@@ -220,7 +220,9 @@ class _Server:
             loop.add_signal_handler(number, stop)
 
         def ready() -> None:
-            state_files.announce(self.state_dir, url, str(self.listen.tls.cert.resolve()) if self.listen.tls else "")
+            # The path as given: the target of a symbolic link changes when the certificate is renewed.
+            cert = str(self.listen.tls.cert.absolute()) if self.listen.tls and not self.listen.tls.own else ""
+            state_files.announce(self.state_dir, url, cert, state.settings.fingerprint)
             gc.collect()
             gc.freeze()  # what is loaded by now stays in memory and need not be checked again
             gc.set_threshold(*GARBAGE)
@@ -248,6 +250,8 @@ class _Server:
             asyncio.create_task(LeaderElection(state, led, stop_leading, _say_if_broken).run(), name="lead"),
             asyncio.create_task(_tidy(), name="tidy"),
         ]
+        if self.listen.tls and not self.listen.tls.own:
+            loops.append(asyncio.create_task(self.listen.tls.watch_renewal(), name="certificate"))
         for task in loops:
             task.add_done_callback(_say_if_broken)
         try:
@@ -260,7 +264,8 @@ class _Server:
     def _url(self, port: int) -> str:
         """Returns the server's own address."""
         if self.listen.tls:
-            return f"https://{self.listen.tls.name or _shown_host(self.host)}:{port}"
+            name = "" if self.listen.tls.own else self.listen.tls.name
+            return f"https://{name or _shown_host(self.host)}:{port}"
         return f"http://{_shown_host(self.host)}:{port}"
 
     async def _settings(self, store: Store, url: str, notebooks: str) -> Settings:
@@ -283,6 +288,7 @@ class _Server:
             dataset_roots=self.dataset_roots,
             oidc=self.oidc,
             tls=self.listen.tls is not None,
+            fingerprint=self.listen.tls.fingerprint if self.listen.tls and self.listen.tls.own else "",
             proxies=self.listen.proxies,
             audit=self.audit,
         )

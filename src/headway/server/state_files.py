@@ -48,11 +48,19 @@ def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
         )
 
 
-def announce(state_dir: Path, url: str, cert: str = "") -> None:
-    """Writes the server's address and process id once it answers. `cert`: the file of its certificate, if it uses TLS."""
+def announce(state_dir: Path, url: str, cert: str = "", fingerprint: str = "") -> None:
+    """Writes the server's address and process id once it answers. `cert`: the file of its certificate; `fingerprint`:
+    of a certificate that it made for itself; both "" without TLS."""
     pid = os.getpid()
     write_private(state_dir / paths.PID_FILE, f"{pid}\n")
-    known = {"url": url, "pid": pid, "started": process_start_time(pid), "version": __version__, "cert": cert}
+    known = {
+        "url": url,
+        "pid": pid,
+        "started": process_start_time(pid),
+        "version": __version__,
+        "cert": cert,
+        "fingerprint": fingerprint,
+    }
     write_private(state_dir / paths.SERVER_FILE, json.dumps(known) + "\n")
 
 

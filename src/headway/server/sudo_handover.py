@@ -20,7 +20,7 @@ from headway.system_user import acting_as, behind
 log = structlog.get_logger("headway.server")
 
 
-async def hand_over(store: Store, state_dir: Path, url: str) -> None:
+async def hand_over(store: Store, state_dir: Path, url: str, fingerprint: str = "") -> None:
     """Writes the file that `find_server` reads. Without it that person needs sudo for every command, so an error is
     only logged."""
     user = behind()
@@ -40,7 +40,13 @@ async def hand_over(store: Store, state_dir: Path, url: str) -> None:
             await store.audit.record(user.pw_name, "token.create", user.pw_name, {"by": "sudo", "id": row.id})
         pid = os.getpid()
         others = {of: record for of, record in known.items() if is_alive(record["pid"], record["started"])}
-        ours = {"url": url, "token": token, "pid": pid, "started": process_start_time(pid)}
+        ours = {
+            "url": url,
+            "token": token,
+            "pid": pid,
+            "started": process_start_time(pid),
+            "fingerprint": fingerprint,
+        }
         with acting_as(user):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(folder / paths.SUDO_FILE, json.dumps({**others, str(state_dir): ours}) + "\n")

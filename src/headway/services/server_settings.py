@@ -62,6 +62,7 @@ class Settings:
     dataset_roots: tuple[Path, ...] = ()  # () allows every folder except the system's
     oidc: Oidc | None = None
     tls: bool = False  # this process itself serves TLS
+    fingerprint: str = ""  # of the certificate that the server made for itself; "" with another or without TLS
     proxies: tuple[str, ...] = ()  # addresses of reverse proxies, which report the client's address
     audit: AuditExport = AuditExport()
 

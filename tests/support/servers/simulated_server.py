@@ -35,9 +35,10 @@ if __name__ == "__main__":
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     serve(
         paths.state_dir(),
-        port=port,
-        notebooks=Notebooks(0),
-        listen=read_listen_settings(os.environ),
+        os.environ.get("HEADWAY_HOST") or "127.0.0.1",
+        port,
+        notebooks=Notebooks(int(os.environ.get("HEADWAY_NOTEBOOK_PORT", "0"))),
+        listen=read_listen_settings(os.environ, paths.state_dir()),
         oidc=read_oidc_settings(os.environ),
         make_backend=make_backend,
     )

@@ -9,6 +9,7 @@ import pytest
 from headway.errors import Refused
 from headway.server.listen_settings import ListenSettings, read_listen_settings, read_origin
 from headway.server.notebook_proxy import origin_of
+from headway.server.tls_certificate import load_certificate
 from tests.support.servers.tls import certificate
 
 
@@ -18,15 +19,15 @@ def test_listen_settings_are_read_from_environment(tmp_path: Path) -> None:
         "HEADWAY_PUBLIC_URL": "https://Headway.example.org:8443/",
         "HEADWAY_TLS_CERT": str(cert), "HEADWAY_TLS_KEY": str(key),
         "HEADWAY_TRUSTED_PROXIES": "127.0.0.1, 10.0.0.0/24",
-    })  # fmt: skip
+    }, tmp_path)  # fmt: skip
     assert found.url == "https://headway.example.org:8443"
     assert found.hosts("0.0.0.0") == (
         "10.0.0.9", "127.0.0.1", "[::1]", "headway.example.org", "hw.example.org", "localhost"
     )  # fmt: skip
     assert found.proxies == ("127.0.0.1", "10.0.0.0/24")
-    assert read_listen_settings({}) == ListenSettings()
-    assert read_listen_settings({}).hosts("127.0.0.1") == ("127.0.0.1", "[::1]", "localhost")
-    assert read_listen_settings({}).hosts("0.0.0.0") == ()
+    assert read_listen_settings({}, tmp_path) == ListenSettings()
+    assert read_listen_settings({}, tmp_path).hosts("127.0.0.1") == ("127.0.0.1", "[::1]", "localhost")
+    assert read_listen_settings({}, tmp_path).hosts("0.0.0.0") == ()
 
 
 def test_notebook_origin_follows_the_servers_address() -> None:
@@ -43,6 +44,9 @@ def test_notebook_origin_follows_the_servers_address() -> None:
 def test_refuses_invalid_listen_settings(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     files = {"HEADWAY_TLS_CERT": str(cert), "HEADWAY_TLS_KEY": str(key)}
+    (tmp_path / "named").mkdir()
+    good = certificate(tmp_path / "named", "hw.example.org")
+    named = {"HEADWAY_TLS_CERT": str(good[0]), "HEADWAY_TLS_KEY": str(good[1])}
     for env, words in (
         (files, "has no host name"),
         ({"HEADWAY_TLS_CERT": str(cert)}, "without its key"),
@@ -52,6 +56,45 @@ def test_refuses_invalid_listen_settings(tmp_path: Path) -> None:
         ({"HEADWAY_PUBLIC_URL": "https://ann@headway.example.org"}, "not an origin"),
         ({"HEADWAY_PUBLIC_URL": "https://*.example.org"}, "not an origin"),
         ({"HEADWAY_TRUSTED_PROXIES": "*"}, "has an invalid address"),
+        ({"HEADWAY_INSECURE": "yes"}, "neither 1 nor 0"),
+        ({**named, "HEADWAY_INSECURE": "1"}, "the server uses TLS"),
+        ({**named, "HEADWAY_TLS_SELF_SIGNED": "1"}, "both a certificate and"),
+        ({"HEADWAY_HOST": "0.0.0.0"}, r"listen on 0\.0\.0\.0 \(HEADWAY_HOST\) without TLS"),
+        ({"HEADWAY_HOST": "::"}, "without TLS"),
+        ({"HEADWAY_HOST": "10.0.0.9", "HEADWAY_PUBLIC_URL": "https://hw.example.org"}, "without TLS"),
     ):
         with pytest.raises(Refused, match=words):
-            read_listen_settings(env)
+            read_listen_settings(env, tmp_path)
+
+
+def test_other_machines_reach_the_server_by_tls_or_by_explicit_choice(tmp_path: Path) -> None:
+    own = {"HEADWAY_HOST": "0.0.0.0", "HEADWAY_TLS_SELF_SIGNED": "1"}
+    found = read_listen_settings(own, tmp_path)
+    assert found.tls is not None
+    assert found.tls.own
+    assert found.hosts("0.0.0.0") == (), "under any name of the machine: clients know it by its fingerprint"
+    assert found.tls.cert.stat().st_mode & 0o777 == 0o600
+    again = read_listen_settings(own, tmp_path).tls
+    assert again is not None
+    assert again.fingerprint == found.tls.fingerprint
+    assert read_listen_settings({"HEADWAY_HOST": "0.0.0.0", "HEADWAY_INSECURE": "1"}, tmp_path).insecure
+    for host in ("127.0.0.1", "127.0.0.2", "::1", "localhost"):
+        assert read_listen_settings({"HEADWAY_HOST": host}, tmp_path).tls is None
+
+
+def test_renewed_certificate_is_loaded_and_a_faulty_one_is_not(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    cert, key = certificate(tmp_path / "old", "hw.example.org")
+    tls = load_certificate(cert, key)
+    before = tls.fingerprint
+    assert not tls.reload_if_changed()
+    new_cert, new_key = certificate(tmp_path / "new", "hw.example.org")
+    new_cert.replace(cert)
+    assert not tls.reload_if_changed(), "its key is not there yet"
+    assert tls.fingerprint == before
+    new_key.replace(key)
+    assert tls.reload_if_changed()
+    assert tls.fingerprint == load_certificate(cert, key).fingerprint != before
+    cert.unlink()
+    assert not tls.reload_if_changed()

@@ -29,6 +29,7 @@ async def describe_server(state: AppState, who: Principal) -> ServerOut:
         database=state.settings.database if admin else "",
         clusters=len(clusters),
         leads=state.store.server_locks.leads,
+        fingerprint=state.settings.fingerprint,
     )
 
 

@@ -48,24 +48,38 @@ Key = Annotated[
 ]
 
 
-def _set_tls(cert: Path | None, key: Path | None) -> None:
-    """Passes the files to the server through its environment."""
+SelfSigned = Annotated[
+    bool,
+    typer.Option("--tls-self-signed", help="Use HTTPS with a certificate of the server's own; clients pin it."),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Let other machines reach the server without TLS.")]
+
+
+def _set_tls(cert: Path | None, key: Path | None, self_signed: bool, insecure: bool) -> None:
+    """Passes the options to the server through its environment."""
     for name, file in (("HEADWAY_TLS_CERT", cert), ("HEADWAY_TLS_KEY", key)):
         if file is not None:
             os.environ[name] = str(file)
+    for name, chosen in (("HEADWAY_TLS_SELF_SIGNED", self_signed), ("HEADWAY_INSECURE", insecure)):
+        if chosen:
+            os.environ[name] = "1"
 
 
 @app.command()
-def start(tls_cert: Cert = None, tls_key: Key = None) -> None:
+def start(
+    tls_cert: Cert = None, tls_key: Key = None, tls_self_signed: SelfSigned = False, insecure: Insecure = False
+) -> None:
     """Start the server in the background, unless it is running."""
     from headway.sdk.local_server import running_server, start_server
 
-    _set_tls(tls_cert, tls_key)
+    _set_tls(tls_cert, tls_key, tls_self_signed, insecure)
     already = running_server()
     server = already or start_server()
     common.print_line(
         f"the server {'is already running' if already else 'is running'} at {server.url} (process {server.pid})"
     )
+    if server.fingerprint:
+        common.print_note(f"on other machines: headway login {server.url} --fingerprint {server.fingerprint}")
 
 
 @app.command()
@@ -87,6 +101,8 @@ def status(output: Output = Format.table) -> None:
         ("url", server.url), ("version", server.version), ("process", str(server.pid)),
         ("state", server.state_dir), ("database", server.database), ("clusters", str(server.clusters)),
     ]  # fmt: skip
+    if server.fingerprint:
+        pairs.append(("fingerprint", server.fingerprint))
     if not server.leads:
         pairs.append(("part", "standby: another server of the database is active"))
     tables.print_facts(pairs)
@@ -117,11 +133,13 @@ def _last(log: Path, lines: int) -> list[str]:
 
 
 @app.command()
-def run(tls_cert: Cert = None, tls_key: Key = None) -> None:
+def run(
+    tls_cert: Cert = None, tls_key: Key = None, tls_self_signed: SelfSigned = False, insecure: Insecure = False
+) -> None:
     """Run the server in the foreground (for a service manager)."""
     from headway.sdk.local_server import running_server, server_argv
 
-    _set_tls(tls_cert, tls_key)
+    _set_tls(tls_cert, tls_key, tls_self_signed, insecure)
     already = running_server()
     if already is not None:
         raise Refused(
@@ -135,7 +153,8 @@ _SETTINGS = [
     f"HEADWAY_{name}"
     for name in (
         "HOST", "PORT", "NOTEBOOK_PORT", "NOTEBOOK_URL", "DATA", "DATASET_ROOTS", "PUBLIC_URL", "TLS_CERT", "TLS_KEY",
-        "TRUSTED_PROXIES", "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET_FILE", "OIDC_ROLE_CLAIM", "OIDC_ROLES",
+        "TLS_SELF_SIGNED", "INSECURE", "TRUSTED_PROXIES",
+        "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET_FILE", "OIDC_ROLE_CLAIM", "OIDC_ROLES",
         "OIDC_USER_CLAIM", "OIDC_SCOPES",
     )
 ]  # fmt: skip
@@ -165,13 +184,15 @@ def install(
     show_only: Annotated[bool, typer.Option("--print", help="Print the unit, do not install it.")] = False,
     tls_cert: Cert = None,
     tls_key: Key = None,
+    tls_self_signed: SelfSigned = False,
+    insecure: Insecure = False,
 ) -> None:
     """Install a systemd unit that starts the server at boot, with the HEADWAY_* settings of this shell.
 
     For a user other than root: a user unit, which starts with the user's session."""
     from headway.sdk.local_server import server_argv
 
-    _set_tls(tls_cert, tls_key)
+    _set_tls(tls_cert, tls_key, tls_self_signed, insecure)
     settings = {"HEADWAY_STATE": str(paths.state_dir())}
     settings |= {name: _for_a_unit(name, os.environ[name]) for name in _SETTINGS if os.environ.get(name)}
     root = os.geteuid() == 0
