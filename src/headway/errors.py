@@ -3,6 +3,7 @@
     HeadwayError                 what happened, where, what to do; never shown with a traceback
     ├── InvalidSpec              the user's file has faults (all of them, with field paths)       HTTP 422, exit 2
     ├── NotAllowed               the person may not do this                                       HTTP 403, exit 4
+    │   └── SignInAgain          the browser session is too old for what can't be undone          HTTP 403, exit 4
     ├── NotSignedIn              no or an unknown token                                           HTTP 401, exit 4
     ├── TooManyTries             sign-in has failed too often from here                           HTTP 429, exit 4
     ├── TooManyAtOnce            as much as may run at once runs already                          HTTP 429, exit 1
@@ -92,6 +93,12 @@ class NotAllowed(HeadwayError):
     exit_code = 4
     http_status = 403
     kind = "not_allowed"
+
+
+class SignInAgain(NotAllowed):
+    """The person's sign-in is too long ago for something that can't be undone."""
+
+    kind = "sign_in_again"
 
 
 class TooManyTries(HeadwayError):

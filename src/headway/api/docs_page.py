@@ -30,6 +30,7 @@ PROBLEMS = {  # kind -> (HTTP status, meaning)
     "invalid_spec": (422, "a cluster, pipeline or job file has faults; all are listed with their paths"),
     "not_signed_in": (401, "the token or session is missing, unknown or has ended"),
     "not_allowed": (403, "this person may not do this"),
+    "sign_in_again": (403, "the browser session is too old for what can't be undone: sign in again"),
     "too_many_tries": (429, "too many failed sign-ins from this address; wait"),
     "too_many_at_once": (429, "the limit of concurrent requests is reached; nothing was done, try again in a moment"),
     "not_found": (404, "it does not exist"),

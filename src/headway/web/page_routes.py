@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from urllib.parse import quote, urlsplit
 
 import structlog
 from fastapi import APIRouter, Request
@@ -14,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from headway.api.http import event_response
 from headway.api.http.failure_audit import audit_failure
 from headway.api.http.security_headers import PAGE_HEADERS
-from headway.errors import HeadwayError, NotSignedIn, Refused
+from headway.errors import HeadwayError, NotSignedIn, Refused, SignInAgain
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
@@ -51,6 +52,9 @@ class PageRoute(APIRoute):
                 made = await handle(request)
             except NotSignedIn:
                 made = _sign_in_page(request)
+            except SignInAgain as error:
+                await audit_failure(request, error)
+                made = _sign_in_again(request, error)
             except HeadwayError as error:
                 await audit_failure(request, error)
                 made = _error(request, error)
@@ -74,7 +78,51 @@ def _sign_in_page(request: Request) -> Response:
         return Response(event_stream.LEAVE.encode(), media_type="text/event-stream", headers=event_response.HEADERS)
     if request.headers.get("hx-request") == "true":
         return _toast(NotSignedIn("your session has ended", hint="sign in in another tab: the text typed here is kept"))
-    return render("signin.html", status=401, fault=None, person="", code="", provider=_provider(request))
+    return render_sign_in(_provider(request), 401)
+
+
+def _sign_in_again(request: Request, error: SignInAgain) -> Response:
+    """Returns the sign-in page, which leads back to the page with the form that was sent. htmx opens it as a page of its
+    own."""
+    if request.headers.get("hx-request") == "true":
+        back = local_path(_path_of(request.headers.get("hx-current-url", "")))
+        return HTMLResponse("", headers={**PAGE_HEADERS, "HX-Redirect": f"/signin/again?next={quote(back)}"})
+    back = local_path(_path_of(request.headers.get("referer", "")))
+    return render_sign_in(_provider(request), error.http_status, error, again=True, next_path=back)
+
+
+def render_sign_in(
+    provider: Oidc | None,
+    status: int = 200,
+    fault: HeadwayError | None = None,
+    *,
+    person: str = "",
+    code: str = "",
+    again: bool = False,
+    next_path: str = "/",
+) -> Response:
+    """Returns the sign-in page. `again`: for a person who is signed in, and goes on at `next_path`."""
+    return render(
+        "signin.html",
+        status=status,
+        provider=provider,
+        fault=fault,
+        person=person,
+        code=code,
+        again=again,
+        next=next_path,
+    )
+
+
+def _path_of(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
+
+
+def local_path(text: str) -> str:
+    """Returns the path if it is one of this server's pages, else "/": a link must not lead to another site."""
+    fits = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isascii() and text.isprintable()
+    return text if fits and len(text) <= 500 and "\\" not in text else "/"
 
 
 def _provider(request: Request) -> Oidc | None:

@@ -252,9 +252,9 @@ async def test_sign_in_code_works_once_and_expires_after_five_minutes(store: Sto
     good = [one for one in spent if one is not None]
     assert len(good) == 1
     cookie = good[0][1]
-    assert (await store.sessions.person(cookie)).name == "ann"  # type: ignore[union-attr]
+    assert (await store.sessions.holder(cookie)).person.name == "ann"  # type: ignore[union-attr]
     await store.sessions.delete(cookie)
-    assert await store.sessions.person(cookie) is None
+    assert await store.sessions.holder(cookie) is None
     late, _ = await store.sessions.create_signin_code("ann")
     clock.now += 300
     assert await store.sessions.redeem_signin_code(late) is None

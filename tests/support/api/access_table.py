@@ -239,6 +239,7 @@ TABLE: dict[str, Row] = {
     "GET /signin": Row(PUBLIC),
     "POST /signin": Row(PUBLIC),
     "POST /signin/link": Row(PUBLIC),
+    "GET /signin/again": Row(PUBLIC),
     "GET /signin/oidc": Row(PUBLIC),
     "GET /signin/oidc/back": Row(PUBLIC),
     "GET /clusters/{name}/queue": Row(ALL),

@@ -87,6 +87,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("operation", "/operations/op-running", role="viewer"),
         Place("no-operation", "/operations/op-none", status=404),
     ),
+    "/signin/again": (Place("sign-in-again", "/signin/again?next=/people", role=""),),
     "/signin/oidc": (Place("sign-in-no-provider", "/signin/oidc", role="", status=404),),
     "/signin/oidc/back": (Place("sign-in-back", "/signin/oidc/back", role="", status=404),),
     "/signin": (

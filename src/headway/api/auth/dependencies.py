@@ -7,7 +7,7 @@ a row in tests/support/api/access_table.py, which lists who gets through and who
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -47,16 +47,17 @@ async def authenticate(request: Request) -> Principal | None:
         if holder is None:
             await _count_unknown_token(state, request)
             raise NotSignedIn("the token is unknown or has expired", hint="HEADWAY_TOKEN, or `headway token create`")
-        return _attach(request, principal_for(holder.person, address, holder.scopes, holder.cluster))
+        principal = principal_for(holder.person, address, holder.scopes, holder.cluster)
+        return _attach(request, replace(principal, provider_session=holder.provider_session))
     cookie = request.cookies.get(state.settings.cookie, "")
     if not cookie:
         return None
-    person = await state.store.sessions.person(cookie)
-    if person is None:
+    session = await state.store.sessions.holder(cookie)
+    if session is None:
         raise NotSignedIn("the session has ended", hint="ask `headway server status` for a new sign-in link")
     if request.method not in SAFE_METHODS:
         require_same_origin(request, state.settings.url)
-    return _attach(request, principal_for(person, address))
+    return _attach(request, replace(principal_for(session.person, address), **asdict(session.sign_in)))
 
 
 async def require_signed_in(request: Request) -> Principal:

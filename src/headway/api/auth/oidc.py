@@ -20,7 +20,7 @@ from headway.errors import Conflict, NotAllowed, NotSignedIn, Refused, Unreachab
 from headway.services.access.people import delete_person, require_unused_user
 from headway.services.app_state import AppState
 from headway.services.server_settings import Oidc
-from headway.store import Person
+from headway.store import Person, SignIn
 from headway.validation.syntax_rules import user_name_fault
 
 if TYPE_CHECKING:
@@ -46,23 +46,32 @@ class Provider:
         self._read_at = 0.0
         self._lock = asyncio.Lock()
 
-    async def start_flow(self, state: AppState) -> tuple[str, str]:
-        """Returns (address of the provider to redirect the browser to, state that the browser must return)."""
+    async def start_flow(self, state: AppState, *, again: bool = False, next_path: str = "/") -> tuple[str, str]:
+        """Returns (address of the provider to redirect the browser to, state that the browser must return). `again`: the
+        provider must ask for the password also of a person who is signed in there; `next_path`: the page to show after
+        the sign-in."""
         from authlib.common.security import generate_token
 
         about = await self._description()
         nonce, verifier = generate_token(48), generate_token(64)
         async with self._client(state) as client:
             url, secret = client.create_authorization_url(
-                str(about["authorization_endpoint"]), state=generate_token(48), code_verifier=verifier, nonce=nonce
+                str(about["authorization_endpoint"]),
+                state=generate_token(48),
+                code_verifier=verifier,
+                nonce=nonce,
+                **({"prompt": "login", "max_age": "0"} if again else {}),
             )
-        await state.store.sessions.start_oidc_flow(secret, nonce, verifier)
+        await state.store.sessions.start_oidc_flow(secret, nonce, verifier, again=again, next_path=next_path)
         return str(url), str(secret)
 
-    async def finish_flow(self, state: AppState, parameters: Mapping[str, str], kept: str) -> Person:
-        """Returns the person who comes back from the provider. `parameters` are the query parameters of the redirect, `kept`
-        is the state in the browser's cookie. Raises NotSignedIn for an invalid response, and NotAllowed for a person
-        without a role."""
+    async def finish_flow(
+        self, state: AppState, parameters: Mapping[str, str], kept: str
+    ) -> tuple[Person, SignIn, str]:
+        """Returns (the person who comes back from the provider, their sign-in, the path of the page to show).
+
+        `parameters` are the query parameters of the redirect, `kept` is the state in the browser's cookie. Raises
+        NotSignedIn for an invalid response, and NotAllowed for a person without a role."""
         secret = parameters.get("state", "")
         if not secret or not hmac.compare_digest(secret.encode(), kept.encode()):
             raise NotSignedIn("this sign-in did not start in this browser", hint="start again on the sign-in page")
@@ -72,10 +81,16 @@ class Provider:
         if parameters.get("error") or not parameters.get("code"):
             why = parameters.get("error_description") or parameters.get("error") or "no reason given"
             raise NotSignedIn(f"the sign-in provider refused: {why[:200]}", hint="sign in again, or ask an admin")
-        nonce, verifier = flow
-        id_token, access_token = await self._tokens(state, parameters["code"], verifier)
-        claims = await self._claims(id_token, nonce)
-        return await self._person(state, {**await self._more(access_token, str(claims["sub"])), **claims})
+        id_token, access_token = await self._tokens(state, parameters["code"], flow.verifier)
+        claims = await self._claims(id_token, flow.nonce)
+        sign_in = _sign_in(claims, state.clock())
+        if flow.again and sign_in.authenticated_at < flow.started_at - _LEEWAY_S:
+            raise NotSignedIn(
+                "the sign-in provider did not ask for the password again, or does not say so (claim auth_time)",
+                hint="sign in by a link: headway token link",
+            )
+        person = await self._person(state, {**await self._more(access_token, str(claims["sub"])), **claims})
+        return person, sign_in, flow.next_path
 
     async def _tokens(self, state: AppState, code: str, verifier: str) -> tuple[str, str]:
         """Returns (id token, access token) for the authorization code."""
@@ -264,6 +279,14 @@ class Provider:
 def _unreachable(settings: Oidc, error: httpx.HTTPError | ValueError) -> Unreachable:
     reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
     return Unreachable(f"the sign-in provider {settings.issuer} can't be used: {reason}", hint=_HINT)
+
+
+def _sign_in(claims: Mapping[str, Any], now: float) -> SignIn:
+    """Returns when the provider last asked for the password, and its session. `now`: unix seconds of the server's clock."""
+    at, session = claims.get("auth_time"), claims.get("sid")
+    age_s = time.time() - at if isinstance(at, int | float) and not isinstance(at, bool) else None
+    authenticated_at = 0.0 if age_s is None else now - max(0.0, age_s)
+    return SignIn(authenticated_at, session[:255] if isinstance(session, str) else "")
 
 
 def _name(claims: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from headway.services.access.role_rights import principal_for
 from headway.services.app_state import AppState
 from headway.services.login_throttle import account_key, address_key
 from headway.services.server_settings import Oidc
-from headway.store import Person
+from headway.store import Person, SignIn
 
 FLOW_S = 600
 
@@ -56,9 +56,9 @@ async def sign_in_by_code(state: AppState, request: Request, code: str) -> tuple
     return spent
 
 
-async def sign_in_by_token(state: AppState, request: Request, person: str, token: str) -> Person:
-    """Returns the person for their name and one of their tokens. Raises NotSignedIn. Raises NotAllowed for a token that
-    is limited to scopes or a cluster, because a browser session has all rights of its person."""
+async def sign_in_by_token(state: AppState, request: Request, person: str, token: str) -> tuple[Person, SignIn]:
+    """Returns (person, their sign-in) for their name and one of their tokens. Raises NotSignedIn. Raises NotAllowed for
+    a token that is limited to scopes or a cluster, because a browser session has all rights of its person."""
     holder = await state.store.tokens.holder(token)
     async with sign_in_attempt(state, request, "token", person):
         if holder is None or holder.person.name != person:
@@ -67,24 +67,28 @@ async def sign_in_by_token(state: AppState, request: Request, person: str, token
             raise NotAllowed(
                 "this token is restricted and can't be used to sign in", hint="create a link with headway token link"
             )
-    return holder.person
+    return holder.person, SignIn(state.clock(), holder.provider_session)
 
 
-async def start_provider_flow(state: AppState) -> tuple[str, str]:
-    """Returns (the provider's address, the state to store in a cookie)."""
-    return await _provider(state).start_flow(state)
+async def start_provider_flow(state: AppState, *, again: bool, next_path: str) -> tuple[str, str]:
+    """Returns (the provider's address, the state to store in a cookie). Arguments as of `Provider.start_flow`."""
+    return await _provider(state).start_flow(state, again=again, next_path=next_path)
 
 
-async def sign_in_by_provider(state: AppState, request: Request, parameters: Mapping[str, str]) -> Person:
-    """Returns the person who comes back from the provider. `parameters` are the query parameters of the redirect. Raises as
-    `Provider.finish_flow`."""
+async def sign_in_by_provider(
+    state: AppState, request: Request, parameters: Mapping[str, str]
+) -> tuple[Person, SignIn, str]:
+    """Returns (the person who comes back from the provider, their sign-in, the path of the next page). `parameters` are
+    the query parameters of the redirect. Raises as `Provider.finish_flow`."""
     async with sign_in_attempt(state, request, "provider"):
         return await _provider(state).finish_flow(state, parameters, request.cookies.get(flow_cookie(state), ""))
 
 
-async def open_session(state: AppState, request: Request, person: Person, answer: Response, how: str) -> None:
+async def open_session(
+    state: AppState, request: Request, person: Person, sign_in: SignIn, answer: Response, how: str
+) -> None:
     """Signs the browser in. Its cookie is a secret of 256 bits that neither scripts nor pages of other sites can use."""
-    cookie, expires = await state.store.sessions.create(person.name, how, **_client_of(request))
+    cookie, expires = await state.store.sessions.create(person.name, how, sign_in, **_client_of(request))
     await set_session_cookie(state, request, person, answer, how, cookie, expires)
 
 

@@ -69,7 +69,8 @@ async def store_person(state: AppState, who: Principal, name: str, request: Pers
 
 async def remove_person(state: AppState, who: Principal, name: str) -> None:
     """Removes a person. Their tokens and sessions end at once. Their jobs continue, because the cluster's file says who
-    may work there. Raises NotFound."""
+    may work there. Raises NotFound and SignInAgain."""
+    who.require_recent_sign_in(state.clock(), f"remove {name}")
     await _existing_person(state, name)
     await delete_person(state, name)
     await write_audit_line(state, who, "person.remove", name)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headway.domain.role import Role
-from headway.errors import NotAllowed, Refused
+from headway.errors import NotAllowed, Refused, SignInAgain
 from headway.store.db.rows import Person
 from headway.validation.syntax_rules import user_name_fault, user_name_from
+
+RECENT_SIGN_IN_S = 15 * 60.0
 
 
 class Right(StrEnum):
@@ -63,6 +65,8 @@ class Principal:
         ""  # names this request if it came with an Idempotency-Key header (a hash, see api/http/idempotency)
     )
     first_sent_at: float = 0.0  # unix seconds when a request with this key first came
+    authenticated_at: float | None = None  # of a browser session: when the person proved who they are; None: a token
+    provider_session: str | None = None  # the sign-in provider's session behind it, as in store.SignIn
 
     @property
     def user(self) -> str:
@@ -88,6 +92,17 @@ class Principal:
         others = [role for role in ROLE_RIGHTS if right in ROLE_RIGHTS[role]]
         raise NotAllowed(
             f"{self.person} is {_with_article(self.role)} and may not {what}", hint=f"ask {_with_article(others[0])}"
+        )
+
+    def require_recent_sign_in(self, now: float, what: str) -> None:
+        """Raises SignInAgain in a browser session whose person proved who they are too long ago for something that can't
+        be undone; `what` completes "sign in again to ...". A token passes: it was made for programs, with a scope that
+        its person chose, and no other person can use it from an unlocked screen."""
+        if self.authenticated_at is None or now - self.authenticated_at <= RECENT_SIGN_IN_S:
+            return
+        raise SignInAgain(
+            f"sign in again to {what}",
+            hint=f"what can't be undone needs a sign-in within the last {RECENT_SIGN_IN_S // 60:.0f} minutes",
         )
 
     def may_see_cluster(self, cluster: str) -> bool:

@@ -10,9 +10,9 @@ from headway.schemas.people import PersonIn, SignInLinkOut
 from headway.schemas.tokens import TokenIn, TokenOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.people import store_person
-from headway.services.access.role_rights import Principal, Right
+from headway.services.access.role_rights import TOKEN_SCOPES, Principal, Right
 from headway.services.app_state import AppState
-from headway.store import Token
+from headway.store import SignIn, Token
 
 
 async def list_tokens(state: AppState, who: Principal) -> list[TokenOut]:
@@ -22,8 +22,11 @@ async def list_tokens(state: AppState, who: Principal) -> list[TokenOut]:
 
 async def create_token(state: AppState, who: Principal, request: TokenIn) -> TokenOut:
     """Creates a token for the person. Admins can create one for any person; an unknown person is added with `role`.
-    Only this response holds the token itself. Raises NotAllowed, and NotFound for an unknown cluster."""
+    Only this response holds the token itself. Raises NotAllowed, and NotFound for an unknown cluster; SignInAgain for a
+    token of a scope that may do what can't be undone, which an old session must not get around by it."""
     person = request.person or who.person
+    if any(Right.ADMIN in TOKEN_SCOPES[scope] for scope in request.scopes):
+        who.require_recent_sign_in(state.clock(), f"create a token of scope {' '.join(request.scopes)}")
     if (person != who.person or request.role is not None) and not who.may(Right.ADMIN):
         raise NotAllowed(f"{who.person} may create tokens only for themself and without a role", hint="ask an admin")
     if request.cluster:
@@ -35,6 +38,7 @@ async def create_token(state: AppState, who: Principal, request: TokenIn) -> Tok
         days=request.days,
         scopes=tuple(dict.fromkeys(request.scopes)),
         cluster=request.cluster,
+        provider_session=who.provider_session if person == who.person else None,
     )
     detail = {"scopes": list(row.scopes), "cluster": row.cluster, "expires_at": row.expires_at}
     await write_audit_line(state, who, "token.create", person, id=row.id, role=row.role, label=row.label, **detail)
@@ -64,7 +68,9 @@ async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:
 async def create_signin_link(state: AppState, who: Principal, base_url: str) -> SignInLinkOut:
     """Returns a link that signs a browser in as this person, once, within five minutes. `base_url` is the server's
     address that is used if its settings have none."""
-    code, expires_at = await state.store.sessions.create_signin_code(who.person)
+    authenticated_at = state.clock() if who.authenticated_at is None else who.authenticated_at
+    made_in = SignIn(authenticated_at, who.provider_session)
+    code, expires_at = await state.store.sessions.create_signin_code(who.person, made_in)
     await write_audit_line(state, who, "signin.link", who.person)
     base = state.settings.url or base_url.rstrip("/")
     return SignInLinkOut(url=f"{base}/signin?code={quote(code)}", expires_at=expires_at)

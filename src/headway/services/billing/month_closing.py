@@ -21,7 +21,9 @@ async def close_month(state: AppState, who: Principal, billed: BilledCluster, pe
     one.
 
     Raises Refused while accounting cannot be read and before the month is over, NotFound for a month before the first
-    machine, and Conflict if an earlier month is not closed, accounting could not be read, or it is closed already."""
+    machine, and Conflict if an earlier month is not closed, accounting could not be read, or it is closed already;
+    SignInAgain."""
+    who.require_recent_sign_in(state.clock(), f"close the month of {billed.name}")
     if stale := await refresh_ledger(state, billed):
         raise Refused(
             f"accounting of {billed.name} can't be read: {stale}", hint="close it when accounting works again"

@@ -94,7 +94,9 @@ async def scale_cluster(state: AppState, who: Principal, name: str, request: Sca
 
 
 async def take_down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> OperationOut:
-    """Queues taking the cluster down."""
+    """Queues taking the cluster down. Raises SignInAgain if data would be deleted and the person's sign-in is old."""
+    if delete_data:
+        who.require_recent_sign_in(state.clock(), f"delete the data of {name}")
     operation = await planning.queue_down(state, who, name, delete_data=delete_data)
     await write_audit_line(state, who, "down", name, operation=operation.id, delete_data=delete_data)
     return operation_out(operation)

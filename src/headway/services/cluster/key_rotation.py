@@ -16,7 +16,9 @@ from headway.services.cluster.operations import queue_operation
 
 
 async def start_key_rotation(state: AppState, who: Principal, name: str, request: RotateIn) -> OperationOut:
-    """Queues the replacement of a key by a new one. No job is lost. Raises Refused for keys that Headway does not own."""
+    """Queues the replacement of a key by a new one. No job is lost. Raises Refused for keys that Headway does not own,
+    and SignInAgain."""
+    who.require_recent_sign_in(state.clock(), f"replace a key of {name}")
     _, cluster = await state.clusters.get(name)
     if request.what == "database":
         raise Refused(

@@ -41,9 +41,10 @@ async def start_backup(state: AppState, who: Principal, name: str, request: Back
 
 async def start_restore(state: AppState, who: Principal, name: str, request: RestoreIn) -> OperationOut:
     """Queues a restore. Raises Refused if the file is not a backup of this cluster or the passphrase is wrong, and
-    NeedsConfirmation if the cluster exists."""
+    NeedsConfirmation if the cluster exists; SignInAgain, also for a cluster that is down, whose data is replaced."""
     from headway.backup import archive
 
+    who.require_recent_sign_in(state.clock(), f"restore {name} from a backup")
     path = require_allowed_path(state, request.path)
     header = await asyncio.to_thread(archive.read_header, path)
     if header.cluster != name:

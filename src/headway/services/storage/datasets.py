@@ -60,7 +60,8 @@ async def verify_version(state: AppState, who: Principal, name: str, dataset: st
 async def remove_version(
     state: AppState, who: Principal, name: str, dataset: str, version: int, *, force: bool
 ) -> OperationOut:
-    """Queues the removal of a version. Raises Conflict while the lineage of jobs names it, unless `force`."""
+    """Queues the removal of a version. Raises Conflict while the lineage of jobs names it, unless `force`; SignInAgain."""
+    who.require_recent_sign_in(state.clock(), f"remove {dataset}@{version}")
     found = await find_version(
         state, state.store.datasets, name, dataset, version, removed=True
     )  # a removal that failed is completed

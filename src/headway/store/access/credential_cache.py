@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.store.db.rows import Person, TokenHolder
+from headway.store.db.rows import SessionHolder, TokenHolder
 from headway.store.db.transactions import Database
 
 _KEPT_S = 1.0
@@ -27,7 +27,7 @@ class CachedHolder:
 
     until: float
     expires_at: float | None
-    value: TokenHolder | Person
+    value: TokenHolder | SessionHolder
 
 
 def digest(secret: str) -> str:
@@ -77,7 +77,7 @@ class CredentialCache:
         found: T = await asyncio.shield(self._pending[mark])
         return found
 
-    def put(self, key: str, value: TokenHolder | Person, expires_at: float | None, changes: int) -> None:
+    def put(self, key: str, value: TokenHolder | SessionHolder, expires_at: float | None, changes: int) -> None:
         """Caches a holder, unless something has changed since `changes` was read."""
         if changes == self._changes:
             if len(self._holders) > _MAX_ENTRIES:

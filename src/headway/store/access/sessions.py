@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets as random
 from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
 
 from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,7 +14,7 @@ from headway.errors import NotFound
 from headway.store.access.credential_cache import CredentialCache, digest
 from headway.store.access.people import PERSON_COLUMNS, person_of_row
 from headway.store.db import schema as t
-from headway.store.db.rows import Person, Session
+from headway.store.db.rows import OidcFlow, Person, Session, SessionHolder, SignIn
 from headway.store.db.transactions import Database, DatabaseLocked, StorePart
 
 SIGNIN_CODE_S = 300.0
@@ -30,12 +32,16 @@ class Sessions(StorePart):
         super().__init__(database)
         self._credentials = credentials
 
-    async def create_signin_code(self, person: str) -> tuple[str, float]:
-        """Returns (one-time code, its expiry time in unix seconds)."""
+    async def create_signin_code(self, person: str, sign_in: SignIn | None = None) -> tuple[str, float]:
+        """Returns (one-time code, its expiry time in unix seconds). `sign_in`: of the session that asks for it, which the
+        new session inherits, so that an old session cannot renew itself; None: the person is authenticated now."""
+        sign_in = sign_in or SignIn(self._database.now())
         code, expires = random.token_urlsafe(32), self._database.now() + SIGNIN_CODE_S
         async with self._database.write() as db:
             await db.execute(delete(t.signin_codes).where(t.signin_codes.c.expires_at <= self._database.now()))
-            await db.execute(insert(t.signin_codes).values(hash=digest(code), person=person, expires_at=expires))
+            await db.execute(
+                insert(t.signin_codes).values(hash=digest(code), person=person, expires_at=expires, **asdict(sign_in))
+            )
         return code, expires
 
     async def redeem_signin_code(
@@ -44,7 +50,7 @@ class Sessions(StorePart):
         """Returns (person, session cookie, its expiry time) the first time a code is used; None if it is unknown, used
         or expired."""
         query = (
-            select(*PERSON_COLUMNS)
+            select(*PERSON_COLUMNS, t.signin_codes.c.authenticated_at, t.signin_codes.c.provider_session)
             .join(t.signin_codes, t.signin_codes.c.person == t.people.c.name)
             .where(t.signin_codes.c.hash == digest(code), t.signin_codes.c.expires_at > self._database.now())
         )
@@ -58,19 +64,26 @@ class Sessions(StorePart):
             spent = await db.execute(delete(t.signin_codes).where(t.signin_codes.c.hash == digest(code)))
             if row is None or not spent.rowcount:
                 return None
-            cookie, expires = await self._insert(db, row.name, "link", address, browser)
+            cookie, expires = await self._insert(db, row.name, "link", _sign_in_of(row), address, browser)
         return person_of_row(row), cookie, expires
 
     async def create(
-        self, person: str, how: str = "token", *, address: str = "", browser: str = ""
+        self,
+        person: str,
+        how: str = "token",
+        sign_in: SignIn | None = None,
+        *,
+        address: str = "",
+        browser: str = "",
     ) -> tuple[str, float]:
         """Returns (session cookie, its expiry time) for a person who is authenticated. `how` they signed in: by link,
-        token or provider; `browser` is its User-Agent."""
+        token or provider; `sign_in`: None is now, not by the provider; `browser` is its User-Agent."""
         async with self._database.write() as db:
-            return await self._insert(db, person, how, address, browser)
+            sign_in = sign_in or SignIn(self._database.now())
+            return await self._insert(db, person, how, sign_in, address, browser)
 
     async def _insert(
-        self, db: AsyncConnection, person: str, how: str, address: str, browser: str
+        self, db: AsyncConnection, person: str, how: str, sign_in: SignIn, address: str, browser: str
     ) -> tuple[str, float]:
         now = self._database.now()
         cookie, expires = random.token_urlsafe(32), now + SESSION_S
@@ -87,13 +100,17 @@ class Sessions(StorePart):
                 how=how,
                 address=address[:64],
                 browser=browser[:200],
+                **asdict(sign_in),
             )
         )
         return cookie, expires
 
-    async def start_oidc_flow(self, state: str, nonce: str, verifier: str) -> None:
+    async def start_oidc_flow(
+        self, state: str, nonce: str, verifier: str, *, again: bool = False, next_path: str = "/"
+    ) -> None:
         """Records that a browser was sent to the sign-in provider; only a hash of `state` is stored. Requests are
-        unauthenticated, so only the latest OIDC_FLOWS_KEPT flows are kept."""
+        unauthenticated, so only the latest OIDC_FLOWS_KEPT flows are kept. `again`: the provider must ask for the
+        password again; `next_path`: the page to show after the sign-in."""
         now, f = self._database.now(), t.oidc_flows
         async with self._database.write() as db:
             await db.execute(delete(f).where(f.c.expires_at <= now))
@@ -102,10 +119,10 @@ class Sessions(StorePart):
             if many:
                 await db.execute(delete(f).where(f.c.hash.in_(many[:500])))
             values = {"hash": digest(state), "nonce": nonce, "verifier": verifier, "expires_at": now + OIDC_FLOW_S}
-            await db.execute(insert(f).values(**values))
+            await db.execute(insert(f).values(**values, again=again, next_path=next_path))
 
-    async def finish_oidc_flow(self, state: str) -> tuple[str, str] | None:
-        """Returns (nonce, verifier) the first time the browser comes back; None if the flow is unknown or expired."""
+    async def finish_oidc_flow(self, state: str) -> OidcFlow | None:
+        """Returns the flow the first time the browser comes back; None if it is unknown or expired."""
         f = t.oidc_flows
         mine = f.c.hash == digest(state)
         query = select(f).where(mine, f.c.expires_at > self._database.now())
@@ -115,21 +132,29 @@ class Sessions(StorePart):
         async with self._database.write() as db:
             row = (await db.execute(query)).first()
             gone = await db.execute(delete(f).where(mine))
-        return (row.nonce, row.verifier) if row is not None and gone.rowcount else None
+        if row is None or not gone.rowcount:
+            return None
+        return OidcFlow(row.nonce, row.verifier, row.expires_at - OIDC_FLOW_S, row.again, row.next_path)
 
-    async def person(self, cookie: str) -> Person | None:
-        """Returns the person of a session cookie, or None if it is unknown, expired or was not used for SESSION_IDLE_S.
-        Records when it was last used."""
+    async def holder(self, cookie: str) -> SessionHolder | None:
+        """Returns the person of a session cookie and their sign-in, or None if it is unknown, expired or was not used for
+        SESSION_IDLE_S. Records when it was last used."""
         key = digest(cookie)
         known = self._credentials.get(key)
-        if known is not None and isinstance(known.value, Person):
+        if known is not None and isinstance(known.value, SessionHolder):
             return known.value if known.expires_at is not None and known.expires_at > self._database.now() else None
-        return await self._credentials.query_once(key, lambda: self._query_person(key))
+        return await self._credentials.query_once(key, lambda: self._query_holder(key))
 
-    async def _query_person(self, key: str) -> Person | None:
+    async def _query_holder(self, key: str) -> SessionHolder | None:
         now, changes = self._database.now(), self._credentials.changes
         query = (
-            select(*PERSON_COLUMNS, t.sessions.c.expires_at, t.sessions.c.last_used_at)
+            select(
+                *PERSON_COLUMNS,
+                t.sessions.c.expires_at,
+                t.sessions.c.last_used_at,
+                t.sessions.c.authenticated_at,
+                t.sessions.c.provider_session,
+            )
             .join(t.sessions, t.sessions.c.person == t.people.c.name)
             .where(
                 t.sessions.c.hash == key,
@@ -146,8 +171,9 @@ class Sessions(StorePart):
                 async with self._database.write() as db:
                     used = update(t.sessions).where(t.sessions.c.hash == key)
                     await db.execute(used.values(last_used_at=now))
-        self._credentials.put(key, person_of_row(row), row.expires_at, changes)
-        return person_of_row(row)
+        holder = SessionHolder(person_of_row(row), _sign_in_of(row))
+        self._credentials.put(key, holder, row.expires_at, changes)
+        return holder
 
     async def all(self, person: str | None = None, cookie: str = "") -> tuple[Session, ...]:
         """Returns the sessions that have not ended, of one person or of all, the latest used first. `cookie` is that of
@@ -177,3 +203,7 @@ class Sessions(StorePart):
         """Ends the session of this cookie."""
         async with self._credentials.write() as db:
             await db.execute(delete(t.sessions).where(t.sessions.c.hash == digest(cookie)))
+
+
+def _sign_in_of(row: Any) -> SignIn:
+    return SignIn(row.authenticated_at, row.provider_session)

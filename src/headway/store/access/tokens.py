@@ -34,9 +34,10 @@ class Tokens(StorePart):
         days: float | None = None,
         scopes: Sequence[str] = ("all",),
         cluster: str = "",
+        provider_session: str | None = None,
     ) -> tuple[Token, str]:
-        """Returns (the token's row, the token itself, which is not stored). Raises NotFound if the person does not
-        exist."""
+        """Returns (the token's row, the token itself, which is not stored). `provider_session`: of the session that it
+        is made in, as in SignIn. Raises NotFound if the person does not exist."""
         now = self._database.now()
         token_id, secret = random.token_hex(6), f"hw_{random.token_urlsafe(32)}"
         expires = None if days is None else now + days * 86400
@@ -54,6 +55,7 @@ class Tokens(StorePart):
                     expires_at=expires,
                     scopes=" ".join(scopes),
                     cluster=cluster,
+                    provider_session=provider_session,
                 )
             )
         return Token(token_id, person, role, label, now, expires, None, tuple(scopes), cluster), secret
@@ -77,6 +79,7 @@ class Tokens(StorePart):
                 t.tokens.c.last_used_at,
                 t.tokens.c.scopes,
                 t.tokens.c.cluster,
+                t.tokens.c.provider_session,
             )
             .join(t.people, t.people.c.name == t.tokens.c.person)
             .where(t.tokens.c.hash == key)
@@ -90,7 +93,7 @@ class Tokens(StorePart):
             with suppress(DatabaseLocked):  # failing to record the use must not reject the token
                 async with self._database.write() as db:
                     await db.execute(update(t.tokens).where(t.tokens.c.id == row.id).values(last_used_at=now))
-        holder = TokenHolder(person_of_row(row), tuple(row.scopes.split()), row.cluster)
+        holder = TokenHolder(person_of_row(row), tuple(row.scopes.split()), row.cluster, row.provider_session)
         self._credentials.put(key, holder, row.expires_at, changes)
         return holder
 

@@ -28,6 +28,35 @@ class TokenHolder:
     person: Person
     scopes: tuple[str, ...]
     cluster: str  # "" = all clusters
+    provider_session: str | None = None  # as in SignIn
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """When a person proved who they are. `authenticated_at` is 0 if that is unknown. `provider_session`: the sign-in
+    provider's name (claim sid) of the session that the sign-in came from; "" if it has none, None for another way."""
+
+    authenticated_at: float
+    provider_session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHolder:
+    """The person of a browser session, and how the session came about."""
+
+    person: Person
+    sign_in: SignIn
+
+
+@dataclass(frozen=True, slots=True)
+class OidcFlow:
+    """A browser that was sent to the sign-in provider and came back."""
+
+    nonce: str
+    verifier: str
+    started_at: float
+    again: bool  # the provider had to ask the person for their password again
+    next_path: str  # the page to show after the sign-in
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ tokens = Table(
     Column("last_used_at", Float),
     Column("scopes", String(64), nullable=False, server_default="all"),  # separated by spaces
     Column("cluster", String(64), nullable=False, server_default=""),  # "" = all clusters
+    Column("provider_session", String(255)),  # made in it; as in sessions
 )
 
 sessions = Table(
@@ -66,6 +67,9 @@ sessions = Table(
     Column("how", String(16), nullable=False),  # link | token | provider
     Column("address", String(64), nullable=False),
     Column("browser", String(200), nullable=False),  # its User-Agent
+    Column("authenticated_at", Float, nullable=False),  # when the person proved who they are; 0: unknown
+    # The provider's session (claim sid) that the sign-in came from; "": the provider named none, NULL: another way
+    Column("provider_session", String(255)),
 )
 
 signin_codes = Table(
@@ -74,6 +78,8 @@ signin_codes = Table(
     Column("hash", String(64), primary_key=True),
     Column("person", String(64), ForeignKey("people.name", ondelete="CASCADE"), nullable=False),
     Column("expires_at", Float, nullable=False),
+    Column("authenticated_at", Float, nullable=False),  # of the session that they are made in
+    Column("provider_session", String(255)),  # as in sessions
 )
 
 # Browsers that were sent to the sign-in provider and have not come back yet.
@@ -84,6 +90,8 @@ oidc_flows = Table(
     Column("nonce", String(64), nullable=False),
     Column("verifier", String(128), nullable=False),
     Column("expires_at", Float, nullable=False),
+    Column("again", Boolean, nullable=False),  # the provider must ask the person for their password again
+    Column("next_path", String(500), nullable=False),  # the page to show after it
 )
 
 clusters = Table(

@@ -3,7 +3,8 @@
 GET  /signin                 the page, or with ?code= a sign-in link
 POST /signin/link            follows a sign-in link that was opened from another site, after the person agreed
 POST /signin                 signs in with a name and a token
-GET  /signin/oidc            redirects to the OpenID provider
+GET  /signin/again           the page for a person whose sign-in is too old for what can't be undone
+GET  /signin/oidc            redirects to the OpenID provider; with ?again=1 it asks for the password again
 GET  /signin/oidc/back       the provider redirects here
 POST /signout
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Form, Request
+from fastapi import Form, Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from headway.api.auth import sign_in
@@ -20,7 +21,7 @@ from headway.api.auth.dependencies import State
 from headway.api.auth.same_origin import require_same_origin
 from headway.api.http.security_headers import PAGE_HEADERS
 from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
-from headway.web.page_routes import page_router
+from headway.web.page_routes import local_path, page_router, render_sign_in
 from headway.web.rendering import render
 
 router = page_router()
@@ -34,6 +35,12 @@ async def page(request: Request, state: State, code: str = "") -> Response:
     if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return _sign_in_page(state, code=code)  # a link on another site may sign in to another person's account
     return await _by_code(request, state, code)
+
+
+@router.get("/signin/again")
+async def again_page(state: State, next_path: Annotated[str, Query(alias="next")] = "/") -> Response:
+    """Returns the sign-in page, which leads back to the page `next`."""
+    return render_sign_in(state.settings.oidc, again=True, next_path=local_path(next_path))
 
 
 @router.post("/signin/link")
@@ -59,23 +66,24 @@ async def by_token(
     state: State,
     person: Annotated[str, Form(max_length=64)] = "",
     token: Annotated[str, Form(max_length=200)] = "",
+    next_path: Annotated[str, Form(alias="next", max_length=500)] = "/",
 ) -> Response:
     """Signs in with a token. Only accepts forms of this origin: another site must not sign a browser in as another person."""
     require_same_origin(request, state.settings.url)
     try:
-        known = await sign_in.sign_in_by_token(state, request, person.strip(), token.strip())
+        known, proof = await sign_in.sign_in_by_token(state, request, person.strip(), token.strip())
     except (NotSignedIn, NotAllowed, TooManyTries) as error:
         return _sign_in_page(state, error, person)
-    answer = RedirectResponse("/", status_code=303)
-    await sign_in.open_session(state, request, known, answer, "token")
+    answer = RedirectResponse(local_path(next_path), status_code=303)
+    await sign_in.open_session(state, request, known, proof, answer, "token")
     return answer
 
 
 @router.get("/signin/oidc")
-async def leave(state: State) -> Response:
-    """Redirects to the OpenID provider."""
+async def leave(state: State, again: bool = False, next_path: Annotated[str, Query(alias="next")] = "/") -> Response:
+    """Redirects to the OpenID provider. `again`: it asks for the password also of a person who is signed in there."""
     try:
-        url, secret = await sign_in.start_provider_flow(state)
+        url, secret = await sign_in.start_provider_flow(state, again=again, next_path=local_path(next_path))
     except HeadwayError as error:
         return _sign_in_page(state, error)
     answer = RedirectResponse(url, status_code=303, headers={"Cache-Control": "no-store"})
@@ -88,12 +96,12 @@ async def back(request: Request, state: State) -> Response:
     """Signs in with the provider's answer. Returns a page that goes to the home page by itself: after a redirect the
     request would still count as the provider's, and browsers would not send the strict cookie."""
     try:
-        person = await sign_in.sign_in_by_provider(state, request, request.query_params)
+        person, proof, next_path = await sign_in.sign_in_by_provider(state, request, request.query_params)
     except HeadwayError as error:
         answer = _sign_in_page(state, error)
     else:
-        answer = render("signedin.html", person=person.name)
-        await sign_in.open_session(state, request, person, answer, "provider")
+        answer = render("signedin.html", person=person.name, next=next_path)
+        await sign_in.open_session(state, request, person, proof, answer, "provider")
     sign_in.delete_flow_cookie(state, answer)
     return answer
 
@@ -108,4 +116,4 @@ async def signout(request: Request, state: State) -> Response:
 
 def _sign_in_page(state: State, error: HeadwayError | None = None, person: str = "", code: str = "") -> Response:
     status = error.http_status if error else 200
-    return render("signin.html", status=status, fault=error, person=person, code=code, provider=state.settings.oidc)
+    return render_sign_in(state.settings.oidc, status, error, person=person, code=code)

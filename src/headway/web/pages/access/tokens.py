@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.failure_audit import audit_failure
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, SignInAgain
 from headway.schemas.tokens import DEFAULT_DAYS, TokenIn, TokenOut
 from headway.services.access.role_rights import TOKEN_SCOPES, Right
 from headway.services.access.sessions import end_session, list_sessions
@@ -55,6 +55,8 @@ async def create(
             who,
             TokenIn.model_validate({"label": label, "days": days, "scopes": [scope], "cluster": cluster}),
         )
+    except SignInAgain:
+        raise
     except (HeadwayError, ValueError) as error:
         await audit_failure(request, error)
         why = (

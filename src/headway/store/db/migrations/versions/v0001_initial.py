@@ -282,6 +282,8 @@ def _create_tables() -> None:
         sa.Column("nonce", sa.String(length=64), nullable=False),
         sa.Column("verifier", sa.String(length=128), nullable=False),
         sa.Column("expires_at", sa.Float(), nullable=False),
+        sa.Column("again", sa.Boolean(), nullable=False),
+        sa.Column("next_path", sa.String(length=500), nullable=False),
         sa.PrimaryKeyConstraint("hash", name="pk_oidc_flows"),
     )
     op.create_table(
@@ -597,6 +599,8 @@ def _create_tables() -> None:
         sa.Column("how", sa.String(length=16), nullable=False),
         sa.Column("address", sa.String(length=64), nullable=False),
         sa.Column("browser", sa.String(length=200), nullable=False),
+        sa.Column("authenticated_at", sa.Float(), nullable=False),
+        sa.Column("provider_session", sa.String(length=255), nullable=True),
         sa.ForeignKeyConstraint(["person"], ["people.name"], name="fk_sessions_person_people", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("hash", name="pk_sessions"),
         sa.UniqueConstraint("id", name="uq_sessions_id"),
@@ -607,6 +611,8 @@ def _create_tables() -> None:
         sa.Column("hash", sa.String(length=64), nullable=False),
         sa.Column("person", sa.String(length=64), nullable=False),
         sa.Column("expires_at", sa.Float(), nullable=False),
+        sa.Column("authenticated_at", sa.Float(), nullable=False),
+        sa.Column("provider_session", sa.String(length=255), nullable=True),
         sa.ForeignKeyConstraint(["person"], ["people.name"], name="fk_signin_codes_person_people", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("hash", name="pk_signin_codes"),
     )
@@ -621,6 +627,7 @@ def _create_tables() -> None:
         sa.Column("last_used_at", sa.Float(), nullable=True),
         sa.Column("scopes", sa.String(length=64), server_default="all", nullable=False),
         sa.Column("cluster", sa.String(length=64), server_default="", nullable=False),
+        sa.Column("provider_session", sa.String(length=255), nullable=True),
         sa.ForeignKeyConstraint(["person"], ["people.name"], name="fk_tokens_person_people", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_tokens"),
         sa.UniqueConstraint("hash", name="uq_tokens_hash"),
