@@ -21,7 +21,11 @@ and serves metrics to Prometheus. On the head it stores the nodes' messages wher
 - A line of the kernel's log has the same id however often it is read and sent. A restarted agent reads the log from its
   beginning, and the head and the server skip what they already have. So nothing is lost and nothing is recorded twice.
 
+    prolog of a job --TCP, sealed by MUNGE--> agent of the head, which reads /var/lib/headway/job-secrets.json
+             --encrypted for root--> `secrets`, which writes the job's files
+
     agent.pyz node [CONFIG]      agent.pyz head [CONFIG]      agent.pyz watch      agent.pyz test NAME
+    agent.pyz secrets FOLDER FAILURE
 
 On the machine the agent is one file (a zip archive that Python runs), made of these modules. It needs Python 3.10 or
 newer, the standard library, and libmunge, which Slurm's own plugins need too."""

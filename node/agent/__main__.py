@@ -41,6 +41,14 @@ def main() -> None:
             config = load()
             for line in resubmit_lost_jobs(note_files(config.cluster), inherited=takeover_folder(config.state)):
                 print(line, flush=True)
+        elif role == "secrets":
+            from agent.config import load
+            from agent.jobs.secret_files import write_secret_files
+            from agent.munge import Munge
+            from agent.roles.head import PORT
+
+            folder, failure = values
+            write_secret_files(folder, failure, load(), Munge(), PORT)
         elif role == "test":
             from agent.node_tests.command import start
 

@@ -17,6 +17,7 @@ from agent.config import Config
 from agent.failover.leader import LeaderFile, LeaderMonitor
 from agent.failover.takeover_recovery import TakeoverRecovery
 from agent.failover.unreachable_first_head import FirstHeadMonitor
+from agent.jobs.secret_server import SecretServer
 from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun
 from agent.lost_contact.offline_responder import OfflineResponder
@@ -300,6 +301,7 @@ def serve_head(config: Config) -> None:
     ears.bind((address, PORT))
     head, leading = NodeMessages(), LeaderFile(config.first, config.state)
     desk = HeadServer(head, Munge())
+    SecretServer(address, PORT, Munge()).start()
     LeaderMonitor(leading).start()
     if config.first_head:
         FirstHeadMonitor(config).start()

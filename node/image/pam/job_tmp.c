@@ -1,4 +1,4 @@
-/* Gives an SSH session on a node the /tmp and /dev/shm of its job, into which pam_slurm_adopt has moved the session.
+/* Gives an SSH session on a node the /tmp, /dev/shm and secrets of its job, into which pam_slurm_adopt has moved the session.
  *
  * Slurm does this only with job_container/tmpfs, which spank/private_tmp.c replaces. As there, the folders that the prolog
  * created are bound in a new mount namespace of the session. The session's cgroup names the job. A session without a job
@@ -18,6 +18,7 @@
 #define PAM_SUCCESS 0
 #define PAM_SESSION_ERR 14
 #define BASE "/var/lib/headway/job-tmp"
+#define SECRETS "/run/headway/secrets"
 
 int pam_sm_open_session(void *handle, int flags, int argc, const char **argv);
 int pam_sm_close_session(void *handle, int flags, int argc, const char **argv);
@@ -68,7 +69,10 @@ int pam_sm_open_session(void *handle, int flags, int argc, const char **argv)
         syslog(LOG_AUTHPRIV | LOG_ERR, "headway: no private /tmp of job %u: %s", job, strerror(errno));
         return PAM_SESSION_ERR;
     }
-    return bind_over(job, "tmp", "/tmp") || bind_over(job, "shm", "/dev/shm") ? PAM_SESSION_ERR : PAM_SUCCESS;
+    if (bind_over(job, "tmp", "/tmp") || bind_over(job, "shm", "/dev/shm"))
+        return PAM_SESSION_ERR;
+    snprintf(folder, sizeof(folder), BASE "/%u/secrets", job);
+    return stat(folder, &info) == 0 && bind_over(job, "secrets", SECRETS) ? PAM_SESSION_ERR : PAM_SUCCESS;
 }
 
 /* Does nothing: the namespace ends with its last process. */

@@ -1,9 +1,13 @@
-/* Gives all tasks of a job the job's own /tmp and /dev/shm. The prolog creates the folders, the epilog deletes them.
+/* Gives all tasks of a job the job's own /tmp, /dev/shm and secrets. The prolog creates the folders, the epilog deletes them.
  *
  * Slurm's job_container/tmpfs keeps one mount namespace per job alive by a bind mount of it on a file. Linux refuses this
  * mount if the new namespace's number is not higher than the caller's. Kernels that assign numbers per processor (seen on
  * 6.18) therefore make steps fail at random. This plugin keeps no namespace: each task unshares its own mount namespace
  * and binds the same folders, so that all tasks of a job on a node see the same files.
+ *
+ * --secret=NAME asks for a secret. The names reach the prolog in SPANK_HEADWAY_SECRETS; it fetches the values
+ * (node/agent/jobs/secret_files.py). If it can't, it leaves a sentence, with which the tasks fail here: a failing prolog would
+ * drain the node.
  *
  * Compiled on the machine against the headers of its Slurm.
  */
@@ -22,6 +26,67 @@
 SPANK_PLUGIN(headway_private_tmp, 1);
 
 #define BASE "/var/lib/headway/job-tmp"
+#define SECRETS "/run/headway/secrets"
+#define LONGEST_NAME 64
+
+static char names[2048];    /* of the secrets, with commas between them */
+static char sentence[1024]; /* why the job can't have its secrets */
+
+/* Adds NAME[,NAME...] to `names`. */
+static int on_secret(int val, const char *value, int remote)
+{
+    const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+    const char *rest = value ? value : "";
+
+    (void)val, (void)remote;
+    for (;;) {
+        size_t length = strspn(rest, letters);
+
+        if (length == 0 || length > LONGEST_NAME || strchr("0123456789_.-", *rest) || (rest[length] && rest[length] != ',')) {
+            slurm_error("headway: --secret=%.80s: a name has up to 64 letters, digits, _, - and ., and begins with a letter",
+                        value ? value : "");
+            return -1;
+        }
+        if (strlen(names) + length + 2 > sizeof(names)) {
+            slurm_error("headway: --secret: too many names");
+            return -1;
+        }
+        if (names[0])
+            strcat(names, ",");
+        strncat(names, rest, length);
+        if (rest[length] == '\0')
+            return 0;
+        rest += length + 1;
+    }
+}
+
+static struct spank_option option = {
+    "secret", "NAME[,NAME...]", "[headway] give the job this secret as file $HEADWAY_SECRETS_DIR/NAME", 1, 0, on_secret};
+
+int slurm_spank_init(spank_t spank, int argc, char **argv)
+{
+    spank_context_t context = spank_context();
+
+    (void)argc, (void)argv;
+    if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR && context != S_CTX_REMOTE)
+        return 0;
+    if (spank_option_register(spank, &option) != ESPANK_SUCCESS)
+        slurm_error("headway: option --secret can't be registered");
+    return 0;
+}
+
+/* Passes the names to the prolog. */
+int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    if (spank_context() == S_CTX_REMOTE || names[0] == '\0')
+        return 0;
+    if (spank_job_control_setenv(spank, "HEADWAY_SECRETS", names, 1) != ESPANK_SUCCESS) {
+        slurm_error("headway: --secret can't be passed to the job");
+        return -1;
+    }
+    return 0;
+}
 
 static int bind_over(uint32_t job, const char *part, const char *target)
 {
@@ -81,6 +146,38 @@ static void set_mps(spank_t spank, const char *folder)
         slurm_error("headway: CUDA_MPS_PIPE_DIRECTORY can't be set");
 }
 
+/* Reads the sentence that the prolog left if the job can't have its secrets. */
+static void read_sentence(const char *folder)
+{
+    char path[160];
+    ssize_t length;
+    int file;
+
+    snprintf(path, sizeof(path), "%s/no-secrets", folder);
+    file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    length = read(file, sentence, sizeof(sentence) - 1);
+    close(file);
+    if (length <= 0)
+        length = snprintf(sentence, sizeof(sentence), "headway: the job can't have its secrets\n");
+    sentence[length] = '\0';
+}
+
+/* Shows the job's secrets at SECRETS, which is empty outside of the job. */
+static int bind_secrets(spank_t spank, uint32_t job)
+{
+    char path[160];
+    struct stat info;
+
+    snprintf(path, sizeof(path), BASE "/%u/secrets", job);
+    if (stat(path, &info) != 0)
+        return 0;
+    if (spank_setenv(spank, "HEADWAY_SECRETS_DIR", SECRETS, 1) != ESPANK_SUCCESS)
+        return -1;
+    return bind_over(job, "secrets", SECRETS);
+}
+
 /* Runs as root in the task's process, before it becomes the user. */
 int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
 {
@@ -101,9 +198,25 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
     }
     mark_started(folder);
     set_mps(spank, folder);
+    read_sentence(folder);
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
         slurm_error("headway: no private /tmp for job %u: %s", job, strerror(errno));
         return -1;
     }
-    return bind_over(job, "tmp", "/tmp") || bind_over(job, "shm", "/dev/shm") ? -1 : 0;
+    if (bind_over(job, "tmp", "/tmp") || bind_over(job, "shm", "/dev/shm"))
+        return -1;
+    if (bind_secrets(spank, job) != 0 && sentence[0] == '\0')
+        snprintf(sentence, sizeof(sentence), "headway: the job's secrets can't be mounted on %s\n", SECRETS);
+    return 0;
+}
+
+/* Runs as the user, with the task's own stderr. */
+int slurm_spank_task_init(spank_t spank, int argc, char **argv)
+{
+    (void)spank, (void)argc, (void)argv;
+    if (sentence[0] == '\0')
+        return 0;
+    if (write(STDERR_FILENO, sentence, strlen(sentence)) < 0)
+        _exit(1);
+    _exit(1); /* Slurm ignores the result of an optional plugin */
 }

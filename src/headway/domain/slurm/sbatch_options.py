@@ -30,7 +30,7 @@ mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nodefil
 ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output partition power prefer
 priority profile qos reservation resv segment signal sockets-per-node switches thread-spec threads-per-core time
 time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey wrap
-container-image container-mounts container-name container-workdir
+container-image container-mounts container-name container-workdir secret
 """
 LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
 LONG = LONG_WITHOUT_VALUE | LONG_WITH_OPTIONAL_VALUE | LONG_WITH_VALUE

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headway.domain.machines.site import Site
 from headway.render.escaping import path, script
-from headway.render.machine_paths import JOB_SHM, JOB_TMP, PMIX
+from headway.render.machine_paths import JOB_SECRETS, JOB_SHM, JOB_TMP, PMIX, SECRETS
 from headway.render.system.daemon_units import REST_LISTEN, REST_SOCKET
 
 _ENROOT_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
@@ -41,6 +41,8 @@ def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", mor
             "# Only root creates folders here, because their names can be guessed.",
             f"d {PMIX} 0755 root root -",
             f"d {JOB_SHM} 0700 root root -",
+            f"d {JOB_SECRETS} 0700 root root -",
+            f"d {SECRETS} 0755 root root -",
         ]
         if containers == "builtin":
             rows += [

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from headway.catalog.releases import SlurmRelease
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path
-from headway.render.machine_paths import EPILOG, JOB_SHM, JOB_TMP, PMIX, PROLOG
+from headway.render.machine_paths import AGENT_COMMAND, EPILOG, JOB_SECRETS, JOB_SHM, JOB_TMP, PMIX, PROLOG, SECRETS
 from headway.render.slurm.hooks import mps as mps_script
 from headway.render.system.agent_config import LOOKED, UNFIT
 
@@ -68,6 +68,7 @@ if [ -e "$own" ]; then
         gone={JOB_TMP}/gone-$SLURM_JOB_ID.$$
         mv -T "$own.former" "$gone" && rm -f "$gone/uid" || exit 1
         systemd-run --quiet --collect --no-block rm -rf --one-file-system "$(readlink "$gone/shm")" "$gone"
+        ! secrets=$(readlink "$gone/secrets") || rm -rf --one-file-system "$secrets"
     fi
     mv -T "$own" "$own.former" || exit 1
 fi
@@ -77,6 +78,13 @@ chmod 1777 "$own/tmp" "$shm"
 ln -sT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
 # The agent reads the job's GPUs here to label their metrics with the job. The new folder shows it that a job starts.
 echo "${{SLURM_JOB_GPUS:-}}" >"$own/gpus" || exit 1
+# The job's secrets (--secret): files in memory, which private_tmp.so shows to the job's tasks only. If they can't be had, the
+# agent leaves a sentence, with which the tasks fail.
+if [ -n "${{SPANK_HEADWAY_SECRETS:-}}" ]; then
+    mkdir -p -m 0755 {SECRETS} && mkdir -p -m 0700 {JOB_SECRETS} || exit 1
+    secrets=$(mktemp -d "{JOB_SECRETS}/$SLURM_JOB_ID.XXXXXX") && ln -sT "$secrets" "$own/secrets" || exit 1
+    {AGENT_COMMAND} secrets "$secrets" "$own/no-secrets" || exit 1
+fi
 @MPS@# A fabric test measures idle nodes without reserving them. It ends here, before the job's first process starts.
 if read -r test 2>/dev/null <{GIVES_WAY} && [[ $(tr '\\0' ' ' 2>/dev/null <"/proc/$test/cmdline") == *"agent.pyz test "* ]]; then
     kill -KILL "$test" 2>/dev/null
@@ -159,6 +167,7 @@ for folder in "$own" "$own.former"; do
     [[ " $mine " == *" $(stat -c %i "$folder" 2>/dev/null || echo none) "* ]] || continue
     rm -f "$folder/uid" "$folder/mps"
     shm=$(readlink "$folder/shm") && [[ $shm == {JOB_SHM}/"$SLURM_JOB_ID".* ]] && delete "$shm"
+    secrets=$(readlink "$folder/secrets") && [[ $secrets == {JOB_SECRETS}/"$SLURM_JOB_ID".* ]] && delete "$secrets"
     take "$folder"
 done
 for folder in /var/lib/headway/containers/"$SLURM_JOB_ID" /run/headway/containers/"$SLURM_JOB_ID"; do

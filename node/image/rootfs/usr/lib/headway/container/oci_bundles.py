@@ -13,7 +13,7 @@ import stat
 from typing import Any
 
 from messages import Failed, print_message
-from sandbox import DRIVER_PLACE, Sandbox
+from sandbox import DRIVER_PLACE, SECRETS, Sandbox
 
 CRUN = "/usr/bin/crun"
 
@@ -50,6 +50,11 @@ def complete(config: dict[str, Any]) -> None:
     if "CUDA_VISIBLE_DEVICES" in environment:
         devices = [*glob.glob("/dev/nvidia*"), *glob.glob("/dev/nvidia-caps/*")]
         mounts += [_bind(path, path, "rw") for path in sorted(devices) if _is_device(path)]
+    if environment.get("HEADWAY_SECRETS_DIR") == SECRETS and os.path.isdir(SECRETS):
+        if os.path.isdir(root + SECRETS) or os.access(root, os.W_OK):
+            mounts.append(_bind(SECRETS, SECRETS, "ro"))
+        else:
+            print_message(f"{root} is not yours to change: the container does not have the job's secrets")
     if any(DRIVER_PLACE in word for word in words):
         others = environment.get("LD_LIBRARY_PATH")
         process["env"].append(f"LD_LIBRARY_PATH={DRIVER_PLACE}{f':{others}' if others else ''}")

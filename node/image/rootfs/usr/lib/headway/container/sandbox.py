@@ -28,6 +28,7 @@ SIMULATED = "/etc/headway/gpus.json"
 SIMULATED_MIG = "/run/headway/simulated-mig.json"
 MPS = "/run/headway/mps/"  # sockets of MPS control daemons
 REPORT, PMIX = "/run/headway/report", "/run/headway/pmix"
+SECRETS = "/run/headway/secrets"
 MOUNTED_S = 60.0
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DRIVER_LIBRARIES = re.compile(r"lib(cuda|cudadebugger|nvidia-[a-z0-9_-]+|nvcuvid|nvoptix)\.so\.\S+")
@@ -133,6 +134,8 @@ class Sandbox:
         mps = self.environment.get("CUDA_MPS_PIPE_DIRECTORY", "")
         if mps.startswith(MPS) and os.path.isdir(mps):
             words += ["--ro-bind", mps, mps]
+        if self.environment.get("HEADWAY_SECRETS_DIR") == SECRETS and os.path.isdir(SECRETS):
+            words += ["--ro-bind", SECRETS, SECRETS]
         words += self.gpus()
         if show_home and os.path.isdir(home):
             words += ["--bind", home, self.inside(home)]

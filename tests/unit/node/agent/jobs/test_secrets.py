@@ -1,0 +1,164 @@
+"""Nodes fetch the secrets of a job from the heads: sealed requests, sealed answers, files that only the job can read."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.config import Config
+from agent.jobs import secret_files
+from agent.jobs.secret_files import NoSecrets, ask_head, find_secrets, write_secret_files
+from agent.jobs.secret_server import SecretServer, choose_secrets
+
+KNOWN = {
+    "revision": 5,
+    "users": {"alice": {"wandb": "alices-key"}, "bob": {"wandb": "bobs-key"}},
+    "teams": {"vision": {"hf": "team-token", "wandb": "team-key"}},
+}
+JOB = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_JOB_UID": str(os.getuid()),
+    "SLURM_JOB_GID": str(os.getgid()),
+    "SLURM_JOB_ACCOUNT": "vision",
+    "SPANK_HEADWAY_SECRETS": "wandb,hf",
+}
+
+
+class Seals:
+    """MUNGE of one machine: a message opens once, and only a root process opens one for root."""
+
+    def __init__(self, uid: int = 0) -> None:
+        self.uid = uid
+
+    def seal(self, data: bytes) -> bytes:
+        return f"{self.uid} all ".encode() + data
+
+    def seal_for_root(self, data: bytes) -> bytes:
+        return f"{self.uid} root ".encode() + data
+
+    def open(self, sealed: bytes) -> tuple[bytes, int]:
+        uid, readers, data = sealed.split(b" ", 2)
+        if readers == b"root" and self.uid:
+            raise OSError("MUNGE: Unauthorized")
+        return data, int(uid)
+
+
+def answering(**answers: Any) -> secret_files.Ask:
+    return lambda head, _: answers[head]
+
+
+def test_job_gets_own_secrets_before_those_of_its_team() -> None:
+    found = choose_secrets(KNOWN, {"uid": 1, "account": "vision", "names": ["wandb", "hf", "x"]}, lambda _: "alice")
+    assert found["values"] == {"wandb": "alices-key", "hf": "team-token"}
+    assert (found["missing"], found["user"], found["revision"]) == (["x"], "alice", 5)
+
+
+@pytest.mark.parametrize(("user", "account"), [("bob", "speech"), ("carol", ""), ("uid 4", "visio")])
+def test_job_gets_no_secret_of_other_users_and_teams(user: str, account: str) -> None:
+    found = choose_secrets(KNOWN, {"uid": 1, "account": account, "names": ["hf"]}, lambda _: user)
+    assert (found["values"], found["missing"]) == ({}, ["hf"])
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> SecretServer:
+    file = tmp_path / "secrets.json"
+    file.write_text(json.dumps({**KNOWN, "users": {_me(): {"wandb": "my-key"}}}))
+    server = SecretServer("127.0.0.1", 0, Seals(), str(file))
+    server.start()
+    return server
+
+
+def _me() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+def test_files_are_readable_by_the_job_only(
+    tmp_path: Path, served: SecretServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in JOB.items():
+        monkeypatch.setenv(name, value)
+    folder = tmp_path / "job"
+    folder.mkdir(mode=0o700)
+    write_secret_files(str(folder), str(tmp_path / "failure"), Config(head="127.0.0.1"), Seals(), served.port)
+    assert {file.name: file.read_text() for file in folder.iterdir()} == {"wandb": "my-key", "hf": "team-token"}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o400}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o500
+    assert not (tmp_path / "failure").exists()
+
+
+def test_missing_secret_leaves_a_sentence_and_no_file(
+    tmp_path: Path, served: SecretServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**JOB, "SPANK_HEADWAY_SECRETS": "wandb,gone"}.items():
+        monkeypatch.setenv(name, value)
+    folder, failure = tmp_path / "job", tmp_path / "failure"
+    folder.mkdir()
+    write_secret_files(str(folder), str(failure), Config(head="127.0.0.1"), Seals(), served.port)
+    assert not list(folder.iterdir())
+    assert "there is no secret gone" in failure.read_text()
+    assert "my-key" not in failure.read_text()
+
+
+def test_request_that_root_did_not_seal_gets_no_answer(served: SecretServer) -> None:
+    request = {"job": 7, "uid": os.getuid(), "account": "vision", "names": ["wandb"], "number": "n"}
+    assert ask_head("127.0.0.1", served.port, request, Seals(uid=1000)) is None
+
+
+def test_only_root_can_open_the_answer(served: SecretServer) -> None:
+    sealed = Seals().seal(json.dumps({"secrets": {"uid": os.getuid(), "account": "", "names": ["wandb"]}}).encode())
+    answer = served.answer(sealed, "10.0.0.1")
+    assert answer is not None
+    with pytest.raises(OSError, match="Unauthorized"):
+        Seals(uid=1000).open(answer)
+
+
+def test_answer_to_another_request_is_not_accepted(served: SecretServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = served.answer
+    monkeypatch.setattr(
+        served, "answer", lambda data, sender: (before(data, sender) or b"").replace(b'"number": "n"', b'"number": "m"')
+    )
+    request = {"job": 7, "uid": os.getuid(), "account": "", "names": ["wandb"], "number": "n"}
+    assert ask_head("127.0.0.1", served.port, request, Seals()) is None
+
+
+@pytest.mark.parametrize("sealed", [b"0 all {}", b"0 all []", b'0 all {"secrets": {"uid": "x"}}', b"0 all \xff"])
+def test_request_without_a_valid_format_gets_no_answer(served: SecretServer, sealed: bytes) -> None:
+    assert served.answer(sealed, "10.0.0.1") is None
+
+
+def test_the_newest_of_several_heads_counts() -> None:
+    old = {"revision": 4, "user": "alice", "values": {"wandb": "removed", "hf": "x"}, "missing": []}
+    new = {"revision": 5, "user": "alice", "values": {"hf": "x"}, "missing": ["wandb"]}
+    for heads in (("a", "b"), ("b", "a")):
+        with pytest.raises(NoSecrets, match="there is no secret wandb: alice has none"):
+            find_secrets(JOB, heads, answering(a=old, b=new))
+
+
+def test_a_head_that_is_away_does_not_stop_the_job() -> None:
+    there = {"revision": 5, "user": "alice", "values": {"wandb": "k", "hf": "x"}, "missing": []}
+    assert find_secrets(JOB, ("a", "b"), answering(a=None, b=there)) == {"wandb": "k", "hf": "x"}
+
+
+def test_job_waits_for_a_head_and_then_fails_with_a_sentence() -> None:
+    now = [0.0]
+    answers = [None, {"revision": 0}, {"revision": 5, "user": "a", "values": {"wandb": "k", "hf": "x"}, "missing": []}]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    assert find_secrets(JOB, ("a",), lambda *_: answers.pop(0), lambda: now[0], sleep) == {"wandb": "k", "hf": "x"}
+    with pytest.raises(NoSecrets, match="no head of the cluster has sent the secrets wandb, hf within 30 s"):
+        find_secrets(JOB, ("a",), lambda *_: None, lambda: now[0], sleep)
+
+
+@pytest.mark.parametrize("names", ["../x", "a b", "a\nb", "1", ",".join(f"n{n}" for n in range(17))])
+def test_names_that_the_user_may_have_forged_are_refused(names: str) -> None:
+    with pytest.raises(NoSecrets):
+        find_secrets({**JOB, "SPANK_HEADWAY_SECRETS": names}, ("a",), answering())
