@@ -49,7 +49,7 @@ from headway.api.routers.cluster import (
     rollouts,
     storage,
 )
-from headway.api.routers.jobs import exec_commands, jobs, logs, notebooks, pipelines, submissions
+from headway.api.routers.jobs import exec_commands, jobs, logs, notebooks, pipelines, secrets, submissions
 from headway.errors import HeadwayError, NotSignedIn
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, Problem
 from headway.services.access.concurrency_limits import large_request_slot
@@ -103,6 +103,7 @@ def create_app(state: AppState) -> FastAPI:
         notebooks,
         submissions,
         pipelines,
+        secrets,
         exec_commands,
         usage,
         invoices,

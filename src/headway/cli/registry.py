@@ -56,6 +56,7 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (  # a theme holds the comma
                 "raw",
                 "[CLUSTER] [SBATCH FLAGS] SCRIPT [ARGS]",
             ),
+            Entry("secret", "jobs.secret:app", "Manage secrets of jobs: API keys that jobs get as files."),
             Entry("pipeline", "jobs.pipeline:app", "Run steps as jobs that depend on each other."),
             Entry(
                 "shell",

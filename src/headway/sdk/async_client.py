@@ -26,6 +26,7 @@ from headway.sdk.resources.jobs import POLL_S, Job, Jobs
 from headway.sdk.resources.nodes import Incidents, Nodes
 from headway.sdk.resources.notebooks import Notebooks
 from headway.sdk.resources.pipelines import Pipelines
+from headway.sdk.resources.secrets import Secrets
 from headway.sdk.resources.storage import Storage
 
 P = ParamSpec("P")
@@ -204,6 +205,14 @@ class AsyncBackups(AsyncResource[Backups]):
     restore = _threaded(Backups.restore)
 
 
+class AsyncSecrets(AsyncResource[Secrets]):
+    """`Secrets` for asyncio."""
+
+    list = _threaded(Secrets.list)
+    set = _threaded(Secrets.set)
+    remove = _threaded(Secrets.remove)
+
+
 class AsyncStorage(AsyncResource[Storage]):
     """`Storage` for asyncio."""
 
@@ -278,6 +287,7 @@ class AsyncClient:
         self.jobs = AsyncJobs(sync.jobs)
         self.notebooks = AsyncNotebooks(sync.notebooks)
         self.pipelines = AsyncPipelines(sync.pipelines)
+        self.secrets = AsyncSecrets(sync.secrets)
         self.bundles = AsyncBundles(sync.bundles)
         self.commands = AsyncCommands(sync.commands)
         self.incidents = AsyncIncidents(sync.incidents)

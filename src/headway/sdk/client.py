@@ -22,6 +22,7 @@ from headway.sdk.resources.jobs import Job, Jobs
 from headway.sdk.resources.nodes import Incidents, Nodes
 from headway.sdk.resources.notebooks import Notebooks
 from headway.sdk.resources.pipelines import Pipelines
+from headway.sdk.resources.secrets import Secrets
 from headway.sdk.resources.storage import Storage
 from headway.sdk.server_address import find_server
 
@@ -40,6 +41,7 @@ class Client:
     jobs: Jobs
     notebooks: Notebooks
     pipelines: Pipelines
+    secrets: Secrets
     bundles: Bundles
     commands: Commands
     incidents: Incidents
@@ -72,6 +74,7 @@ class Client:
         self._connection = connection
         self.clusters, self.operations = Clusters(connection), Operations(connection)
         self.jobs, self.notebooks, self.pipelines = Jobs(connection), Notebooks(connection), Pipelines(connection)
+        self.secrets = Secrets(connection)
         self.bundles, self.commands = Bundles(connection), Commands(connection)
         self.incidents, self.nodes = Incidents(connection), Nodes(connection)
         self.backups, self.storage, self.datasets = Backups(connection), Storage(connection), Datasets(connection)
@@ -129,6 +132,7 @@ class Client:
         env: Mapping[str, str] | None = None,
         stage_in: Sequence[str] = (),
         environment: str = "",
+        secrets: Sequence[str] = (),
     ) -> Job:
         """Submits a batch script: short for `jobs.submit`."""
         return self.jobs.submit(
@@ -141,6 +145,7 @@ class Client:
             env=env,
             stage_in=stage_in,
             environment=environment,
+            secrets=secrets,
         )
 
 

@@ -34,6 +34,7 @@ from headway.server.workers.backup_schedule import BackupSchedule
 from headway.server.workers.billing_worker import BillingWorker
 from headway.server.workers.event_listener import EventListener, EventSource
 from headway.server.workers.fabric_test_schedule import FabricTestSchedule
+from headway.server.workers.job_secret_delivery import JobSecretDelivery
 from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
 from headway.server.workers.slurm_polling import HealthLoop, SnapshotWorker
@@ -237,6 +238,7 @@ class _Server:
             "fabric tests": FabricTestSchedule(state).run,
             "ledger": BillingWorker(state).run,
             "audit export": AuditExportWorker(state).run,
+            "secrets of jobs": JobSecretDelivery(state).run,
         }
         if backend.health is not None:
             led["events"] = EventListener(state, backend.health).run

@@ -73,6 +73,8 @@ class AppState:
     job_keys: dict[str, dict[int, int]] = field(default_factory=dict)
     # (cluster, node) -> the latest action of a person
     node_actions: dict[tuple[str, str], NodeActionOut] = field(default_factory=dict)
+    # Cluster -> revision of its secrets of jobs that all its heads have, as far as this server knows
+    delivered_secrets: dict[str, int] = field(default_factory=dict)
     background_tasks: set[asyncio.Task[None]] = field(
         default_factory=set
     )  # work that continues after its request was answered
@@ -97,5 +99,6 @@ class AppState:
         self.placement_worlds.pop(name, None)
         self.overviews.forget(name)
         self.job_keys.pop(name, None)
+        self.delivered_secrets.pop(name, None)
         self.readings.forget(name)
         self.live.forget_cluster(name)

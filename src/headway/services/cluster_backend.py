@@ -290,6 +290,15 @@ class ClusterJobs(Protocol):
         ...
 
 
+class ClusterJobSecrets(Protocol):
+    """Writes the secrets of jobs to a cluster's heads."""
+
+    async def install_job_secrets(self, cluster: Cluster, content: bytes) -> tuple[str, ...]:
+        """Writes `content` to all heads, for root only; an older revision does not replace a newer one
+        (node/programs/install_job_secrets.py). Returns the heads that could not be reached."""
+        ...
+
+
 class ClusterCommands(Protocol):
     """Runs commands and opens tunnels as the Linux user `user`."""
 
@@ -423,6 +432,9 @@ class ClusterBackend(Protocol):
 
     @property
     def jobs(self) -> ClusterJobs: ...
+
+    @property
+    def job_secrets(self) -> ClusterJobSecrets: ...
 
     @property
     def commands(self) -> ClusterCommands: ...

@@ -37,6 +37,7 @@ from headway.store.clusters.environments import Environments
 from headway.store.clusters.fabric_tests import FabricTests
 from headway.store.clusters.gpu_hour_cap_resets import GpuHourCapResets
 from headway.store.clusters.incidents import Incidents
+from headway.store.clusters.job_secrets import JobSecrets
 from headway.store.clusters.node_images import NodeImages
 from headway.store.clusters.operations import Operations
 from headway.store.clusters.secrets import Secrets
@@ -68,6 +69,7 @@ class Store:
         # Clusters
         self.clusters = Clusters(database)
         self.secrets = Secrets(database)
+        self.job_secrets = JobSecrets(database)
         self.linux_users = LinuxUsers(database)
         self.gpu_hour_cap_resets = GpuHourCapResets(database)
         self.node_images = NodeImages(database)

@@ -14,6 +14,7 @@ from headway.backup.archive import SUFFIX, Header, Writer, key_of, new_salt
 from headway.billing import periods
 from headway.domain.dataset import DatasetVersion
 from headway.domain.incident import FaultAction, IncidentState
+from headway.domain.job_secret import OwnerKind, SecretOwner
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.schemas.jobs import JobStacksOut
 from headway.schemas.submission.batch_script_request import SubmitOut
@@ -156,6 +157,9 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
         number = await made.store.environments.next_number("lab", "tools")
         await made.store.environments.add(replace(ENVIRONMENT, number=number), "models==1\n")
         names["version"] = str(number)
+    if "{secret}" in key:
+        mine = SecretOwner(OwnerKind.USER, ADMIN)
+        await made.store.job_secrets.put("lab", mine, names["secret"], "", ADMIN, 9)
     if "incidents" in key:
         found = await made.store.incidents.open("lab", "lab-1-2", "XID 79", FaultAction.RMA, 5.0, {})
         names["number"] = str(found.number)
@@ -210,9 +214,9 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
         ):  # fmt: skip
             made.backend.answers[call] = why
         if key.endswith(
-            ("/submit", "/commands", "/nodes/{node}/test", "/notebooks/{notebook_id}", "{notebook_id}/stop")
+            ("/submit", "/commands", "/nodes/{node}/test", "/notebooks/{notebook_id}", "{notebook_id}/stop", "{secret}")
         ):
-            continue  # only checked by then, begun in any case, or ended by itself
+            continue  # only checked by then, begun or stored in any case, or ended by itself
         before = (await made.store.audit.search(limit=1))[0].number
         status = await write(world, key, method, path, "admin")
         lines = await made.store.audit.search(AuditAsk(person=ADMIN, result="failed"), after=before)

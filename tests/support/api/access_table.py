@@ -166,6 +166,11 @@ TABLE: dict[str, Row] = {
     "POST api/clusters/{name}/pipelines/{pipeline}/retry": OWNER,
     "GET api/clusters/{name}/notebooks": Row(ALL),
     "POST api/clusters/{name}/notebooks": Row(WORK, body={"gpus": 1}),
+    "GET api/clusters/{name}/job-secrets": Row(WORK),
+    "PUT api/clusters/{name}/job-secrets/{secret}": Row(
+        WORK, ADMIN, ADMIN, body={"value": "a long value", "user": "{user}"}
+    ),
+    "DELETE api/clusters/{name}/job-secrets/{secret}": Row(WORK),
     "GET api/clusters/{name}/notebooks/{notebook_id}": NOTEBOOK,
     "POST api/clusters/{name}/notebooks/{notebook_id}/link": OPENED,
     "DELETE api/clusters/{name}/notebooks/{notebook_id}": NOTEBOOK,

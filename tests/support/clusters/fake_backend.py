@@ -213,6 +213,13 @@ class FakeJobs(_Part):
             yield piece
 
 
+class FakeJobSecrets(_Part):
+    """Stands in for services.cluster_backend.ClusterJobSecrets."""
+
+    async def install_job_secrets(self, cluster: Cluster, content: bytes) -> Any:
+        return await self._fake.call("install_job_secrets", cluster, content)
+
+
 class FakeCommands(_Part):
     """Stands in for services.cluster_backend.ClusterCommands."""
 
@@ -309,6 +316,7 @@ class FakeBackend:
         self.fabric = FakeFabricTests(self)
         self.slurm = FakeSlurmState(self)
         self.jobs = FakeJobs(self)
+        self.job_secrets = FakeJobSecrets(self)
         self.commands = FakeCommands(self)
         self.nodes = FakeNodeActions(self)
         self.usage = FakeUsageSources(self)
@@ -350,6 +358,7 @@ PARTS = (
     FakeStorage,
     FakeSlurmState,
     FakeJobs,
+    FakeJobSecrets,
     FakeCommands,
     FakeNodeActions,
     FakeUsageSources,

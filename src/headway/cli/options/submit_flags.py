@@ -29,6 +29,7 @@ OWN_FLAGS = (
     OwnFlag(
         "stage-in", "Copy a dataset to $HEADWAY_SCRATCH/NAME on each node before the script starts.", "NAME[@VERSION]"
     ),
+    OwnFlag("secret", "Secret that the job finds in the file $HEADWAY_SECRETS_DIR/NAME.", "NAME"),
     OwnFlag("environment", "Software environment that the script uses; none: the node's own.", "NAME[@VERSION]"),
     OwnFlag("wait", "Wait for the job and exit with its exit code."),
     OwnFlag("estimate", "Print price, expected start and remaining budget; submit nothing."),
@@ -63,6 +64,7 @@ class SbatchLine:
     own: dict[str, str] = field(default_factory=dict)
     env: list[str] = field(default_factory=list)  # of --env, each NAME or NAME=VALUE
     stage_in: list[str] = field(default_factory=list)  # of --stage-in, each NAME or NAME@VERSION
+    secrets: list[str] = field(default_factory=list)  # of --secret, each NAME or NAME,NAME
     script: str | None = None
     script_args: list[str] = field(default_factory=list)
     wrap: bool = False
@@ -109,6 +111,8 @@ def _long(line: SbatchLine, word: str, left: list[str]) -> None:
             line.env.append(value)
         elif name == "stage-in":
             line.stage_in.append(value)
+        elif name == "secret":
+            line.secrets += value.split(",")
         else:
             line.own[name] = value
     elif name in LONG_WITH_VALUE:

@@ -13,6 +13,8 @@ from headway.catalog.releases import slurm_release
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.submission.job_folders import UserFolders
+from headway.jobs.submission.job_secrets import FLAG as SECRET_FLAG
+from headway.jobs.submission.job_secrets import secret_flag
 from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
 from headway.jobs.submission.requested_resources import requested_resources
 from headway.jobs.submission.software_environment import FLAG as ENVIRONMENT_FLAG
@@ -257,6 +259,8 @@ def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[
         yield Line(f"#SBATCH --partition={run.partition}", "--partition")
     if run.team:
         yield Line(f"#SBATCH --account={run.team}", "--team")
+    if run.secrets:
+        yield Line(f"#SBATCH {secret_flag(run.secrets)}", SECRET_FLAG)
     if run.after:
         yield Line(f"#SBATCH --dependency={dependency(run.after)}", "--after")
     if run.warn:

@@ -14,6 +14,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.submission.batch_script import Script, run_faults, run_script
 from headway.jobs.submission.job_folders import user_folders
+from headway.jobs.submission.job_secrets import with_secrets
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.software_environment import with_environment
 from headway.jobs.submission.stage_in import with_stage
@@ -94,7 +95,7 @@ def prepare_submit(request: SubmitIn, cluster: Cluster, user: str, mark: str) ->
     """Returns the job of a user's script, unchanged except for lines that copy its datasets and use its environment.
     With a bundle it
     works in a copy of those files (`chdir` is relative to that copy)."""
-    request = with_environment(with_stage(request))
+    request = with_secrets(with_environment(with_stage(request)))
     if not request.bundle:
         return PreparedJob(request, None)
     there = user_folders(cluster, user)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
-from headway.schemas.submission.job_field_types import Environment, Flags, GitIn, Script, StageIn, Words
+from headway.schemas.submission.job_field_types import Environment, Flags, GitIn, Script, SecretNames, StageIn, Words
 
 
 class SubmitIn(RequestModel):
@@ -23,6 +23,7 @@ class SubmitIn(RequestModel):
     git: GitIn | None = None
     stage_in: list[StageIn] = Field(default=[], max_length=50)  # datasets copied to each node before the script starts
     environment: Environment = ""  # software environment that the script uses
+    secrets: SecretNames = []  # names of secrets that the job finds in $HEADWAY_SECRETS_DIR
 
 
 class SubmitOut(ResponseModel):

@@ -6,8 +6,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from headway.domain.job_secret import MOST_PER_JOB, NAME_PATTERN
 from headway.schemas.base import RequestModel
 
+SecretName = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
+SecretNames = Annotated[list[SecretName], Field(max_length=MOST_PER_JOB)]
 StageIn = Annotated[
     str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}(@[1-9][0-9]{0,8})?$")
 ]  # NAME@VERSION, or NAME for the latest version

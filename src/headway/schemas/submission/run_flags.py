@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypedDict
 from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
-from headway.schemas.submission.job_field_types import Environment, Flags, GitIn, StageIn, Words
+from headway.schemas.submission.job_field_types import Environment, Flags, GitIn, SecretNames, StageIn, Words
 from headway.schemas.submission.job_flag import JobFlag
 
 
@@ -84,6 +84,9 @@ class JobFields(RequestModel):
     environment: Annotated[Environment, JobFlag(("--environment",), "NAME[@VERSION]", form="environment")] = Field(
         default="", description="Software environment; none = the node's own Python (default: the cluster's)."
     )
+    secrets: Annotated[SecretNames, JobFlag(("--secret",), "NAME", form="secrets")] = Field(
+        default=[], description="Secret that the job finds in the file $HEADWAY_SECRETS_DIR/NAME."
+    )
     env: Annotated[dict[str, str], JobFlag(("--env",), "NAME[=VALUE]")] = Field(
         default={}, description="Environment variable of the job; without a value, the one of this shell."
     )
@@ -134,6 +137,7 @@ class RunOptions(TypedDict, total=False):
     warn: bool
     container: ContainerIn | None
     environment: str
+    secrets: Sequence[str]
     env: Mapping[str, str]
     sbatch: Sequence[str]
     stage_in: Sequence[str]

@@ -166,11 +166,13 @@ class Jobs(Resource):
         env: Mapping[str, str] | None = None,
         stage_in: Sequence[str] = (),
         environment: str = "",
+        secrets: Sequence[str] = (),
     ) -> Job:
         """Submits a batch script with its arguments; `sbatch` are flags of sbatch that precede it.
 
         With `files` the job works in a copy of that folder. `stage_in`: datasets (NAME or NAME@VERSION) that are copied to
-        $HEADWAY_SCRATCH/NAME on each node. `environment`: software environment (NAME or NAME@VERSION)."""
+        $HEADWAY_SCRATCH/NAME on each node. `environment`: software environment (NAME or NAME@VERSION).
+        `secrets`: names of secrets that the job finds in files of $HEADWAY_SECRETS_DIR."""
         name = cluster or self._only_cluster()
         script = Path(path)
         if not script.is_file():
@@ -189,6 +191,7 @@ class Jobs(Resource):
             git=git,
             stage_in=list(stage_in),
             environment=environment,
+            secrets=list(secrets),
         )
         return Job(self, name, self.sbatch(name, request).job_id)
 

@@ -10,6 +10,7 @@ from headway.server.cluster_backend.connections import ConnectionPool
 from headway.server.cluster_backend.exec_commands import Commands
 from headway.server.cluster_backend.fabric_tests import FabricTests
 from headway.server.cluster_backend.health_loop import HealthLoop
+from headway.server.cluster_backend.job_secrets import JobSecrets
 from headway.server.cluster_backend.jobs import Jobs
 from headway.server.cluster_backend.key_rotation import KeyRotation
 from headway.server.cluster_backend.monitoring import Monitoring
@@ -34,6 +35,7 @@ class Backend:
         self.storage = Storage(pool)
         self.slurm = SlurmState(pool)
         self.jobs = Jobs(pool, self.slurm)
+        self.job_secrets = JobSecrets(pool)
         self.commands = Commands(pool)
         self.nodes = NodeActions(pool)
         self.fabric = FabricTests(pool)

@@ -73,6 +73,8 @@ class EventListener:
     async def _listen(self, row: ClusterRow) -> None:
         try:
             cluster = await self._state.clusters.resolved(row)
+            # A stream opens again after an outage or with a new head, which may lack changes.
+            self._state.delivered_secrets.pop(row.name, None)
             batches = self._source.listen(
                 cluster,
                 lambda: self._states.get(row.name) in _CALM,

@@ -79,7 +79,10 @@ async def remove_person(state: AppState, who: Principal, name: str) -> None:
 async def delete_person(state: AppState, name: str) -> None:
     """Deletes a person with their tokens and sessions. Raises Conflict for the last admin, because no other person could
     add people."""
+    person = await _existing_person(state, name)
     await state.store.people.delete(name)
+    if user := linux_user_of(person):
+        await state.store.job_secrets.remove_user(user)
     state.notebooks.end_sessions_of(name)
 
 

@@ -33,6 +33,7 @@ from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import authorize_action, cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
+from headway.services.job_secrets.log_masking import log_mask
 from headway.services.jobs.job_to_schema import job_out
 from headway.services.jobs.lookup import array_task_states, find_record
 from headway.services.nodes.incident_to_schema import incident_out
@@ -58,7 +59,8 @@ async def get_job(state: AppState, who: Principal, name: str, job_id: int, task:
             argv = ["timeout", "5", "tail", "-c", str(_LOG_TAIL_BYTES), "--", job.stderr]
             with command_slot(state, who):
                 done = await state.backend.commands.run_command(cluster, ExecIn(argv=argv, user=job.user), job.user)
-            reason = container_error(base64.b64decode(done.stdout_b64).decode(errors="replace"))
+            mask = await log_mask(state, cluster, job)
+            reason = container_error(mask.mask(base64.b64decode(done.stdout_b64)).decode(errors="replace"))
             out = out.model_copy(update={"why": reason or out.why})
     return out
 
@@ -127,7 +129,8 @@ async def read_log_part(
     """Returns the last `lines` of the log, or those before the byte offset `before`."""
     cluster, job = await _job_with_readable_log(state, who, name, job_id, task)
     with command_slot(state, who):
-        return await state.backend.jobs.log_part(cluster, job, before=before, lines=lines, err=err)
+        part = await state.backend.jobs.log_part(cluster, job, before=before, lines=lines, err=err)
+    return (await log_mask(state, cluster, job)).mask_part(part)
 
 
 async def search_log(
@@ -138,7 +141,8 @@ async def search_log(
     if not text:
         return LogFoundOut(found=[])
     with command_slot(state, who):
-        return await state.backend.jobs.search_log(cluster, job, text, err=err)
+        found = await state.backend.jobs.search_log(cluster, job, text, err=err)
+    return (await log_mask(state, cluster, job)).mask_found(found, text)
 
 
 async def _job_with_readable_log(

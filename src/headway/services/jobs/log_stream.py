@@ -10,11 +10,13 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.jobs.logs.masking import mask_stream
 from headway.services.access.concurrency_limits import log_slot
 from headway.services.access.ownership_rights import authorize_action
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.interruptible_stream import Interrupted, next_piece, pieces_until
+from headway.services.job_secrets.log_masking import log_mask
 
 FIRST_PIECE_TIMEOUT_S = 2.0
 
@@ -53,6 +55,7 @@ async def open_log(
     _, cluster = await state.clusters.get(name)
     job = await state.readings.job(cluster, job_id)
     await authorize_log(state, who, cluster, job, job_id)
+    mask = await log_mask(state, cluster, job)
     whole_array = job.array_job_id == job_id and not task
     with contextlib.ExitStack() as entered:
         entered.enter_context(log_slot(state, who))
@@ -61,7 +64,10 @@ async def open_log(
         else:
             if task:
                 job = await state.backend.slurm.task(cluster, job_id, task)
-            stream = state.backend.jobs.follow_log(cluster, job, follow=follow, err=err, start=start)
+            begin = max(0, start - max(0, mask.longest - 1))  # a value may begin before `start`
+            stream = state.backend.jobs.follow_log(cluster, job, follow=follow, err=err, start=begin)
+        if mask.longest:
+            stream = mask_stream(stream, mask, start)
         first = next_piece(stream)
         await asyncio.wait({first}, timeout=FIRST_PIECE_TIMEOUT_S)
         if first.done():

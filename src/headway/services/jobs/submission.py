@@ -11,6 +11,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import DatasetVersion
 from headway.errors import Refused, Unanswered, Unreachable
 from headway.jobs.submission import lineage
+from headway.jobs.submission.job_secrets import requested_secrets, with_secrets
 from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_run, prepare_submit, preview_run, run_out
 from headway.jobs.submission.software_environment import used_environments, with_environment
@@ -30,6 +31,7 @@ from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
+from headway.services.job_secrets.requested import require_secrets, secret_faults
 from headway.services.storage.datasets import pin_versions
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.storage.environments import pin_environment
@@ -76,8 +78,9 @@ async def check(state: AppState, who: Principal, name: str, check_request: Check
         script, submission = made.script or "", made
     else:
         assert check_request.submit is not None
-        submission = with_environment(with_stage(check_request.submit.model_copy(update=pinned)))
+        submission = with_secrets(with_environment(with_stage(check_request.submit.model_copy(update=pinned))))
     found = submission_faults(submission, cluster, user, node_offer(state, cluster))
+    found += await secret_faults(state, cluster, submission, user)
     if found:
         return CheckJobOut(faults=[FaultOut.model_validate(fault) for fault in found], script=script)
     if stale := state.live.snapshot(name).stale:  # sbatch would try for most of a minute
@@ -129,6 +132,7 @@ async def submit_and_record(
     state: AppState, who: Principal, cluster: Cluster, prepared: PreparedJob, user: str, kind: str, **links: Any
 ) -> SubmitOut:
     """Runs sbatch and records the job. `links` may have `parent`, the job that this one repeats."""
+    await require_secrets(state, cluster, prepared.request, user)
     with command_slot(state, who):
         answer = await state.backend.jobs.submit(
             cluster, prepared.request, user, prepared.stage, tag=who.idempotency_key
@@ -158,6 +162,8 @@ async def record_submission(
             lineage.submitted_texts(prepared), await state.store.environments.versions(cluster.name)
         )
         summary = {"job": answer.job_id, "user": user, "script": prepared.request.script_name}
+        if secrets := requested_secrets(prepared.request):
+            summary["secrets"] = secrets
         if not answer.job_id:
             return await write_audit_line(state, who, kind, cluster.name, **summary)
         return await state.store.jobs.record(

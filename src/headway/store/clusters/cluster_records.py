@@ -20,12 +20,13 @@ from headway.store.db import billing_schema as ledger
 from headway.store.db import schema as t
 from headway.store.db.transactions import Database, StorePart, insert_into
 
-# The cluster's own row and its secrets are backed up separately. Operations and notebooks are temporary; tokens and
-# node images belong to the server; daily sums are computed from the other tables. Dataset rows are included although
-# backups do not contain the files: the files may still exist, and a version number must not be used twice.
-_NOT = {"clusters", "secrets", "operations", "notebooks", "tokens", "audit", "node_images"} | {
-    table.name for table in SUMS
-}
+# The cluster's own row and its secrets are backed up separately. Secrets of jobs are in no backup. Operations and
+# notebooks are temporary; tokens and node images belong to the server; daily sums are computed from the other tables.
+# Dataset rows are included although backups do not contain the files: the files may still exist, and a version number must
+# not be used twice.
+_NOT = {
+    "clusters", "secrets", "job_secrets", "job_secret_revisions", "operations", "notebooks", "tokens", "audit", "node_images",
+} | {table.name for table in SUMS}  # fmt: skip
 Row = tuple[str, dict[str, Any]]  # (table, its values)
 AT_ONCE = 5000  # rows per transaction, which takes a fraction of a second
 _NAMED = re.compile(r"(\bincident (?:return |show )?)(\d+)")  # an incident's number in the text of a step

@@ -65,6 +65,8 @@ class Clusters(StorePart):
             await db.execute(delete(t.node_images).where(t.node_images.c.cluster == name))
             if delete_data:
                 await db.execute(delete(t.secrets).where(t.secrets.c.cluster == name))
+                await db.execute(delete(t.job_secrets).where(t.job_secrets.c.cluster == name))
+                await db.execute(delete(t.job_secret_revisions).where(t.job_secret_revisions.c.cluster == name))
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
                 await db.execute(delete(t.volume_speeds).where(t.volume_speeds.c.cluster == name))
                 await db.execute(delete(t.fabric_tests).where(t.fabric_tests.c.cluster == name))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headway.domain.job_secret import OwnerKind, SecretOwner
 from headway.domain.operation_kinds import OperationKind, own_secret
 from headway.domain.role import Role
 
@@ -209,6 +210,23 @@ class ActivityRow:
     def place(self) -> ActivityPlace:
         """Returns the position in the common order of all kinds; no two rows have the same one."""
         return (self.at, self.kind, self.number, self.seq)
+
+
+@dataclass(frozen=True)
+class JobSecretRow:
+    """A secret of jobs. `sealed` is its encrypted value."""
+
+    cluster: str
+    kind: OwnerKind
+    owner: str
+    name: str
+    sealed: str = field(repr=False)
+    person: str  # who set it
+    at: float
+
+    @property
+    def secret_owner(self) -> SecretOwner:
+        return SecretOwner(self.kind, self.owner)
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,27 @@ secrets = Table(
     Column("value", Text, nullable=False),
 )
 
+# Secrets of jobs, encrypted with a key that is not in the database (services.job_secrets.sealing).
+job_secrets = Table(
+    "job_secrets",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("kind", String(8), primary_key=True),  # domain.job_secret.OwnerKind
+    Column("owner", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("sealed", Text, nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+# The number of the last change of a cluster's secrets of jobs. It stays when the last secret is removed.
+job_secret_revisions = Table(
+    "job_secret_revisions",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+)
+
 uids = Table(
     "uids",
     metadata,

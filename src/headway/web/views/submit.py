@@ -56,6 +56,7 @@ class Draft:
     tasks: str = ""
     image: str = ""
     environment: str = ""
+    secrets: str = ""  # names
     partition: str = ""
     account: str = ""
     nodes: str = ""
@@ -94,9 +95,10 @@ class Draft:
         """Returns the fields of the page that a fault can be shown at."""
         every = ["partition", "account", "nodes", "gpus", "time", "job_name"]
         if self.how == "command":
-            return [*every, "command", "launcher", "tasks", "image", "environment"]
+            return [*every, "command", "launcher", "tasks", "image", "environment", "secrets"]
         own = ["env"] if self.env else []
-        own += [] if self.origin else ["environment"]  # a cloned script has the lines of its environment
+        # a cloned script has the lines of its environment, and its flags name its secrets
+        own += [] if self.origin else ["environment", "secrets"]
         return [*every, "script", "args", "flags", *own, *([] if self.folder else ["chdir"])]
 
     @property
@@ -127,7 +129,8 @@ def _request(draft: Draft) -> CheckJobIn:
     flags = [f"--{flag}={value}" for name, flag in _FLAGS if (value := getattr(draft, name))]
     sent = SubmitIn(script=draft.script, script_name=draft.script_name, script_args=shlex.split(draft.args),
                     args=add_flags(shlex.split(draft.flags), flags), chdir=draft.chdir, env=dict(draft.env),
-                    environment="" if draft.origin else draft.environment)  # fmt: skip
+                    environment="" if draft.origin else draft.environment,
+                    secrets=[] if draft.origin else _names(draft.secrets))  # fmt: skip
     return CheckJobIn(submit=sent)
 
 
@@ -172,9 +175,13 @@ def _unreadable(draft: Draft) -> list[Fault]:
 
 def _run(draft: Draft) -> RunIn:
     container = _filled_in(draft, ContainerIn)
-    return RunIn.model_validate(
-        {**_filled_in(draft, RunIn), "argv": shlex.split(draft.command), "container": container or None}
-    )
+    secrets = _names(draft.secrets)
+    fields = {**_filled_in(draft, RunIn), "secrets": secrets, "argv": shlex.split(draft.command)}
+    return RunIn.model_validate({**fields, "container": container or None})
+
+
+def _names(text: str) -> list[str]:
+    return text.replace(",", " ").split()
 
 
 def _filled_in(draft: Draft, model: type[BaseModel]) -> dict[str, str]:

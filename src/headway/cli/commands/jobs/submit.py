@@ -60,6 +60,7 @@ def submit(
         user=line.own.get("as", ""),
         stage_in=line.stage_in,
         environment=line.own.get("environment", ""),
+        secrets=line.secrets,
     )
     if "estimate" in line.own:
         from headway.cli.output.cost_estimate import print_estimate
@@ -97,6 +98,10 @@ def _request(**fields: Any) -> SubmitIn:
         if any(fault["loc"][:1] == ("environment",) for fault in error.errors()):
             raise typer.BadParameter(
                 f"--environment {fields['environment']}: not an environment; NAME or NAME@VERSION: headway env ls"
+            ) from None
+        if any(fault["loc"][:1] == ("secrets",) for fault in error.errors()):
+            raise typer.BadParameter(
+                f"--secret {', '.join(fields['secrets'])}: not the name of a secret: headway secret ls"
             ) from None
         wrong = ", ".join(fields["stage_in"])
         raise typer.BadParameter(

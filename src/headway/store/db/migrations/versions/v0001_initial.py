@@ -188,6 +188,23 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "job", name="pk_job_saves"),
     )
     op.create_table(
+        "job_secret_revisions",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", name="pk_job_secret_revisions"),
+    )
+    op.create_table(
+        "job_secrets",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("kind", sa.String(length=8), nullable=False),
+        sa.Column("owner", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "kind", "owner", "name", name="pk_job_secrets"),
+    )
+    op.create_table(
         "jobs",
         sa.Column("number", sa.Integer(), autoincrement=True, nullable=False),
         sa.Column("cluster", sa.String(length=64), nullable=False),

@@ -1,0 +1,1 @@
+"""Secrets of jobs: API keys that people and teams store, that jobs get as files, and that logs do not show."""

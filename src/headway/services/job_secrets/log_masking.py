@@ -1,0 +1,21 @@
+"""The values that logs of a job must not show: all secrets that the job could ask for."""
+
+from __future__ import annotations
+
+from headway.domain.cluster import Cluster
+from headway.domain.job_secret import OwnerKind, SecretOwner
+from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.jobs.logs.masking import LogMask
+from headway.services.app_state import AppState
+from headway.services.job_secrets.sealing import open_box
+
+
+async def log_mask(state: AppState, cluster: Cluster, job: JobState) -> LogMask:
+    """Returns the mask for the logs of a job: the stored secrets of its user and its team, whether it asked for them or
+    not (a script names them itself)."""
+    owners = [SecretOwner(OwnerKind.USER, job.user), SecretOwner(OwnerKind.TEAM, job.account)]
+    rows = await state.store.job_secrets.of_owners(cluster.name, *owners)
+    if not rows:
+        return LogMask(())
+    box = await open_box(state)
+    return LogMask(box.open(row) for row in rows)
