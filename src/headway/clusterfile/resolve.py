@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
@@ -11,6 +12,7 @@ from headway.clusterfile import groups, partition_tiers, topology
 from headway.clusterfile.draft import partitions_of
 from headway.clusterfile.models.backup import BackupPart, KeyPart
 from headway.clusterfile.models.cluster_file import ClusterFile
+from headway.clusterfile.models.containers import SignaturesPart
 from headway.clusterfile.models.costs import CostPart
 from headway.clusterfile.models.environments import resolve_environments
 from headway.clusterfile.models.gpu_driver import resolve_gpu_driver
@@ -45,6 +47,7 @@ from headway.domain.cluster import (
     Volume,
     head_names,
 )
+from headway.domain.machines.image_signatures import SignaturePolicy, SignatureRule
 from headway.domain.machines.machine import Jump
 from headway.validation.field_types import UNLIMITED
 
@@ -82,6 +85,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         health=health_settings(file.health),
         max_usd_per_hour=None if file.cost.usd_per_hour is None else Decimal(str(file.cost.usd_per_hour)),
         containers=file.containers.backend or "builtin",
+        image_signatures=_signatures(file.containers.signatures),
         firewall=Firewall(tuple(file.firewall.ssh_from)),
         backup=_backup(file.backup),
         munge_key=_key(file.secrets.munge),
@@ -93,6 +97,16 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         packages=resolve_packages(file.packages),
         gpu_driver=resolve_gpu_driver(file.gpu),
     )
+
+
+def _signatures(part: SignaturesPart | None) -> SignaturePolicy:
+    if part is None:
+        return SignaturePolicy()
+    rules = []
+    for scope, rule in sorted(part.registries.items()):
+        key = base64.b64encode(rule.sigstore_key.encode()).decode() if rule.sigstore_key else ""
+        rules.append(SignatureRule(scope, rule.policy or "signed", key))
+    return SignaturePolicy(part.default, tuple(rules))
 
 
 def _has_real_gpus(file: ClusterFile, parts: Mapping[str, GroupPart], catalogue: Mapping[str, Plan]) -> bool:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from headway.domain.machines.gpu_driver import GpuDriver
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
+from headway.domain.machines.image_signatures import SignaturePolicy
 from headway.domain.machines.machine import Jump
 from headway.domain.provider_traits import ProviderTraits
 
@@ -370,6 +371,7 @@ class Cluster:
     mail_relay: str = ""  # host:port that --mail-type mail goes to; "" = none
     alerts: Alerts = field(default_factory=Alerts)
     containers: str = ""  # what implements --container-image: "builtin" | "enroot" | "" = nothing does
+    image_signatures: SignaturePolicy = field(default_factory=SignaturePolicy)  # containers "builtin"
     max_usd_per_hour: Decimal | None = None  # limit on the price of all machines together; None: no limit
     firewall: Firewall = field(default_factory=Firewall)  # provider ssh
     backup: BackupRule | None = None  # None: backups are made only on request

@@ -28,6 +28,7 @@ from headway.render.system import (
     daemon_units,
     etc_hosts,
     firewall,
+    image_signatures,
     mail,
     mariadb,
     nfs_exports,
@@ -75,6 +76,7 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
         **users.people(cluster, site),
         **firewall.files(cluster, site),
         **hidden_processes.files(),
+        **image_signatures.files(cluster),
     }
     if cluster.provider.boots_node_images:
         files["/etc/nsswitch.conf"] = File(users.nsswitch())

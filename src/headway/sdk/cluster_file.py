@@ -13,6 +13,7 @@ from headway import paths
 from headway.errors import CLUSTER_FILE, Fault, InvalidSpec, NotFound, Refused
 from headway.schemas.clusters import Document
 from headway.system_user import acting_as, behind
+from headway.validation.error_paths import path_text
 from headway.validation.ssh_keys import looks_like_path, looks_private
 from headway.validation.yaml_parser import LARGEST_BYTES, parse_yaml
 
@@ -39,6 +40,7 @@ def load_document(file: Path | str, *, config_dir: Path | None = None, home: Pat
             if isinstance(user, dict):
                 _inline_keys(user, f"users.{name}.ssh_keys", folder, home, faults)
     _inline_repository_key(spec, folder, home, faults)
+    _inline_signature_keys(spec, folder, home, faults)
     _absolute_paths(spec, folder, home)
     catalogue = _catalogue(config_dir / CATALOGUE_FILE)
     if faults:
@@ -124,22 +126,45 @@ def _inline_keys(holder: dict[str, Any], path: str, folder: Path, home: Path, fa
 
 
 def _inline_repository_key(spec: dict[str, Any], folder: Path, home: Path, faults: list[Fault]) -> None:
-    """Replaces the path of the key of the driver's repository by the key. Other values are left for the server to
-    check."""
+    """Replaces the path of the key of the driver's repository by the key."""
     gpu = spec.get("gpu")
     repository = gpu.get("repository") if isinstance(gpu, dict) else None
-    key = repository.get("key") if isinstance(repository, dict) else None
-    if not isinstance(repository, dict) or not isinstance(key, str) or "\n" in key.strip() or not key.strip():
+    if isinstance(repository, dict):
+        place = "gpu.repository.key", "export it with gpg --armor --export"
+        _inline_key_text(repository, "key", place, folder, home, faults)
+
+
+def _inline_signature_keys(spec: dict[str, Any], folder: Path, home: Path, faults: list[Fault]) -> None:
+    """Replaces the paths of keys for signatures of container images by the keys."""
+    containers = spec.get("containers")
+    signatures = containers.get("signatures") if isinstance(containers, dict) else None
+    registries = signatures.get("registries") if isinstance(signatures, dict) else None
+    for scope, rule in registries.items() if isinstance(registries, dict) else ():
+        if isinstance(rule, dict):
+            path = path_text(("containers", "signatures", "registries", str(scope), "sigstore_key"))
+            place = path, "name a file with a public key in PEM format"
+            _inline_key_text(rule, "sigstore_key", place, folder, home, faults)
+
+
+def _inline_key_text(
+    holder: dict[str, Any], name: str, place: tuple[str, str], folder: Path, home: Path, faults: list[Fault]
+) -> None:
+    """Replaces the path of a key file by its text. Values of several lines are keys; other values are left for the server
+    to check. `place`: path of the field, and a hint for a file that contains no key."""
+    key, (path, hint) = holder.get(name), place
+    if not isinstance(key, str) or "\n" in key.strip() or not key.strip():
         return
     file = _resolve(key.strip(), folder, home)
     try:
         if file.stat().st_size > LARGEST_KEY:
             raise ValueError
-        repository["key"] = file.read_text(encoding="utf-8")
+        holder[name] = file.read_text(encoding="utf-8")
     except ValueError:
-        faults.append(Fault("gpu.repository.key", f"{file} is not a public key", "export it with gpg --armor --export"))
+        faults.append(Fault(path, f"{file} is not a public key", hint))
+    except FileNotFoundError:
+        faults.append(Fault(path, f"{file} does not exist", hint))
     except OSError as error:
-        faults.append(Fault("gpu.repository.key", f"{file} can't be read: {error.strerror}"))
+        faults.append(Fault(path, f"{file} can't be read: {error.strerror}"))
 
 
 def _keys_of(file: Path, path: str, faults: list[Fault]) -> Iterator[str]:

@@ -95,7 +95,7 @@ class _Walker:
             most = 4096
             if loc[:1] == ("environments",):
                 allowed, most = syntax_rules.REQUIREMENTS_TEXT, syntax_rules.MAX_REQUIREMENTS
-            elif loc == ("gpu", "repository", "key"):
+            elif loc == ("gpu", "repository", "key") or (loc[:1], loc[-1:]) == (("containers",), ("sigstore_key",)):
                 allowed, most = syntax_rules.ARMORED_TEXT, syntax_rules.MAX_ARMORED
             problem = syntax_rules.text_fault(value, allowed) or ("is too long" if len(value) > most else "")
             if problem:

@@ -23,6 +23,7 @@ from headway.domain.cluster import (
     User,
 )
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
+from headway.domain.machines.image_signatures import SignaturePolicy, SignatureRule
 from headway.domain.machines.site import OwnedSite, Site
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
 from headway.render.files_by_role import render_files
@@ -162,6 +163,13 @@ def own_gpu_cluster() -> Cluster:
         mail_relay="",
         groups=(group(H100, made.slot_names),),
         firewall=Firewall(("10.0.0.0/8", "192.0.2.7")),
+        image_signatures=SignaturePolicy(
+            "reject",
+            (
+                SignatureRule("nvcr.io/nvidia", "accept"),
+                SignatureRule("registry.example.org:5000/team", "signed", "LS0tLS1CRUdJTiBQVUJMSUMgS0VZLS0tLS0K"),
+            ),
+        ),
     )
 
 

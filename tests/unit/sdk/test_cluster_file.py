@@ -44,6 +44,25 @@ def test_document_inlines_ssh_keys_and_makes_paths_absolute(tmp_path: Path) -> N
     assert document.text == file.read_text()
 
 
+def test_keys_for_signatures_of_images_are_inlined_and_missing_files_named(tmp_path: Path) -> None:
+    pem = "-----BEGIN PUBLIC KEY-----\nMCow\n-----END PUBLIC KEY-----\n"
+    (tmp_path / "team.pub").write_text(pem)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    text = "name: lab\ncontainers:\n  signatures:\n    registries:\n      r.test/team: {sigstore_key: %s}\n"
+    load = {"config_dir": tmp_path / "config", "home": tmp_path}
+    document = load_document(write(tmp_path, text % "./team.pub"), **load)
+    assert document.spec["containers"]["signatures"]["registries"]["r.test/team"]["sigstore_key"] == pem
+    for name, says in (("lost.pub", "lost.pub does not exist"), ("binary", "binary is not a public key")):
+        with pytest.raises(InvalidSpec) as caught:
+            load_document(write(tmp_path, text % name), **load)
+        assert [fault.path for fault in caught.value.faults] == [
+            'containers.signatures.registries."r.test/team".sigstore_key'
+        ]
+        assert says in str(caught.value)
+    for value in ("7", "{a: b}", '""'):  # for the server to refuse
+        load_document(write(tmp_path, text % value), **load)
+
+
 def test_own_ssh_key_is_used_or_generated_once(tmp_path: Path) -> None:
     file = write(tmp_path, "name: lab\n")
     config, home = tmp_path / "config", tmp_path / "home"

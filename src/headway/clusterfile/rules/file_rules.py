@@ -150,6 +150,12 @@ def _containers(draft: Draft) -> None:
             "Headway's node images have no Enroot and Pyxis",
             "leave it out: builtin is the default",
         )
+    if draft.file.containers.backend == "enroot" and draft.file.containers.signatures is not None:
+        draft.fault(
+            "containers.signatures",
+            "can't be enforced: Enroot verifies no signatures of images",
+            "use backend: builtin, or remove signatures",
+        )
 
 
 def _enough_machines(draft: Draft) -> None:

@@ -382,6 +382,27 @@ ROWS: list[tuple[str, str, str]] = [
     ),
     ("containers: {backend: enroot}", "containers.backend", "have no Enroot and Pyxis; leave it out"),
     ("containers: {backend: docker}", "containers.backend", "enroot"),
+    (
+        "provider: ssh\nhosts: [a, b, c, d, e]\ncontainers: {backend: enroot, signatures: {default: reject}}",
+        "containers.signatures",
+        "Enroot verifies no signatures of images; use backend: builtin",
+    ),
+    ("containers: {signatures: {default: signed}}", "containers.signatures.default", "must be accept or reject"),
+    (
+        "containers: {signatures: {registries: {team: {policy: accept}}}}",
+        "containers.signatures.registries.team",
+        "must be HOST, HOST:PORT or HOST/PATH",
+    ),
+    (
+        "containers: {signatures: {registries: {r.test/team: {}}}}",
+        'containers.signatures.registries."r.test/team"',
+        "needs either sigstore_key or policy",
+    ),
+    (
+        "containers: {signatures: {registries: {r.test: {sigstore_key: /etc/hostname}}}}",
+        'containers.signatures.registries."r.test".sigstore_key',
+        "is not a public key in PEM format; it begins with -----BEGIN PUBLIC KEY-----",
+    ),
     ("mail: {relay: mail.example.org}", "mail.relay", "must be host:port"),
     ('mail: {relay: "fd00::1:25"}', "mail.relay", "can't be an IPv6 address"),
     ("mail: {}", "mail.relay", "is missing"),

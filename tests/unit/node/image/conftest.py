@@ -14,6 +14,7 @@ from headway.images import recipe
 MODULES = (
     "messages",
     "image_reference",
+    "signature_policy",
     "container_mounts",
     "credentials",
     "image_store",

@@ -6,6 +6,7 @@ CACHE/.new-HEX-...             an import in progress; the next import of the ima
 CACHE/.lock-HEX                locked during an import
 CACHE/.asked-HEX               the registry's answer to the first node of a step, for its other nodes
 CACHE/.used-JOB                the images of a job, for its lineage
+CACHE/.verified-HEX-KEY        the image HEX met the signature requirement KEY (signature_policy.py) when it was imported
 SHARED/sha256-HEX.sqsh         an image that an administrator imported for all users; used only if root owns it
 """
 
@@ -27,6 +28,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import credentials
+import signature_policy
 from image_reference import Path, Registry
 from messages import Failed, print_message
 
@@ -63,12 +65,14 @@ class ImageStore:
         if isinstance(reference, Path):
             return self._file(reference)
         self._make_cache()
-        if reference.digest and (there := self.find(reference.digest)):
+        required = signature_policy.requirement_key(reference)
+        if reference.digest and (there := self.find(reference.digest, required)):
             return there
         with tempfile.TemporaryDirectory(prefix="headway-image-") as folder:
             auth = credentials.find(folder, self.home, reference.host, reference.user, self.environment)
             digest = self._digest(reference, auth)
-            return self.find(digest) or self._import(reference.at(digest), digest, str(reference), auth)
+            there = self.find(digest, required)
+            return there or self._import(reference.at(digest), digest, str(reference), auth, required)
 
     def _file(self, reference: Path) -> str:
         path = reference.path
@@ -105,13 +109,16 @@ class ImageStore:
 
     # ---- stored images
 
-    def find(self, digest: str) -> str:
-        """Returns the path of the stored image of this digest, "" if it is not stored."""
-        own = self._path(digest)
-        if self.own and os.path.isfile(own):
+    def find(self, digest: str, required: str = "") -> str:
+        """Returns the path of the stored image of this digest, "" if it is not stored, or did not meet the signature
+        requirement `required` when it was imported."""
+        own, mark = self._path(digest), _mark(digest, required)
+        if self.own and os.path.isfile(own) and (not mark or os.path.exists(os.path.join(self.cache, mark))):
             return own
-        shared = os.path.join(self.shared, os.path.basename(own)) if self.shared else ""
-        return shared if shared and _roots(self.shared) and _roots(shared) else ""
+        if not self.shared or not _roots(self.shared):
+            return ""
+        shared = os.path.join(self.shared, os.path.basename(own))
+        return shared if _roots(shared) and (not mark or _roots(os.path.join(self.shared, mark))) else ""
 
     def note(self, job: str, image: str, path: str) -> None:
         """Records the image for the job's lineage. An error is ignored: the job must run without the record too."""
@@ -188,12 +195,13 @@ class ImageStore:
         return found[architecture()]
 
     def _skopeo(self, words: list[str], name: str, auth: str) -> bytes:
-        policy = [] if os.path.exists("/etc/containers/policy.json") else ["--insecure-policy"]
+        policy = signature_policy.skopeo_options()
         argv = ["skopeo", *policy, "--override-arch", architecture(), "--override-os", "linux", *words]
         done = subprocess.run(argv, capture_output=True, timeout=SKOPEO_S, env=self._plain(), check=False)
         if done.returncode != 0:
             known = bool(auth) and credentials.knows(auth, name.split("/")[0])
-            raise _registry_error(name, done.stderr.decode(errors="replace"), known, self.home)
+            text = done.stderr.decode(errors="replace")
+            raise signature_policy.refusal(name, text) or _registry_error(name, text, known, self.home)
         return done.stdout
 
     def _plain(self) -> dict[str, str]:
@@ -201,10 +209,10 @@ class ImageStore:
 
     # ---- import
 
-    def _import(self, source: str, digest: str, name: str, auth: str) -> str:
+    def _import(self, source: str, digest: str, name: str, auth: str, required: str = "") -> str:
         lock = os.path.join(self.cache, f".lock-{digest[7:]}")
         with self._locked(lock, f"waiting for another task's import of {name}"):
-            there = self.find(digest)
+            there = self.find(digest, required)
             if there:
                 return there
             self._sweep(digest)
@@ -215,6 +223,9 @@ class ImageStore:
                 with _work() as folder:
                     self._build(folder, source, name, auth, draft, digest)
                 os.replace(draft, self._path(digest))
+                if required:
+                    with open(os.path.join(self.cache, _mark(digest, required)), "w", encoding="utf-8"):
+                        pass
             except OSError as error:
                 raise _disk_error(name, str(error), error.strerror or "") from None
             finally:
@@ -228,7 +239,8 @@ class ImageStore:
         layout, bundle = os.path.join(folder, "oci"), os.path.join(folder, "bundle")
         # skopeo verifies the digest of an image from a registry, but not of one from a layout: it is verified here.
         is_layout = source.startswith("oci:")
-        same = ["--preserve-digests"] if is_layout else []
+        # Signatures are verified, not copied: a layout can't contain them.
+        same = ["--preserve-digests"] if is_layout else ["--remove-signatures"]
         self._skopeo(["copy", "--quiet", *same, *_auth(auth), source, f"oci:{layout}:image"], name, auth)
         manifest, config = _image_config(layout, name)
         if is_layout and manifest != digest:
@@ -303,6 +315,10 @@ def _work() -> Iterator[str]:
 def _without_waiting(path: str, flags: int) -> int:
     """An opener for open() that does not wait for the writer of a FIFO."""
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _mark(digest: str, required: str) -> str:
+    return f".verified-{digest[7:]}-{required}" if required else ""
 
 
 def _auth(path: str) -> list[str]:
