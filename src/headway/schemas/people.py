@@ -19,13 +19,16 @@ class PersonIn(RequestModel):
 
 
 class PersonOut(ResponseModel):
-    """A person. `teams` are the teams of each cluster file that list them, by cluster. `provider` is true if they sign
-    in through the sign-in provider."""
+    """A person. `teams` are the teams of each cluster that they are in, by cluster. `provider` is true if they sign
+    in through the sign-in provider, `provider_role` if it also sets their role at each sign-in; `provider_teams` are the
+    teams that it put them in: TEAM of all clusters, or CLUSTER/TEAM."""
 
     name: str
     role: str
     user: str = ""
     provider: bool = False
+    provider_role: bool = False
+    provider_teams: list[str] = []
     created_at: float = 0.0
     teams: dict[str, list[str]] = {}
     leads: dict[str, list[str]] = {}

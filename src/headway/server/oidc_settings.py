@@ -5,12 +5,15 @@ HEADWAY_OIDC_CLIENT_ID   the client id of this server at the provider
 HEADWAY_OIDC_CLIENT_SECRET_FILE  a file with the client secret; unset = a public client
 HEADWAY_OIDC_ROLE_CLAIM  the claim that holds people's roles; unset = people are viewers until an admin changes that
 HEADWAY_OIDC_ROLES       values of that claim and the role for each, the first match counts: hpc-admins=admin,staff=member
+HEADWAY_OIDC_TEAM_CLAIM  the claim that holds people's groups; unset = teams have only the users of the cluster file
+HEADWAY_OIDC_TEAMS       values of that claim and the team for each, in all clusters or in one: ml=red,vision=lab/blue
 HEADWAY_OIDC_USER_CLAIM  the claim that holds the Linux user name; unset = an admin sets it
 HEADWAY_OIDC_SCOPES      scopes to request besides openid, profile and email, separated by ","
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +22,8 @@ from headway.domain.role import Role
 from headway.errors import Refused
 from headway.server.listen_settings import LOOPBACK
 from headway.services.server_settings import Oidc
+
+_TEAM = re.compile(r"([a-z][a-z0-9-]*/)?[a-z0-9][a-z0-9_.-]*")
 
 
 def read_oidc_settings(env: Mapping[str, str]) -> Oidc | None:
@@ -42,12 +47,21 @@ def read_oidc_settings(env: Mapping[str, str]) -> Oidc | None:
             f"HEADWAY_OIDC_{there} is set without HEADWAY_OIDC_{missing}",
             hint="set both, or none: then people are viewers until an admin changes that",
         )
+    team_claim, teams = env.get("HEADWAY_OIDC_TEAM_CLAIM", ""), _teams(env.get("HEADWAY_OIDC_TEAMS", ""))
+    if bool(team_claim) != bool(teams):
+        missing, there = ("TEAMS", "TEAM_CLAIM") if team_claim else ("TEAM_CLAIM", "TEAMS")
+        raise Refused(
+            f"HEADWAY_OIDC_{there} is set without HEADWAY_OIDC_{missing}",
+            hint="set both, or none: then teams have only the users of the cluster file",
+        )
     return Oidc(
         issuer,
         client,
         _secret(env.get("HEADWAY_OIDC_CLIENT_SECRET_FILE", "")),
         role_claim=role_claim,
         roles=roles,
+        team_claim=team_claim,
+        teams=teams,
         user_claim=env.get("HEADWAY_OIDC_USER_CLAIM", ""),
         scopes=tuple(word.strip() for word in env.get("HEADWAY_OIDC_SCOPES", "").split(",") if word.strip()),
     )
@@ -82,4 +96,17 @@ def _roles(text: str) -> tuple[tuple[str, Role], ...]:
                 hint=f"give VALUE=ROLE pairs, a role being one of {', '.join(Role)}: hpc-admins=admin,staff=member",
             )
         found.append((word, Role(role)))
+    return tuple(found)
+
+
+def _teams(text: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for pair in filter(None, (word.strip() for word in text.split(","))):
+        word, _, team = pair.rpartition("=")
+        if not word or not _TEAM.fullmatch(team):
+            raise Refused(
+                f"HEADWAY_OIDC_TEAMS has an invalid entry: {pair[:80]!r}",
+                hint="give VALUE=TEAM or VALUE=CLUSTER/TEAM pairs: ml=red,vision=lab/blue",
+            )
+        found.append((word, team))
     return tuple(found)

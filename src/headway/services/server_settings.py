@@ -12,13 +12,16 @@ from headway.domain.role import Role
 
 @dataclass(frozen=True)
 class Oidc:
-    """Settings of an OpenID provider. `roles` maps values of the role claim to roles; the first that matches counts."""
+    """Settings of an OpenID provider. `roles` maps values of the role claim to roles; the first that matches counts.
+    `teams` maps values of the team claim to teams, or to CLUSTER/TEAM; all that match count."""
 
     issuer: str
     client_id: str
     client_secret: str = field(default="", repr=False)
     role_claim: str = ""
     roles: tuple[tuple[str, Role], ...] = ()
+    team_claim: str = ""
+    teams: tuple[tuple[str, str], ...] = ()
     user_claim: str = ""  # claim with the Linux user; "" if an admin sets it
     scopes: tuple[str, ...] = ()  # requested in addition to openid, profile and email
 

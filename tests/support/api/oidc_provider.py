@@ -89,6 +89,7 @@ def fresh(provider: Provider) -> None:
 def use(server: Server, provider: Provider, **more: Any) -> None:
     oidc = Oidc(provider.issuer, CLIENT_ID, "a secret of the client's", **more)
     server.state.settings = replace(server.state.settings, oidc=oidc)
+    server.state.clusters._settings = server.state.settings
 
 
 async def sign_in_by(server: Server, provider: Provider, subject: str) -> tuple[httpx.AsyncClient, httpx.Response]:

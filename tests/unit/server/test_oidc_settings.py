@@ -16,9 +16,11 @@ def test_oidc_settings_are_read_from_environment(tmp_path: Path) -> None:
         "HEADWAY_OIDC_ISSUER": "https://id.example.org/realm", "HEADWAY_OIDC_CLIENT_ID": "headway",
         "HEADWAY_OIDC_CLIENT_SECRET_FILE": str(tmp_path / "secret"), "HEADWAY_OIDC_ROLE_CLAIM": "groups",
         "HEADWAY_OIDC_ROLES": "cn=hpc=admin,staff=member",
+        "HEADWAY_OIDC_TEAM_CLAIM": "groups", "HEADWAY_OIDC_TEAMS": "ml=red, vision=lab/blue",
     })  # fmt: skip
     assert found
     assert (found.client_secret, found.roles) == ("s3cret", (("cn=hpc", "admin"), ("staff", "member")))
+    assert found.teams == (("ml", "red"), ("vision", "lab/blue"))
     assert "s3cret" not in repr(found)
     assert read_oidc_settings({}) is None
 
@@ -33,6 +35,9 @@ def test_refuses_invalid_oidc_settings_and_says_what_to_do(tmp_path: Path) -> No
         ({**provider, "HEADWAY_OIDC_ROLES": "staff=boss"}, "invalid entry"),
         ({**provider, "HEADWAY_OIDC_ROLES": "staff=member"}, "without HEADWAY_OIDC_ROLE_CLAIM"),
         ({**provider, "HEADWAY_OIDC_ROLE_CLAIM": "groups"}, "without HEADWAY_OIDC_ROLES"),
+        ({**provider, "HEADWAY_OIDC_TEAMS": "ml=red"}, "without HEADWAY_OIDC_TEAM_CLAIM"),
+        ({**provider, "HEADWAY_OIDC_TEAM_CLAIM": "groups"}, "without HEADWAY_OIDC_TEAMS"),
+        ({**provider, "HEADWAY_OIDC_TEAMS": "ml=lab/red/x", "HEADWAY_OIDC_TEAM_CLAIM": "g"}, "invalid entry"),
         ({**provider, "HEADWAY_OIDC_CLIENT_SECRET_FILE": "/nowhere"}, "can't be read"),
         ({**provider, "HEADWAY_OIDC_CLIENT_SECRET_FILE": str(empty)}, "is empty"),
     ):

@@ -13,6 +13,7 @@ import hmac
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headway.domain.role import Role
@@ -188,6 +189,13 @@ class Provider:
             await state.store.audit.record(
                 known.name, "person.change", known.name, {"by": "sign-in provider", "role": known.role}
             )
+        teams = self.teams_from_claims(claims)
+        if teams != known.provider_teams:
+            await state.store.people.set_provider_teams(known.name, teams)
+            await state.store.audit.record(
+                known.name, "person.teams", known.name, {"by": "sign-in provider", "teams": list(teams)}
+            )
+            known = replace(known, provider_teams=teams)
         return known
 
     def role_from_claims(self, claims: Mapping[str, Any]) -> Role | None:
@@ -200,12 +208,16 @@ class Provider:
                 f"the sign-in provider sent no claim {self.settings.role_claim}",
                 hint="ask an admin of Headway, and of the provider: HEADWAY_OIDC_ROLE_CLAIM and HEADWAY_OIDC_SCOPES",
             )
-        claim = claims[self.settings.role_claim]
-        words = set(claim) if isinstance(claim, list) else set(claim.split()) if isinstance(claim, str) else set()
+        words = _words(claims[self.settings.role_claim])
         for word, role in self.settings.roles:
             if word in words:
                 return role
         raise NotAllowed("your account at the sign-in provider has no role here", hint="ask an admin of Headway")
+
+    def teams_from_claims(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
+        """Returns the teams for all of the settings' values that the team claim contains; () without the claim."""
+        words = _words(claims.get(self.settings.team_claim)) if self.settings.team_claim else frozenset()
+        return tuple(sorted({team for word, team in self.settings.teams if word in words}))
 
     def linux_user_from_claims(self, claims: Mapping[str, Any]) -> str | None:
         """Returns the Linux user from the settings' claim: "" if the claim has no valid user name, None if the settings
@@ -279,6 +291,12 @@ class Provider:
 def _unreachable(settings: Oidc, error: httpx.HTTPError | ValueError) -> Unreachable:
     reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
     return Unreachable(f"the sign-in provider {settings.issuer} can't be used: {reason}", hint=_HINT)
+
+
+def _words(claim: Any) -> frozenset[str]:
+    """Returns the values of a claim that is a list, or a text with spaces between them; none for another type."""
+    words = claim if isinstance(claim, list) else claim.split() if isinstance(claim, str) else ()
+    return frozenset(word for word in words if isinstance(word, str))
 
 
 def _sign_in(claims: Mapping[str, Any], now: float) -> SignIn:

@@ -36,17 +36,17 @@ async def describe_server(state: AppState, who: Principal) -> ServerOut:
 async def list_people(state: AppState) -> list[PersonOut]:
     """Returns all people, with the teams in which each cluster's file lists them."""
     clusters = await _readable_clusters(state)
-    return [_person_out(person, clusters) for person in await state.store.people.all()]
+    return [_person_out(state, person, clusters) for person in await state.store.people.all()]
 
 
 async def load_person(state: AppState, name: str) -> PersonOut:
     """Returns one person. Raises NotFound."""
-    return _person_out(await _existing_person(state, name), await _readable_clusters(state))
+    return _person_out(state, await _existing_person(state, name), await _readable_clusters(state))
 
 
 async def save_person(state: AppState, who: Principal, name: str, request: PersonIn) -> PersonOut:
     """Stores the person as `store_person`, and returns them in the form of the API."""
-    return _person_out(await store_person(state, who, name, request), await _readable_clusters(state))
+    return _person_out(state, await store_person(state, who, name, request), await _readable_clusters(state))
 
 
 async def store_person(state: AppState, who: Principal, name: str, request: PersonIn) -> Person:
@@ -116,7 +116,7 @@ async def _readable_clusters(state: AppState) -> list[Cluster]:
     return found
 
 
-def _person_out(person: Person, clusters: Iterable[Cluster]) -> PersonOut:
+def _person_out(state: AppState, person: Person, clusters: Iterable[Cluster]) -> PersonOut:
     user = linux_user_of(person)
     teams = {c.name: [t.name for t in c.teams if user and user in t.users] for c in clusters}
     leads = {c.name: [t.name for t in c.teams if user and user in t.leads] for c in clusters}
@@ -125,6 +125,8 @@ def _person_out(person: Person, clusters: Iterable[Cluster]) -> PersonOut:
         role=person.role,
         user=user,
         provider=bool(person.subject),
+        provider_role=bool(person.subject and state.settings.oidc and state.settings.oidc.role_claim),
+        provider_teams=list(person.provider_teams),
         created_at=person.created_at,
         teams={cluster: names for cluster, names in teams.items() if names},
         leads={cluster: names for cluster, names in leads.items() if names},

@@ -9,11 +9,13 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from headway.clusterfile.team_members import with_team_members
 from headway.domain.cluster import SLURM_STATE_FOLDER, STATE_VERSION_FILE, Cluster
 from headway.domain.dataset import mount_versions
 from headway.errors import NotFound
 from headway.paths import volumes_dir
 from headway.schemas.clusters import Document
+from headway.services.access.role_rights import linux_user_of
 from headway.services.cluster.shown_plan import fingerprint
 from headway.services.cluster_backend import ClusterBackend, ResolvedCluster
 from headway.services.read_model.snapshot import LiveState, cluster_topic
@@ -68,7 +70,8 @@ class ResolvedClusters:
         if time.monotonic() >= until:
             names = await self._store.datasets.names(row.name)
             self._datasets[row.name] = (time.monotonic() + _CACHED_S, names)
-        key = fingerprint({"document": row.document, "datasets": names})
+        members = await self._provider_members(row.name)
+        key = fingerprint({"document": row.document, "datasets": names, "members": members})
         known = self._resolved.get(row.name)
         if known is None or known[0] != key:
             found = await self.resolve(Document.model_validate(row.document))
@@ -76,13 +79,30 @@ class ResolvedClusters:
         return known[1]
 
     async def resolve(self, document: Document) -> ResolvedCluster:
-        """Returns the document resolved, with the dataset versions that exist on the cluster. Raises InvalidSpec with
-        every fault."""
+        """Returns the document resolved, with the users that the sign-in provider says are in its teams, and the dataset
+        versions that exist on the cluster. Raises InvalidSpec with every fault."""
+        members = await self._provider_members(str(document.spec.get("name")))
+        if members:
+            document = document.model_copy(update={"spec": with_team_members(document.spec, members)})
         found = await self._backend.lifecycle.resolve(document)
         cluster = found.cluster
         names = await self._store.datasets.names(cluster.name)
         folders = {name: str(self.dataset_file_store(cluster).folder(name)) for name in names}
         return replace(found, cluster=replace(cluster, storage=mount_versions(cluster.storage, folders)))
+
+    async def _provider_members(self, cluster: str) -> dict[str, list[str]]:
+        """Returns the Linux users of people from the sign-in provider, by team of this cluster. They are not stored in the
+        document: a person who leaves a group loses the team at once, and the next apply removes them from Slurm."""
+        if self._settings.oidc is None or not self._settings.oidc.teams:
+            return {}
+        found: dict[str, list[str]] = {}
+        for person in await self._store.people.all():
+            user = linux_user_of(person)
+            for team in person.provider_teams:
+                where, _, name = team.rpartition("/")
+                if user and where in ("", cluster):
+                    found.setdefault(name, []).append(user)
+        return {team: sorted(set(users)) for team, users in found.items()}
 
     def dataset_file_store(self, cluster: Cluster) -> DatasetFileStore:
         """Returns the place of dataset versions: on this machine for a local cluster, otherwise on the cluster's own

@@ -19,12 +19,21 @@ from headway.store.db.transactions import Database, StorePart
 PeopleCheck = Callable[[Sequence[Person]], None]
 
 
-PERSON_COLUMNS = (t.people.c.name, t.people.c.role, t.people.c.user, t.people.c.subject, t.people.c.created_at)
+PERSON_COLUMNS = (
+    t.people.c.name,
+    t.people.c.role,
+    t.people.c.user,
+    t.people.c.subject,
+    t.people.c.created_at,
+    t.people.c.provider_teams,
+)
 
 
 def person_of_row(row: Any) -> Person:
     """Returns the person of a row with PERSON_COLUMNS."""
-    return Person(row.name, Role(row.role), row.user, row.subject or "", row.created_at)
+    return Person(
+        row.name, Role(row.role), row.user, row.subject or "", row.created_at, tuple(row.provider_teams or ())
+    )
 
 
 async def _everybody(db: AsyncConnection) -> tuple[Person, ...]:
@@ -81,6 +90,11 @@ class People(StorePart):
                 )
             row = (await db.execute(select(*PERSON_COLUMNS).where(t.people.c.name == name))).one()
         return person_of_row(row)
+
+    async def set_provider_teams(self, name: str, teams: Sequence[str]) -> None:
+        """Stores the teams that the sign-in provider says a person is in."""
+        async with self._credentials.write() as db:
+            await db.execute(update(t.people).where(t.people.c.name == name).values(provider_teams=list(teams)))
 
     async def delete(self, name: str) -> None:
         """Deletes a person with their tokens and sessions. Raises NotFound and Conflict like `change`."""

@@ -20,6 +20,7 @@ class Person:
     user: str | None = None  # their Linux user; None: same as their name, "": none
     subject: str = ""  # subject at the sign-in provider, for people who sign in through it
     created_at: float = 0.0
+    provider_teams: tuple[str, ...] = ()  # from the sign-in provider: names of teams, or CLUSTER/TEAM
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ people = Table(
     Column("created_at", Float, nullable=False),
     Column("user", String(64)),  # their Linux user; NULL: same as their name, "": none
     Column("subject", String(500)),  # of the sign-in provider: its issuer, and the person's id there
+    # Teams that the sign-in provider says they are in: names, or CLUSTER/TEAM
+    Column("provider_teams", JSON, nullable=False, server_default="[]"),
     Index("uq_people_subject", "subject", unique=True),
 )
 

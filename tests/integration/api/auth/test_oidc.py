@@ -7,6 +7,13 @@ import re
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
+from headway.catalog.plans import load_catalogue
+from headway.clusterfile.load import resolve_cluster_file
+from headway.domain.role import Role
+from headway.schemas.clusters import Document
+from headway.services.cluster_backend import ResolvedCluster
 from headway.services.login_throttle import MAX_FAILURES
 from headway.services.server_settings import Oidc
 from headway.store import AuditAsk
@@ -153,3 +160,62 @@ async def test_oidc_provider_unreachable_or_with_wrong_issuer_answers_503(server
         assert answer.status_code == 503, issuer
         assert "sign-in provider" in answer.text
     assert URL not in server.anonymous().cookies
+
+
+async def resolve_file(document: Document) -> ResolvedCluster:
+    return ResolvedCluster(*resolve_cluster_file(document.spec, load_catalogue({}), owner=document.owner))
+
+
+async def test_group_claim_puts_a_person_into_teams_until_the_group_is_removed(
+    server: Server, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = (("hpc-red", "red"), ("hpc-blue", "lab/blue"), ("hpc-blue", "other/red"), ("hpc-green", "green"))
+    use(
+        server,
+        provider,
+        role_claim="groups",
+        roles=(("hpc-lead", Role.LEAD), ("hpc", Role.MEMBER)),
+        team_claim="groups",
+        teams=groups,
+        user_claim="preferred_username",
+    )
+    monkeypatch.setattr(server.backend.lifecycle, "resolve", resolve_file)
+    await server.apply(teams={"red": {"users": ["bob"]}, "blue": {"users": ["bob"]}})
+
+    async def teams() -> dict[str, tuple[str, ...]]:
+        _, cluster = await server.state.clusters.get("lab")
+        return {team.name: team.users for team in cluster.teams if team.name != "default"}
+
+    provider.people("u-20", preferred_username="tara", groups=["hpc", "hpc-lead", "hpc-blue", "hpc-green", 7])
+    browser, back = await sign_in_by(server, provider, "u-20")
+    assert back.status_code == 200, back.text
+    assert await teams() == {"red": ("bob",), "blue": ("bob", "tara")}, "green is no team of the file"
+    admin = await server.client("ann")
+    found = (await admin.get("/api/v1/people/tara")).json()
+    assert (found["role"], found["teams"], found["provider_role"]) == ("lead", {"lab": ["blue"]}, True)
+    assert found["provider_teams"] == ["green", "lab/blue", "other/red"]
+    page = (await admin.get("/people")).text
+    assert page.count("from OIDC") == 2
+    document = (await admin.get("/api/v1/clusters/lab/document")).json()
+    assert document["spec"]["teams"]["blue"]["users"] == ["bob"], "the file is as its people wrote it"
+    _, token = await server.store.tokens.create("tara")
+    by_token = server.anonymous(authorization=f"Bearer {token}")
+    assert (await by_token.get("/api/v1/me")).json()["role"] == "lead"
+    provider.people("u-20", preferred_username="tara", groups=["hpc"])
+    await sign_in_by(server, provider, "u-20")
+    assert await teams() == {"red": ("bob",), "blue": ("bob",)}
+    assert (await by_token.get("/api/v1/me")).json()["role"] == "member", "at the next use of a token"
+    assert (await browser.get("/api/v1/me")).json()["role"] == "member"
+    changed = await server.store.audit.search(AuditAsk(action="person.teams"))
+    assert [line.detail["teams"] for line in changed] == [[], ["green", "lab/blue", "other/red"]]
+
+
+async def test_person_without_the_team_claim_is_in_no_team_of_the_provider(server: Server, provider: Provider) -> None:
+    use(server, provider, team_claim="groups", teams=(("hpc-red", "red"),))
+    for claims in ({}, {"groups": {"hpc-red": True}}, {"groups": "hpc-redder"}, {"groups": None}):
+        provider.people("u-21", preferred_username="uma", **claims)
+        _, back = await sign_in_by(server, provider, "u-21")
+        assert back.status_code == 200
+        person = await server.store.people.get("uma")
+        assert person is not None
+        assert person.provider_teams == ()

@@ -13,7 +13,7 @@ from headway.domain.role import Role
 from headway.validation.syntax_rules import join_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 app = typer.Typer(
     help="Manage who may sign in, and their roles.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -32,15 +32,20 @@ def ls(output: Output = Format.table) -> None:
         tables.Column("TEAMS", shrink=True, drop_order=3), tables.Column("LEADS", shrink=True, drop_order=1),
     ]  # fmt: skip
     rows = [
-        [person.name, person.role, person.user or "none: only looks", "provider" if person.provider else "token, link",
-         _places(person.teams), _places(person.leads)]
+        [person.name, f"{person.role} (from OIDC)" if person.provider_role else person.role,
+         person.user or "none: only looks", "provider" if person.provider else "token, link",
+         _places(person.teams, person.provider_teams), _places(person.leads)]
         for person in people
     ]  # fmt: skip
     tables.print_table(columns, rows)
 
 
-def _places(teams: Mapping[str, list[str]]) -> str:
-    return " ".join(f"{cluster}/{team}" for cluster, names in teams.items() for team in names)
+def _places(teams: Mapping[str, list[str]], from_provider: Sequence[str] = ()) -> str:
+    return " ".join(
+        f"{cluster}/{team}{' (from OIDC)' if {team, f'{cluster}/{team}'}.intersection(from_provider) else ''}"
+        for cluster, names in teams.items()
+        for team in names
+    )
 
 
 @app.command("set")

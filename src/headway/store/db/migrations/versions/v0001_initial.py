@@ -343,6 +343,7 @@ def _create_tables() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("user", sa.String(length=64), nullable=True),
         sa.Column("subject", sa.String(length=500), nullable=True),
+        sa.Column("provider_teams", sa.JSON(), server_default="[]", nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_people"),
     )
     op.create_index("uq_people_subject", "people", ["subject"], unique=True)

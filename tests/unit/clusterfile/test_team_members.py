@@ -1,0 +1,24 @@
+"""Users of teams whom the sign-in provider names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headway.clusterfile.team_members import with_team_members
+
+
+def test_users_are_added_to_teams_that_the_file_has() -> None:
+    spec = {"name": "lab", "teams": {"red": {"users": ["bob"], "share": 2}, "blue": {}}}
+    found = with_team_members(spec, {"red": ["ann", "bob"], "blue": ["eve"], "green": ["tim"]})
+    assert found == {
+        "name": "lab",
+        "teams": {"red": {"users": ["bob", "ann"], "share": 2}, "blue": {"users": ["eve"]}},
+    }
+    assert spec["teams"] == {"red": {"users": ["bob"], "share": 2}, "blue": {}}, "the given spec is not changed"
+
+
+@pytest.mark.parametrize("teams", [None, [], "red", {"red": None}, {"red": {"users": "bob"}}, {"red": ["bob"]}])
+def test_faulty_teams_are_left_for_the_check_of_the_file(teams: Any) -> None:
+    assert with_team_members({"teams": teams}, {"red": ["ann"]}) == {"teams": teams}
