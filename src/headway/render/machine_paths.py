@@ -11,6 +11,7 @@ JOB_TMP = "/var/lib/headway/job-tmp"  # private /tmp of each job
 JOB_SHM = "/dev/shm/headway"  # private /dev/shm of each job
 SECRETS = "/run/headway/secrets"  # where a job sees its own secrets
 JOB_SECRETS = "/run/headway/job-secrets"  # secrets of each job, in memory; private_tmp.c binds them to SECRETS
+SLURMD_SPOOL = "/var/lib/slurm/slurmd"
 PMIX = "/run/headway/pmix"  # shared by the tasks of an MPI program on one node
 
 

@@ -57,6 +57,21 @@ def test_job_restarts_on_its_own_machine_after_a_crash(lab: Lab) -> None:
     assert lab.output("/home/ann/again.txt").splitlines().count("up") == 4
 
 
+def test_job_restarts_on_a_node_where_slurmstepd_was_killed(lab: Lab) -> None:
+    there = next(name for name, state in states(lab).items() if state == "idle")
+    script = "#!/bin/bash\nsrun bash -c 'echo up; [ -n \"$SLURM_RESTART_COUNT\" ] || sleep 300'\n"
+    flags = (f"--nodelist={there}", "--requeue", "--open-mode=append", "--output=killed.txt")
+    job = lab.sbatch("ann", *flags, script=script)
+    lab.wait(lambda: "up" in lab.head("cat", "killed.txt", user="ann", check=False).out, "the step to run")
+    kill = f"pkill -KILL -f '^slurmstepd: .{job}[.]0'; pkill -KILL -u ann"
+    lab.podman("exec", lab.container(there), "bash", "-c", kill)
+    lab.head("scontrol", "requeue", str(job), user="ann")
+    lab.wait(lambda: lab.field(job, "JobState") == "PENDING", "the job to be requeued")
+    lab.head("scontrol", "update", f"JobId={job}", "StartTime=now")
+    assert lab.wait_job(job, "COMPLETED") == "COMPLETED", lab.output("/home/ann/killed.txt")
+    assert lab.output("/home/ann/killed.txt").splitlines().count("up") == 2
+
+
 def test_apply_recreates_a_deleted_machine(lab: Lab) -> None:
     lab.podman("rm", "-f", "-t", "0", lab.container("flt-1-1"))
     lab.wait(lambda: "down" in states(lab)["flt-1-1"], "Slurm to have the node down")

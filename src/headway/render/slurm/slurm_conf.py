@@ -11,7 +11,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, pair, path, slurm_text
 from headway.render.ha.takeover_settings import takeover_settings
-from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG
+from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG, SLURMD_SPOOL
 from headway.render.slurm.conf_sections import Section, Setting
 from headway.render.slurm.conf_syntax import Line
 from headway.render.slurm.hooks import power_saving
@@ -129,7 +129,7 @@ def _daemons(cluster: Cluster, known: SlurmRelease, *, pretends: bool) -> Sectio
         Setting("SlurmctldParameters", ",".join(controller), "Nodes fetch this file from the controller."),
         Setting("SlurmctldPidFile", "/run/slurmctld/slurmctld.pid"),
         Setting("SlurmdPidFile", "/run/slurmd.pid"),
-        Setting("SlurmdSpoolDir", "/var/lib/slurm/slurmd"),
+        Setting("SlurmdSpoolDir", SLURMD_SPOOL),
     ]
     if pretends:
         rows.append(

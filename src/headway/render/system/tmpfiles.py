@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headway.domain.machines.site import Site
 from headway.render.escaping import path, script
-from headway.render.machine_paths import JOB_SECRETS, JOB_SHM, JOB_TMP, PMIX, SECRETS
+from headway.render.machine_paths import JOB_SECRETS, JOB_SHM, JOB_TMP, PMIX, SECRETS, SLURMD_SPOOL
 from headway.render.system.daemon_units import REST_LISTEN, REST_SOCKET
 
 _ENROOT_HOOKS = ("50-slurm-pmi.sh", "50-slurm-pytorch.sh")
@@ -29,13 +29,13 @@ def tmpfiles(site: Site, *, head: bool, gpus: int = 0, containers: str = "", mor
         ]
     else:
         rows += [
-            "d /var/lib/slurm/slurmd 0755 root root -",
+            f"d {SLURMD_SPOOL} 0755 root root -",
             "# Remains of jobs that ran when the machine crashed. Removed only at boot, when no job runs.",
             f"R! {JOB_TMP}/*",
             "R! /var/lib/headway/containers/*",
             "# Sockets of steps: with an old one Slurm does not start the same step of the requeued job here.",
-            "R! /var/lib/slurm/slurmd/*_*.[0-9]*",
-            "R! /var/lib/slurm/slurmd/*pmix.*",
+            f"R! {SLURMD_SPOOL}/*_*.[0-9]*",
+            f"R! {SLURMD_SPOOL}/*pmix.*",
             f"d {JOB_TMP} 0755 root root -",
             "d /run/headway/hold 0700 root root -",
             "# Only root creates folders here, because their names can be guessed.",

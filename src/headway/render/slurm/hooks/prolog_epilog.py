@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from headway.catalog.releases import SlurmRelease
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path
-from headway.render.machine_paths import AGENT_COMMAND, EPILOG, JOB_SECRETS, JOB_SHM, JOB_TMP, PMIX, PROLOG, SECRETS
+from headway.render.machine_paths import (
+    AGENT_COMMAND,
+    EPILOG,
+    JOB_SECRETS,
+    JOB_SHM,
+    JOB_TMP,
+    PMIX,
+    PROLOG,
+    SECRETS,
+    SLURMD_SPOOL,
+)
 from headway.render.slurm.hooks import mps as mps_script
 from headway.render.system.agent_config import LOOKED, UNFIT
 
@@ -55,6 +65,14 @@ if lost; then
     echo "headway: ${{volume#*:}} is not mounted" >&2
     exit 1
 fi
+# A requeued job keeps its number. If slurmstepd of an earlier run is still ending here, or was killed, its PMIx socket exists, and
+# the step of the same number can't start ("launch failed: Unspecified error"). Waits at most 10 seconds for that slurmstepd.
+for ((n = 0; n < 100; n++)); do
+    compgen -G "{SLURMD_SPOOL}/stepd.slurm.pmix.$SLURM_JOB_ID.*" >/dev/null || break
+    pgrep -f "^slurmstepd: \\[$SLURM_JOB_ID\\.([0-9]|batch|interactive)" >/dev/null || break
+    sleep 0.1
+done
+rm -f "{SLURMD_SPOOL}/stepd.slurm.pmix.$SLURM_JOB_ID."*
 # Creates the job's own /tmp and /dev/shm; private_tmp.so (plugstack.conf) binds them for every task. The folder for /dev/shm is
 # in memory, because data loaders exchange batches there. The epilog reads from `uid` which users still have jobs here.
 own={JOB_TMP}/$SLURM_JOB_ID
