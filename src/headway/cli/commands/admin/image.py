@@ -1,4 +1,4 @@
-"""image: builds, lists and removes the node images of local machines. Works on this machine, without the server."""
+"""image: builds, lists, describes and removes the node images of local machines. Works on this machine, without the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 app = typer.Typer(
-    help="Build, list and remove node images.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    help="Build, list, describe and remove node images.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help=f"{join_words(IMAGES)}.")]
 
@@ -69,6 +72,16 @@ def ls(output: Output = Format.table) -> None:
         for i in images
     ]  # fmt: skip
     tables.print_table(columns, rows)
+
+
+@app.command()
+def sbom(name: Name = DEFAULT_IMAGE) -> None:
+    """Print the bill of materials of the current node image, as JSON in CycloneDX 1.6.
+
+    headway image sbom > node-image.cdx.json"""
+    from headway.images.image_sbom import image_sbom
+
+    common.print_line(_run(image_sbom(name)).rstrip("\n"))
 
 
 @app.command()
