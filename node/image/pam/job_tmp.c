@@ -1,4 +1,5 @@
-/* Gives an SSH session on a node the /tmp, /dev/shm and secrets of its job, into which pam_slurm_adopt has moved the session.
+/* Gives an SSH session on a node the /tmp, /dev/shm, secrets and limit of processes of its job, into which pam_slurm_adopt
+ * has moved the session.
  *
  * Slurm does this only with job_container/tmpfs, which spank/private_tmp.c replaces. As there, the folders that the prolog
  * created are bound in a new mount namespace of the session. The session's cgroup names the job. A session without a job
@@ -7,17 +8,15 @@
  * Compiled on the machine without PAM's headers: it needs only two numbers and two functions of them.
  */
 #define _GNU_SOURCE
-#include <errno.h>
+#include "../spank/job_processes.h"
+
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <syslog.h>
 
 #define PAM_SUCCESS 0
 #define PAM_SESSION_ERR 14
-#define BASE "/var/lib/headway/job-tmp"
+#define BASE JOB_FOLDERS
 #define SECRETS "/run/headway/secrets"
 
 int pam_sm_open_session(void *handle, int flags, int argc, const char **argv);
@@ -65,6 +64,8 @@ int pam_sm_open_session(void *handle, int flags, int argc, const char **argv)
     snprintf(folder, sizeof(folder), BASE "/%u", job);
     if (job == 0 || stat(folder, &info) != 0)
         return PAM_SUCCESS;
+    if (limit_processes(job) != 0)
+        syslog(LOG_AUTHPRIV | LOG_ERR, "headway: no limit of processes for a session in job %u: %s", job, strerror(errno));
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
         syslog(LOG_AUTHPRIV | LOG_ERR, "headway: no private /tmp of job %u: %s", job, strerror(errno));
         return PAM_SESSION_ERR;

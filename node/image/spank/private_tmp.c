@@ -1,4 +1,5 @@
-/* Gives all tasks of a job the job's own /tmp, /dev/shm and secrets. The prolog creates the folders, the epilog deletes them.
+/* Gives all tasks of a job the job's own /tmp, /dev/shm and secrets, and the job's limit of processes. The prolog creates
+ * the folders, the epilog deletes them.
  *
  * Slurm's job_container/tmpfs keeps one mount namespace per job alive by a bind mount of it on a file. Linux refuses this
  * mount if the new namespace's number is not higher than the caller's. Kernels that assign numbers per processor (seen on
@@ -12,20 +13,16 @@
  * Compiled on the machine against the headers of its Slurm.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
+#include "job_processes.h"
+
 #include <sched.h>
 #include <slurm/spank.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 SPANK_PLUGIN(headway_private_tmp, 1);
 
-#define BASE "/var/lib/headway/job-tmp"
+#define BASE JOB_FOLDERS
 #define SECRETS "/run/headway/secrets"
 #define LONGEST_NAME 64
 
@@ -87,6 +84,8 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
     }
     return 0;
 }
+
+static long refused; /* processes that the step was refused, as far as they were reported */
 
 static int bind_over(uint32_t job, const char *part, const char *target)
 {
@@ -196,6 +195,8 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
         slurm_error("headway: %s is missing, job %u shares the node's /tmp", folder, job);
         return 0;
     }
+    if (limit_processes(job) != 0)
+        slurm_info("headway: job %u has no limit of processes: %s", job, strerror(errno)); /* to the journal, not to the user */
     mark_started(folder);
     set_mps(spank, folder);
     read_sentence(folder);
@@ -219,4 +220,57 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
     if (write(STDERR_FILENO, sentence, strlen(sentence)) < 0)
         _exit(1);
     _exit(1); /* Slurm ignores the result of an optional plugin */
+}
+
+/* Returns how many processes and threads the kernel has refused to start, with cgroup v1 in the job, with v2 in the step. */
+static long count_refused(uint32_t job, int task)
+{
+    char folder[2048], path[2304], text[256], *found;
+    long count = 0;
+
+    if (access(CGROUPS "/pids", F_OK) == 0) {
+        snprintf(path, sizeof(path), PIDS_GROUPS "/job_%u/pids.events", job);
+        return read_small(path, text, sizeof(text)) > 0 && sscanf(text, "max %ld", &count) == 1 ? count : 0;
+    }
+    if (step_group(folder, sizeof(folder)) != 0)
+        return 0;
+    /* Older kernels count in the group of the process that was refused, newer ones in the group with the limit. */
+    for (int part = 0; part < 2; part++) {
+        if (part == 0)
+            snprintf(path, sizeof(path), "%s/user/pids.events", folder);
+        else
+            snprintf(path, sizeof(path), "%s/user/task_%d/pids.events", folder, task);
+        if (read_small(path, text, sizeof(text)) > 0 && (found = strstr(text, "max ")) != NULL)
+            count += strtol(found + 4, NULL, 10);
+    }
+    return count;
+}
+
+/* Runs in slurmstepd before the tasks: a job that was refused processes in an earlier step reports that only there. */
+int slurm_spank_user_init(spank_t spank, int argc, char **argv)
+{
+    uint32_t job = 0;
+
+    (void)argc, (void)argv;
+    if (spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS)
+        refused = count_refused(job, 0);
+    return 0;
+}
+
+/* Programs report the limit as "Resource temporarily unavailable" or as a failed thread. This names it in the job's output. */
+int slurm_spank_task_exit(spank_t spank, int argc, char **argv)
+{
+    uint32_t job = 0;
+    int task = 0;
+    long now;
+
+    (void)argc, (void)argv;
+    if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS || spank_get_item(spank, S_TASK_ID, &task) != ESPANK_SUCCESS)
+        return 0;
+    now = count_refused(job, task);
+    if (now > refused)
+        slurm_error("headway: the job reached its limit of %ld processes and threads on this node: start fewer, for example with"
+                    " OMP_NUM_THREADS or fewer data loader workers, or request more CPUs", process_limit(job));
+    refused = now > refused ? now : refused;
+    return 0;
 }

@@ -158,6 +158,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
             cluster.containers,
             acts=cluster.health.act,
             mps=mps.has_mps(site, group),
+            processes_per_cpu=limits_conf.job_processes_per_cpu(cluster),
             volumes=volume_mounts.provided_volumes(cluster, site),
             outside=(*nfs_exports.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),

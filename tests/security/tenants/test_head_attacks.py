@@ -17,6 +17,22 @@ for unit in ssh_2eservice user_2eslice system_2eslice; do
 done
 exit 0
 """
+# It stops by itself where there is no limit, and after a minute.
+_BOMB = """\
+import os, time
+made = 0
+try:
+    while made < 4000:
+        if os.fork() == 0:
+            os.setsid()
+            os.closerange(0, 3)
+            time.sleep(60)
+            os._exit(0)
+        made += 1
+except OSError as error:
+    print(error)
+print(made, "processes", flush=True)
+"""
 
 
 def test_users_see_only_their_own_processes_on_the_head(lab: Lab) -> None:
@@ -36,3 +52,15 @@ def test_head_works_with_hidden_processes(lab: Lab) -> None:
     """systemd-logind, which looks at processes without being root's equal, answers, and no unit has failed."""
     assert lab.head("systemctl", "--failed", "--no-legend", "--plain").out == ""
     lab.head("loginctl", "list-sessions", user="alice")
+
+
+def test_a_fork_bomb_on_the_head_takes_only_its_own_users_processes(lab: Lab) -> None:
+    found = lab.head("python3", "-c", _BOMB, user="alice").out
+    assert "Resource temporarily unavailable" in found
+    assert int(found.split()[-2]) < 2048
+    uid = lab.head("id", "-u", "alice").out.strip()
+    try:
+        lab.head("squeue", "-h", user="carol")
+        assert int(lab.head("pgrep", "-c", "-U", uid, "python3").out) > 1000, "the bomb still has its processes"
+    finally:
+        lab.head("pkill", "-KILL", "-U", uid, "python3")

@@ -20,9 +20,9 @@ srun --overlap sh -c 'own=$(echo /run/headway/pmix/spmix_appdir_$(id -u)_*); i=0
     dd if=/dev/zero of=$own/data bs=1M 2>/dev/null
     while [ $i -lt 66000 ] && : >$own/$i; do i=$((i+1)); done; echo $i'
 """
-# Threads count as processes and need less memory. Without a limit it stops by itself. It stays while the attack's job runs.
-_BOMB = """\
-python3 - >count 2>&1 <<'END' &
+# Threads count as processes and need less memory. Without a limit it stops by itself.
+_THREADS = """\
+python3 - 2>&1 <<'END'
 import threading
 threading.stack_size(65536)
 count, end = 1, threading.Event()
@@ -33,10 +33,22 @@ try:
 except RuntimeError as error:
     print(error)
 print(count, "threads", flush=True)
-end.wait()
+end.set()
 END
-until grep -q threads count; do sleep 0.2; done
-cat count
+"""
+# It starts processes until it may not, and again whenever one has ended. They only sleep, because the tests are not about CPUs.
+_FORK_BOMB = """\
+#!/usr/bin/python3
+import os, time
+ends = time.monotonic() + {seconds}
+while time.monotonic() < ends:
+    try:
+        if os.fork() == 0:
+            time.sleep({seconds})
+            os._exit(0)
+    except OSError as error:
+        open("refused", "w").write(str(error))
+        time.sleep(0.2)
 """
 
 
@@ -63,9 +75,56 @@ def test_users_see_only_their_own_processes_on_a_node(lab: Lab, attack: Attack) 
     assert {row.split()[0] for row in seen.splitlines()[1:] if "ps -eo" in row} == {"alice"}
 
 
-def test_one_user_cannot_use_up_the_processes_of_a_node(lab: Lab, attack: Attack) -> None:
-    """While alice has all threads that she may have, carol's step starts."""
-    found = attack(_BOMB)
+def test_a_job_has_a_limit_of_threads(lab: Lab, attack: Attack) -> None:
+    found = attack(_THREADS)
     assert "can't start new thread" in found
-    assert int(found.split()[-2]) <= 8192
-    assert lab.head("srun", "-w", NODE, "hostname", user="carol").out.strip() == NODE
+    assert int(found.split()[-2]) <= 4096
+
+
+def _start_fork_bomb(lab: Lab, seconds: int) -> tuple[int, str]:
+    """Starts a fork bomb as a job of alice on NODE, and waits until it may start no more processes. Returns the job and its
+    folder."""
+    folder = lab.head("mktemp", "-d", "/scratch/bomb-XXXXXX", user="alice").out.strip()
+    flags = (f"--chdir={folder}", f"--output={folder}/out", "-w", NODE, "--mem=8G")
+    job = lab.sbatch("alice", *flags, script=_FORK_BOMB.format(seconds=seconds))
+    refused = lab.wait(lambda: lab.head("cat", f"{folder}/refused", check=False).out, "the bomb to be stopped", 60)
+    assert "Resource temporarily unavailable" in refused
+    return job, folder
+
+
+def test_a_fork_bomb_takes_only_the_processes_of_its_job(lab: Lab) -> None:
+    """While alice's job has all processes that it may have, steps of another job of hers, a new job and carol's start."""
+    neighbour = lab.sbatch("alice", "-w", NODE, "--mem=100M", wrap="sleep 600")
+    lab.wait_job(neighbour, "RUNNING")
+    bomb, _ = _start_fork_bomb(lab, 120)
+    try:
+        assert lab.head("srun", f"--jobid={neighbour}", "--overlap", "hostname", user="alice").out.strip() == NODE
+        assert lab.head("srun", "-w", NODE, "--mem=100M", "hostname", user="alice").out.strip() == NODE
+        assert lab.head("srun", "-w", NODE, "--mem=100M", "hostname", user="carol").out.strip() == NODE
+        assert lab.state_of(bomb) == "RUNNING"
+    finally:
+        lab.head("scancel", str(bomb), str(neighbour))
+    lab.wait_job(bomb, "CANCELLED")
+    lab.wait(lambda: lab.head("squeue", "-h", "-w", NODE).out == "", "the jobs to leave the node", 60)
+    assert lab.head("sinfo", "-h", "-N", "-n", NODE, "-p", "train", "-o", "%T %E").out.strip() == "idle none"
+    groups = lab.podman(
+        "exec", lab.container(NODE), "sh", "-c", "ls -d /sys/fs/cgroup/pids/headway-jobs/job_* 2>&1 || true"
+    )
+    assert f"job_{bomb}" not in groups
+
+
+def test_ssh_sessions_count_as_processes_of_their_job(lab: Lab) -> None:
+    folder = lab.head("mktemp", "-d", "/scratch/ssh-XXXXXX", user="alice").out.strip()
+    flags = (f"--output={folder}/out", "--nodelist=lab-1-1,lab-1-2", "--mem=100M")
+    job = lab.sbatch("alice", *flags, wrap="ssh lab-1-2 cat /proc/self/cgroup")
+    lab.wait_job(job, "COMPLETED")
+    groups = lab.output(f"{folder}/out")
+    assert f"/job_{job}/" in groups
+    if ":pids:" in groups:  # cgroup v1
+        assert f":pids:/headway-jobs/job_{job}\n" in groups
+
+
+def test_a_job_that_reaches_its_limit_of_processes_says_so(lab: Lab) -> None:
+    job, folder = _start_fork_bomb(lab, 10)
+    lab.wait_job(job, "COMPLETED")
+    assert "4096 processes and threads" in lab.output(f"{folder}/out")

@@ -123,6 +123,7 @@ def test_parts_archive_is_complete_with_a_stable_digest() -> None:
         "build_parts.sh",
         "spank/container.c",
         "pam/job_tmp.c",
+        "spank/job_processes.h",
         "container/__main__.py",
         "bin/seff",
         "bin/torchrun",

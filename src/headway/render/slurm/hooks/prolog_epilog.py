@@ -23,6 +23,7 @@ from headway.render.machine_paths import (
 )
 from headway.render.slurm.hooks import mps as mps_script
 from headway.render.system.agent_config import LOOKED, UNFIT
+from headway.render.system.login.limits_conf import LEAST_JOB_PROCESSES
 
 # Folders other than volumes where all users may write. Those in memory come first, because the others may contain
 # millions of files.
@@ -31,6 +32,8 @@ SYSV = "/proc/sysvipc"
 XID_MARK = "/run/headway/xid"  # created by the agent (node/agent), removed by health.incidents.engine
 # The process id of a test that a job ends when it starts; written by the agent (node/agent/node_tests/end_on_job_start.py)
 GIVES_WAY = "/run/headway/gives-way"
+# With cgroup v1, the groups in which node/image/spank/job_processes.h limits the processes of jobs
+PIDS_GROUPS = "/sys/fs/cgroup/pids/headway-jobs"
 # A file named after a job means that it will be requeued; health.incidents.requeue creates and removes it
 HOLD = "/run/headway/hold"
 
@@ -94,6 +97,13 @@ shm=$(mktemp -d "{JOB_SHM}/$SLURM_JOB_ID.XXXXXX") || exit 1
 mkdir -p -m 0755 {JOB_TMP} && mkdir -m 0700 "$own" && mkdir "$own/tmp" || exit 1
 chmod 1777 "$own/tmp" "$shm"
 ln -sT "$shm" "$own/shm" && echo "$SLURM_JOB_UID" >"$own/uid" || exit 1
+# The limit of processes and threads of the job on this node. private_tmp.so sets it; the number of CPUs may read 8(x2),40.
+cpus=${{SLURM_JOB_CPUS_PER_NODE:-$(nproc)}} processes={LEAST_JOB_PROCESSES}
+for number in ${{cpus//,/ }}; do
+    number=${{number%%[(]*}}
+    [ $((number * @PER_CPU@)) -le "$processes" ] || processes=$((number * @PER_CPU@))
+done
+echo "$processes" >"$own/processes" || exit 1
 # The agent reads the job's GPUs here to label their metrics with the job. The new folder shows it that a job starts.
 echo "${{SLURM_JOB_GPUS:-}}" >"$own/gpus" || exit 1
 # The job's secrets (--secret): files in memory, which private_tmp.so shows to the job's tasks only. If they can't be had, the
@@ -191,6 +201,8 @@ done
 for folder in /var/lib/headway/containers/"$SLURM_JOB_ID" /run/headway/containers/"$SLURM_JOB_ID"; do
     [ -n "$former" ] || [ ! -e "$folder" ] || take "$folder"
 done
+# Fails if a later job with this number has tasks.
+rmdir {PIDS_GROUPS}/job_"$SLURM_JOB_ID" 2>/dev/null
 rm -f "$own.ends"
 @MPS@# The last job of a user on this node deletes the user's files outside of the jobs' folders (sbcast writes to /tmp).
 # The user's next job may start meanwhile, so files that are newer than this moment and jobs' own shared memory stay.
@@ -229,11 +241,13 @@ def scripts(
     *,
     acts: bool = True,
     mps: bool = False,
+    processes_per_cpu: int = 0,
     volumes: Sequence[tuple[str, str, bool]] = (),
     outside: Sequence[str] = (),
 ) -> dict[str, File]:
     """Returns the two scripts. `containers`: what runs them, as in `Cluster`. `acts`: whether jobs are requeued after
-    faults. `mps`: whether jobs may share GPUs by MPS. `volumes`: as returned by volume_mounts.provided_volumes.
+    faults. `mps`: whether jobs may share GPUs by MPS. `processes_per_cpu`: processes and threads of a job for each of its
+    CPUs. `volumes`: as returned by volume_mounts.provided_volumes.
     `outside`: mount points of file systems from other servers."""
     rows = [f"{path(what, 'storage')}:{path(where, 'storage')}" for what, where, _ in volumes]
     rows += [f"/:{path(where, 'storage')}" for where in outside]
@@ -241,7 +255,7 @@ def scripts(
     folders = _ENROOT_FOLDERS if containers == "enroot" else ""
     starts = f'own="$own" {mps_script.SCRIPT} start || exit 1\n' if mps else ""
     prolog = (
-        _PROLOG.replace("@LOST@", lost).replace("@MPS@", starts)
+        _PROLOG.replace("@LOST@", lost).replace("@MPS@", starts).replace("@PER_CPU@", str(processes_per_cpu))
         + folders
         + ("exit 0\n" if known.creates_output_folders else _OUTPUT_FOLDERS)
     )

@@ -8,6 +8,8 @@ from headway.render.escaping import script
 
 _LEAST_PROCESSES, _PROCESSES_PER_CPU = 16384, 256  # data loaders and libraries start many threads, each of which counts
 _PROCESSES_ON_ONE_HOST = 8192  # the kernel counts a user's processes on all local machines together
+# The least number of processes that a job may have: less than a user may have, so that the user's other jobs go on.
+LEAST_JOB_PROCESSES = 4096
 
 
 def user_processes(cluster: Cluster, group: Group) -> int:
@@ -16,6 +18,12 @@ def user_processes(cluster: Cluster, group: Group) -> int:
     if cluster.provider.shares_one_host:
         return _PROCESSES_ON_ONE_HOST
     return max(_LEAST_PROCESSES, _PROCESSES_PER_CPU * group.plan.cpus)
+
+
+def job_processes_per_cpu(cluster: Cluster) -> int:
+    """Returns how many processes and threads a job may have for each of its CPUs, if that is more than
+    LEAST_JOB_PROCESSES: a job with a whole node may have as many as its user."""
+    return 0 if cluster.provider.shares_one_host else _PROCESSES_PER_CPU
 
 
 def login_limits(processes: int = 0) -> str:

@@ -15,14 +15,24 @@ from headway.render.machine_paths import EPILOG, JOB_SHM, JOB_TMP, PMIX, PROLOG
 from headway.render.slurm.hooks.prolog_epilog import LEFT, SYSV, scripts
 
 
-def prolog(folder: Path, job: int = 7, volumes: Sequence[tuple[str, str, bool]] = (), *, looked: bool = True) -> int:
-    text = scripts(slurm_release("24.11"), volumes=volumes)[PROLOG].text.replace("/srv/headway/", f"{folder}/")
+def prolog(
+    folder: Path,
+    job: int = 7,
+    volumes: Sequence[tuple[str, str, bool]] = (),
+    *,
+    looked: bool = True,
+    cpus: str = "8",
+    per_cpu: int = 0,
+) -> int:
+    rendered = scripts(slurm_release("24.11"), volumes=volumes, processes_per_cpu=per_cpu)
+    text = rendered[PROLOG].text.replace("/srv/headway/", f"{folder}/")
     text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
     text = text.replace("/run/headway/", f"{folder}/").replace("n < 200", "n < 3")
     (folder / "shm").mkdir(exist_ok=True)
     if looked:
         (folder / "looked").touch()
     env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": str(job), "SLURM_JOB_UID": "20000"}
+    env["SLURM_JOB_CPUS_PER_NODE"] = cpus
     return subprocess.run(["bash", "-c", text], env=env, check=False, timeout=30).returncode
 
 
@@ -35,6 +45,15 @@ def test_prolog_creates_writable_tmp_and_shm_for_job(tmp_path: Path) -> None:
         assert (tmp_path / closed).stat().st_mode & 0o7777 == 0o700, closed
     assert (tmp_path / "job-tmp/7/shm").resolve().parent == tmp_path / "shm/headway"
     assert (tmp_path / "job-tmp/7/shm").resolve() != (tmp_path / "job-tmp/8/shm").resolve()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "per_cpu", "expected"),
+    [("8", 256, "4096"), ("64", 256, "16384"), ("8(x2),40", 256, "10240"), ("192", 0, "4096")],
+)
+def test_prolog_writes_the_limit_of_processes(tmp_path: Path, cpus: str, per_cpu: int, expected: str) -> None:
+    assert prolog(tmp_path, cpus=cpus, per_cpu=per_cpu) == 0
+    assert (tmp_path / "job-tmp/7/processes").read_text().strip() == expected
 
 
 def test_prolog_fails_when_volume_is_not_mounted(tmp_path: Path) -> None:
