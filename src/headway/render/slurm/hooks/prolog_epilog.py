@@ -68,8 +68,8 @@ if lost; then
     echo "headway: ${{volume#*:}} is not mounted" >&2
     exit 1
 fi
-# A requeued job keeps its number. If slurmstepd of an earlier run is still ending here, or was killed, its PMIx socket exists, and
-# the step of the same number can't start ("launch failed: Unspecified error"). Waits at most 10 seconds for that slurmstepd.
+# A requeued job keeps its number. If slurmstepd of an earlier run is still ending here, or was killed, its PMIx socket exists,
+# and the step of the same number can't start ("launch failed: Unspecified error"). Waits at most 10 seconds for that slurmstepd.
 for ((n = 0; n < 100; n++)); do
     compgen -G "{SLURMD_SPOOL}/stepd.slurm.pmix.$SLURM_JOB_ID.*" >/dev/null || break
     pgrep -f "^slurmstepd: \\[$SLURM_JOB_ID\\.([0-9]|batch|interactive)" >/dev/null || break
