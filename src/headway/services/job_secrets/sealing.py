@@ -63,6 +63,7 @@ async def open_box(state: AppState) -> SecretBox:
     if await state.store.secrets.put_if_absent("", _FINGERPRINT, mine) == mine:
         return box
     if await state.store.job_secrets.is_empty():
+        await state.store.job_secrets.forget_former()
         await state.store.secrets.set("", _FINGERPRINT, mine)
         return box
     raise Refused(

@@ -3,7 +3,7 @@ replaces a newer one on a head."""
 
 from __future__ import annotations
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.job_secret import OwnerKind, SecretOwner
@@ -11,6 +11,8 @@ from headway.errors import Refused
 from headway.store.db import schema as t
 from headway.store.db.rows import JobSecretRow
 from headway.store.db.transactions import StorePart
+
+FORMER_KEPT_S = 90 * 86400
 
 
 class JobSecrets(StorePart):
@@ -33,6 +35,24 @@ class JobSecrets(StorePart):
         async with self._database.read() as db:
             rows = [_row(row._mapping) for row in await db.execute(query)]
         return tuple(row for row in rows if (row.kind.value, row.owner) in wanted)
+
+    async def values_to_mask(self, cluster: str, *owners: SecretOwner) -> tuple[JobSecretRow, ...]:
+        """Returns the secrets of these owners, also those that were replaced or removed within FORMER_KEPT_S."""
+        f = t.former_job_secrets
+        wanted = {(owner.kind.value, owner.name) for owner in owners}
+        names = {owner.name for owner in owners}
+        former = select(*_COLUMNS).where(
+            f.c.cluster == cluster, f.c.owner.in_(names), f.c.at >= self._database.now() - FORMER_KEPT_S
+        )
+        async with self._database.read() as db:
+            rows = [_row(row._mapping) for row in await db.execute(former)]
+        rows = [row for row in rows if (row.kind.value, row.owner) in wanted]
+        return (*await self.of_owners(cluster, *owners), *rows)
+
+    async def forget_former(self) -> None:
+        """Deletes replaced and removed secrets, because their key is lost."""
+        async with self._database.write() as db:
+            await db.execute(delete(t.former_job_secrets))
 
     async def revisions(self) -> dict[str, int]:
         """Returns the revision of each cluster that has or had secrets."""
@@ -57,7 +77,7 @@ class JobSecrets(StorePart):
                     f"{owner} has {most} secrets on {cluster}, the most that are stored",
                     hint=f"remove one: headway secret rm {cluster} NAME",
                 )
-            await db.execute(delete(s).where(*mine, s.c.name == name))
+            await self._retire(db, *mine, s.c.name == name)
             row = JobSecretRow(cluster, owner.kind, owner.name, name, sealed, person, self._database.now())
             await db.execute(
                 insert(s).values(
@@ -72,14 +92,10 @@ class JobSecrets(StorePart):
         """Removes a secret; returns whether there was one."""
         s = t.job_secrets
         async with self._database.write() as db:
-            gone = await db.execute(
-                delete(s).where(
-                    s.c.cluster == cluster, s.c.kind == owner.kind.value, s.c.owner == owner.name, s.c.name == name
-                )
-            )
-            if gone.rowcount:
+            mine = (s.c.cluster == cluster, s.c.kind == owner.kind.value, s.c.owner == owner.name)
+            if found := await self._retire(db, *mine, s.c.name == name):
                 await self._change(db, cluster)
-            return bool(gone.rowcount)
+            return found
 
     async def remove_user(self, user: str) -> None:
         """Removes a Linux user's secrets from all clusters."""
@@ -87,9 +103,19 @@ class JobSecrets(StorePart):
         mine = (s.c.kind == OwnerKind.USER.value, s.c.owner == user)
         async with self._database.write() as db:
             clusters = [row.cluster for row in await db.execute(select(s.c.cluster).where(*mine).distinct())]
-            await db.execute(delete(s).where(*mine))
+            await self._retire(db, *mine)
             for cluster in clusters:
                 await self._change(db, cluster)
+
+    async def _retire(self, db: AsyncConnection, *where: ColumnElement[bool]) -> bool:
+        """Moves secrets to the former ones; returns whether there was one. Deletes former ones that are too old."""
+        s, f, now = t.job_secrets, t.former_job_secrets, self._database.now()
+        rows = [dict(row._mapping) for row in await db.execute(select(s).where(*where))]
+        await db.execute(delete(f).where(f.c.at < now - FORMER_KEPT_S))
+        if rows:
+            await db.execute(insert(f), [{**row, "at": now} for row in rows])
+            await db.execute(delete(s).where(*where))
+        return bool(rows)
 
     async def _change(self, db: AsyncConnection, cluster: str) -> None:
         """Counts a change. Revisions are milliseconds since 1970 where that is higher, so that they grow even if the
@@ -102,6 +128,7 @@ class JobSecrets(StorePart):
             await db.execute(insert(r).values(cluster=cluster, revision=after))
 
 
+_COLUMNS = tuple(t.former_job_secrets.c[column.name] for column in t.job_secrets.c)
 _ORDER = (t.job_secrets.c.name, t.job_secrets.c.kind, t.job_secrets.c.owner)
 
 

@@ -129,6 +129,21 @@ job_secrets = Table(
     Column("at", Float, nullable=False),
 )
 
+# Replaced and removed secrets of jobs: their values stay masked in logs for a while.
+former_job_secrets = Table(
+    "former_job_secrets",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("cluster", String(64), nullable=False),
+    Column("kind", String(8), nullable=False),
+    Column("owner", String(64), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("sealed", Text, nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("at", Float, nullable=False),  # when it was replaced or removed
+    Index("ix_former_job_secrets_owner", "cluster", "owner"),
+)
+
 # The number of the last change of a cluster's secrets of jobs. It stays when the last secret is removed.
 job_secret_revisions = Table(
     "job_secret_revisions",

@@ -200,5 +200,8 @@ async def test_logs_show_no_value(server: Server) -> None:
         assert (await reader.get(f"{jobs}/7/log/part")).json()["text"] == masked
         assert (await reader.get(f"{jobs}/7/log/search?q=a")).json()["found"][0]["text"] == masked.splitlines()[0]
         assert (await reader.get(f"{jobs}/7/log/search?q=hf_0")).json()["found"] == []
+    await put(mem, value="the next value")
+    await mem.request("DELETE", f"{SECRETS}/hf")
+    assert (await mem.get(f"{jobs}/7/log")).text == masked, "a removed value stays masked"
     server.backend.answers["follow_log"] = lambda *args: [log_piece(log[args[4] :], args[4])]
     assert (await mem.get(f"{jobs}/7/log?start=30")).text == masked[30:]

@@ -126,6 +126,19 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "name", "number", name="pk_environments"),
     )
     op.create_table(
+        "former_job_secrets",
+        sa.Column("number", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("kind", sa.String(length=8), nullable=False),
+        sa.Column("owner", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("number", name="pk_former_job_secrets"),
+    )
+    op.create_index("ix_former_job_secrets_owner", "former_job_secrets", ["cluster", "owner"], unique=False)
+    op.create_table(
         "held_days",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("day", sa.BigInteger(), autoincrement=False, nullable=False),
