@@ -37,6 +37,7 @@ ENVIRONMENTS = "/environments"
 SECRETS = (
     "/var/lib/headway/job-secrets.json"  # of the cluster's jobs, on a head; see node/programs/install_job_secrets.py
 )
+DELIVERIES = "/var/lib/headway/job-secret-deliveries.jsonl"  # see node/agent/jobs/secret_server.py
 COPIES = "/var/lib/headway/environments"  # see node/agent/environments/local_copies.py
 
 
@@ -154,7 +155,7 @@ def op_leave(step: dict[str, Any]) -> None:
     # Copies of this cluster's environments must not be mounted in the next cluster. One that is still mounted is read-only.
     for path in (BEFORE, STAMPS, COPIES):
         shutil.rmtree(path, ignore_errors=True)
-    for path in (SECRETS, f"{SECRETS}.new", f"{SECRETS}.lock", "/etc/headway/held-by"):
+    for path in (SECRETS, f"{SECRETS}.new", f"{SECRETS}.lock", DELIVERIES, "/etc/headway/held-by"):
         op_remove({"path": path})
     subprocess.run(["systemctl", "daemon-reload"], capture_output=True, timeout=60, check=False)
     subprocess.run(["systemctl", "try-restart", "munge.service"], capture_output=True, timeout=60, check=False)

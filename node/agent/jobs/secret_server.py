@@ -7,17 +7,24 @@ of its user, and those of the team (Slurm account) that it is charged to."""
 from __future__ import annotations
 
 import json
+import os
 import pwd
+import secrets
 import socket
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from agent.log import log
+from agent.marker_files import whole_lines
 
 FILE = "/var/lib/headway/job-secrets.json"
+DELIVERIES = "/var/lib/headway/job-secret-deliveries.jsonl"  # which job got which names, for the server's audit trail
+MOST_DELIVERIES = 2000  # lines; when there are more, the older half is deleted
+SAME_START_S = 60.0  # the nodes of a job ask within so long when it starts; one line is written for all
 ANSWER_S = 5.0
 MOST_REQUEST = 16 * 1024  # bytes
 MOST_CONNECTIONS = 256
@@ -35,9 +42,10 @@ class Seals(Protocol):
 class SecretServer(threading.Thread):
     """Listens on `address`:`port` (TCP), one thread for each connection."""
 
-    def __init__(self, address: str, port: int, munge: Seals, file: str = FILE) -> None:
+    def __init__(self, address: str, port: int, munge: Seals, file: str = FILE, deliveries: str = DELIVERIES) -> None:
         super().__init__(daemon=True)
         self._munge, self._file = munge, file
+        self._deliveries = Deliveries(deliveries)
         self._open = Counter[str]()
         self._lock = threading.Lock()
         self._socket = socket.create_server((address, port), backlog=1024)
@@ -83,17 +91,51 @@ class SecretServer(threading.Thread):
             log(f"request for secrets from {sender}: sealed by uid {uid}, not by root")
             return None
         try:
-            request_fields = json.loads(text)["secrets"]
-            found = choose_secrets(read_secrets(self._file), request_fields)
+            asked = json.loads(text)["secrets"]
+            job, node, found = int(asked["job"]), str(asked["node"]), choose_secrets(read_secrets(self._file), asked)
         except (ValueError, KeyError, TypeError) as error:
             log(f"request for secrets from {sender}: {error!r}")
             return None
-        found["number"] = request_fields.get("number")
-        names = ", ".join(found["values"]) or "no secret"
+        names = [*found["values"]]
         # Not by `log`, which drops lines: this is the record of which job got what. One write, because threads write too.
-        text = f"job {request_fields.get('job')} of {found['user']} on {request_fields.get('node')} gets {names}\n"
-        print(text, end="", file=sys.stderr, flush=True)
-        return self._munge.seal_for_root(json.dumps(found).encode())
+        print(
+            f"job {job} of {found['user']} on {node} gets {', '.join(names) or 'no secret'}\n", end="", file=sys.stderr
+        )
+        if names:
+            try:
+                self._deliveries.record(job, found["user"], names, node, time.time())
+            except OSError as error:  # a full disk does not stop jobs
+                log(f"deliveries of secrets: {error}")
+        return self._munge.seal_for_root(json.dumps({**found, "number": asked.get("number")}).encode())
+
+
+class Deliveries:
+    """Writes one line of JSON for each start of a job that got secrets: {"id", "at", "job", "user", "names"}."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        # Of jobs that start now: when, and the nodes that have asked
+        self._recent: dict[tuple[int, str, tuple[str, ...]], tuple[float, set[str]]] = {}
+
+    def record(self, job: int, user: str, names: list[str], node: str, at: float) -> None:
+        """Adds the line unless another node of the job has asked just before. `at`: Unix seconds. Raises OSError."""
+        key = (job, user, tuple(names))
+        with self._lock:
+            self._recent = {one: start for one, start in self._recent.items() if 0 <= at - start[0] < SAME_START_S}
+            nodes = self._recent.get(key, (at, set[str]()))[1]
+            if nodes and node not in nodes:  # a node that asks again belongs to the next start
+                nodes.add(node)
+                return
+            lines = whole_lines(self._path)
+            if len(lines) >= MOST_DELIVERIES:
+                with open(f"{self._path}.new", "w") as file:
+                    file.writelines(lines[-MOST_DELIVERIES // 2 :])
+                os.replace(f"{self._path}.new", self._path)
+            line = {"id": secrets.token_hex(8), "at": round(at, 3), "job": job, "user": user, "names": names}
+            with open(self._path, "a") as file:
+                file.write(json.dumps(line) + "\n")
+            self._recent[key] = at, {node}
 
 
 def read_secrets(file: str) -> dict[str, Any]:

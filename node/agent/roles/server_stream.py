@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any
 
+from agent.jobs.secret_server import DELIVERIES
 from agent.lost_contact.offline_responder import ACTIONS, WATCHED
 from agent.marker_files import read_whole_lines, touch_file
 from agent.roles.head import BEATS, FAULTS, TURNS
@@ -95,17 +96,20 @@ def stream_events(
     turns: str = TURNS,
     power_requests: str = f"{ASKED}/{FILE}",
     journal: Sequence[str] = JOURNAL,
+    deliveries: str = DELIVERIES,
 ) -> None:
     """Prints events for the server until it stops reading, one JSON object a line.
 
     - First the earlier actions, faults and check results, then new ones: {"deed": ...}, {"fault": ...}, {"check": ...}
     - {"turns": [numbers of jobs that have just begun or ended on a node]}
     - {"named": [numbers of jobs in the controller's log]}
+    - {"secrets": {...}} for each start of a job that got secrets, first the earlier ones (see agent.jobs.secret_server)
     - {"power": true} when Slurm has asked to start or stop machines
     - each second {"alive": number of nodes, "silent": {node: seconds}}, or {"relay": seconds} if the head's agent itself is
     away"""
     due, spool, begun = 0.0, NewLines(faults, old=True), NewLines(turns, old=False)
     wishes, named = NewLines(power_requests, old=False), ControllerLog(journal)
+    given = NewLines(deliveries, old=True)
     for line in read_whole_lines(ACTIONS):  # printed before the faults they belong to
         # The key is "deed" because servers of other versions read this too.
         print(f'{{"deed": {line.rstrip()}}}', flush=True)
@@ -113,6 +117,8 @@ def stream_events(
         for line in spool.read_new():
             kind = "check" if '"check": ' in line else "fault"
             print(f'{{"{kind}": {line}}}', flush=True)
+        for line in given.read_new():
+            print(f'{{"secrets": {line}}}', flush=True)
         turned = begun.read_new()
         if turned:
             numbers = {job for line in turned for job in json.loads(line)["jobs"]}

@@ -30,6 +30,17 @@ class SecretOwner:
         return self.name if self.kind is OwnerKind.USER else f"team {self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class SecretDelivery:
+    """A start of a job that got secrets, as a head has recorded it. `id` is the same each time it is reported."""
+
+    id: str
+    at: float
+    job: int
+    user: str
+    names: tuple[str, ...]
+
+
 def value_fault(value: str) -> str:
     """Returns why a text can't be the value of a secret, "" if it can. The text does not contain the value."""
     size = len(value.encode())

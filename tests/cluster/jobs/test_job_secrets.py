@@ -44,6 +44,12 @@ def on_machine(lab: Lab, machine: str, script: str) -> str:
     return lab.podman("exec", lab.container(machine), "bash", "-c", f"{script}; true")
 
 
+def delivered(lab: Lab, job: int) -> list[list[str]]:
+    """Returns the names in the audit lines of the starts of a job."""
+    lines = [json.loads(line) for line in lab.cli("audit", "export", "--action", "secret.deliver").out.splitlines()]
+    return [line["detail"]["secrets"] for line in lines if line["detail"]["job"] == job]
+
+
 def let_end(lab: Lab, job: int) -> None:
     lab.head("touch", f"/scratch/alice/go-{job}", user="alice")
     lab.wait_job(job, "COMPLETED")
@@ -93,6 +99,7 @@ def test_requeued_job_gets_its_secrets_again(lab: Lab) -> None:
     job = lab.sbatch("alice", "--secret=wandb", "--requeue", script=SCRIPT)
     lab.wait(lambda: KEY in log_of(lab, job), "the job to read the secrets")
     lab.client.secrets.set("lab", "wandb", "the-new-value-of-it", user="alice")
+    lab.wait(lambda: delivered(lab, job) == [["token", "wandb"]], "the audit line")
     lab.head("scontrol", "requeue", str(job))
     lab.wait(lambda: "the-new-value-of-it" in log_of(lab, job), "the job to read the secrets again")
     assert lab.field(job, "Restarts") == "1"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from headway.domain.incident import FaultAction, Symptom
+from headway.domain.job_secret import SecretDelivery
 from headway.domain.machines.machine import Machine
 from headway.render.machine_paths import agent_argv
 
@@ -62,7 +63,7 @@ class PowerRequest:
     """Slurm requests that machines are created or deleted. The node states show which ones."""
 
 
-AgentEvent = Symptom | Heartbeats | OfflineAction | JobEvents | PowerRequest
+AgentEvent = Symptom | Heartbeats | OfflineAction | JobEvents | PowerRequest | SecretDelivery
 
 
 class StreamsOutput(Protocol):
@@ -99,6 +100,8 @@ def parse_event(line: bytes) -> AgentEvent | None:
             return _parse_offline_action(message[OFFLINE_ACTION])
         if "power" in message:
             return PowerRequest()
+        if "secrets" in message:
+            return _parse_delivery(message["secrets"])
         if "turns" in message:
             return JobEvents(tuple(int(job) for job in message["turns"]))
         if "named" in message:
@@ -142,6 +145,13 @@ def _parse_check(message: dict[str, Any]) -> Symptom | None:
     words = f"{message['check']}: {message.get('reason') or state}"
     row = {**message, "kind": str(message["check"]), "text": words}
     return replace(_parse_symptom(row), action=suggested if state == "bad" else FaultAction.WATCH)
+
+
+def _parse_delivery(message: dict[str, Any]) -> SecretDelivery:
+    names = tuple(str(name)[:64] for name in message["names"])
+    return SecretDelivery(
+        str(message["id"])[:64], float(message["at"]), int(message["job"]), str(message["user"])[:64], names
+    )
 
 
 def _parse_offline_action(message: dict[str, Any]) -> OfflineAction:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.incident import FaultAction
+from headway.domain.job_secret import SecretDelivery
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.errors import HeadwayError
 from headway.server.cluster_backend.connections import ClusterConnections, ConnectionPool
@@ -75,6 +76,9 @@ class HealthLoop:
         async with contextlib.aclosing(stream_events(slurm.links, slurm.head)) as events:  # type: ignore[type-var]
             before: Messages = []
             async for news in events:
+                if isinstance(news, SecretDelivery):
+                    await self._pool.store.job_secrets.record_delivery(cluster.name, news)
+                    continue
                 if isinstance(news, JobEvents):
                     on_jobs(news.jobs, news.certain)
                     continue

@@ -25,8 +25,8 @@ from headway.store.db.transactions import Database, StorePart, insert_into
 # Dataset rows are included although backups do not contain the files: the files may still exist, and a version number must
 # not be used twice.
 _NOT = {
-    "clusters", "secrets", "job_secrets", "former_job_secrets", "job_secret_revisions", "operations", "notebooks", "tokens",
-    "audit", "node_images",
+    "clusters", "secrets", "job_secrets", "former_job_secrets", "job_secret_revisions", "job_secret_deliveries", "operations",
+    "notebooks", "tokens", "audit", "node_images",
 } | {table.name for table in SUMS}  # fmt: skip
 Row = tuple[str, dict[str, Any]]  # (table, its values)
 AT_ONCE = 5000  # rows per transaction, which takes a fraction of a second

@@ -67,6 +67,7 @@ class Clusters(StorePart):
                 await db.execute(delete(t.secrets).where(t.secrets.c.cluster == name))
                 await db.execute(delete(t.job_secrets).where(t.job_secrets.c.cluster == name))
                 await db.execute(delete(t.former_job_secrets).where(t.former_job_secrets.c.cluster == name))
+                await db.execute(delete(t.job_secret_deliveries).where(t.job_secret_deliveries.c.cluster == name))
                 await db.execute(delete(t.job_secret_revisions).where(t.job_secret_revisions.c.cluster == name))
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
                 await db.execute(delete(t.volume_speeds).where(t.volume_speeds.c.cluster == name))

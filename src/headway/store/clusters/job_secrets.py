@@ -6,13 +6,15 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.job_secret import OwnerKind, SecretOwner
+from headway.domain.job_secret import OwnerKind, SecretDelivery, SecretOwner
 from headway.errors import Refused
+from headway.store.access.audit import add_audit_line
 from headway.store.db import schema as t
 from headway.store.db.rows import JobSecretRow
 from headway.store.db.transactions import StorePart
 
 FORMER_KEPT_S = 90 * 86400
+DELIVERIES_KEPT_S = 30 * 86400
 
 
 class JobSecrets(StorePart):
@@ -106,6 +108,23 @@ class JobSecrets(StorePart):
             await self._retire(db, *mine)
             for cluster in clusters:
                 await self._change(db, cluster)
+
+    async def record_delivery(self, cluster: str, delivery: SecretDelivery) -> None:
+        """Writes the audit line of a job that got secrets, once. Does nothing for a delivery of more than DELIVERIES_KEPT_S
+        ago, which may be recorded already."""
+        d, now = t.job_secret_deliveries, self._database.now()
+        mine = (d.c.cluster == cluster, d.c.id == delivery.id)
+        async with self._database.read() as db:
+            known = (await db.execute(select(d.c.id).where(*mine))).first() is not None
+        if known or delivery.at < now - DELIVERIES_KEPT_S:
+            return
+        detail = {"job": delivery.job, "user": delivery.user, "secrets": list(delivery.names)}
+        async with self._database.write() as db:
+            if (await db.execute(select(d.c.id).where(*mine))).first() is not None:
+                return
+            await db.execute(delete(d).where(d.c.cluster == cluster, d.c.at < now - DELIVERIES_KEPT_S))
+            await db.execute(insert(d).values(cluster=cluster, id=delivery.id, at=delivery.at))
+            await add_audit_line(db, now, "", "secret.deliver", cluster, detail)
 
     async def _retire(self, db: AsyncConnection, *where: ColumnElement[bool]) -> bool:
         """Moves secrets to the former ones; returns whether there was one. Deletes former ones that are too old."""

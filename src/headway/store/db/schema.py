@@ -144,6 +144,15 @@ former_job_secrets = Table(
     Index("ix_former_job_secrets_owner", "cluster", "owner"),
 )
 
+# Starts of jobs that got secrets and are in the audit trail: heads report them again after each outage.
+job_secret_deliveries = Table(
+    "job_secret_deliveries",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("id", String(64), primary_key=True),
+    Column("at", Float, nullable=False),
+)
+
 # The number of the last change of a cluster's secrets of jobs. It stays when the last secret is removed.
 job_secret_revisions = Table(
     "job_secret_revisions",

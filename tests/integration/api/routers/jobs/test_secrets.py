@@ -13,7 +13,9 @@ import httpx
 import pytest
 
 from headway.domain.cluster import Team, User
+from headway.domain.job_secret import SecretDelivery
 from headway.errors import Unreachable
+from headway.health.detection.agent_events import parse_event
 from headway.jobs.logs.follow import log_piece
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.submission.batch_script_request import SubmitOut
@@ -158,6 +160,18 @@ async def test_head_that_was_away_gets_the_change_later(server: Server) -> None:
     await worker.deliver_due(2 * AGAIN_S)
     assert len(server.backend.named("install_job_secrets")) == before + 2
     assert delivered(server)["users"] == {}
+
+
+async def test_job_that_got_secrets_is_audited_once(server: Server) -> None:
+    line = b'{"secrets": {"id": "a1", "at": 1000.5, "job": 7, "user": "mem", "names": ["hf"]}}'
+    found = parse_event(line)
+    assert isinstance(found, SecretDelivery)
+    for _ in range(2):  # a head reports it again after an outage
+        await server.store.job_secrets.record_delivery("lab", found)
+    await server.store.job_secrets.record_delivery("other", found)
+    lines = [one for one in await server.store.audit.search() if one.action == "secret.deliver"]
+    assert sorted(one.target for one in lines) == ["lab", "other"]
+    assert lines[0].detail == {"job": 7, "user": "mem", "secrets": ["hf"]}
 
 
 async def test_removed_person_leaves_no_secret(server: Server) -> None:

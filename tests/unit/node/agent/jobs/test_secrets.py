@@ -13,7 +13,7 @@ import pytest
 from agent.config import Config
 from agent.jobs import secret_files
 from agent.jobs.secret_files import NoSecrets, ask_head, find_secrets, write_secret_files
-from agent.jobs.secret_server import SecretServer, choose_secrets
+from agent.jobs.secret_server import MOST_DELIVERIES, SAME_START_S, Deliveries, SecretServer, choose_secrets
 
 KNOWN = {
     "revision": 5,
@@ -68,7 +68,7 @@ def test_job_gets_no_secret_of_other_users_and_teams(user: str, account: str) ->
 def served(tmp_path: Path) -> SecretServer:
     file = tmp_path / "secrets.json"
     file.write_text(json.dumps({**KNOWN, "users": {_me(): {"wandb": "my-key"}}}))
-    server = SecretServer("127.0.0.1", 0, Seals(), str(file))
+    server = SecretServer("127.0.0.1", 0, Seals(), str(file), str(tmp_path / "deliveries"))
     server.start()
     return server
 
@@ -107,12 +107,13 @@ def test_missing_secret_leaves_a_sentence_and_no_file(
 
 
 def test_request_that_root_did_not_seal_gets_no_answer(served: SecretServer) -> None:
-    request = {"job": 7, "uid": os.getuid(), "account": "vision", "names": ["wandb"], "number": "n"}
+    request = {"job": 7, "node": "n1", "uid": os.getuid(), "account": "vision", "names": ["wandb"], "number": "n"}
     assert ask_head("127.0.0.1", served.port, request, Seals(uid=1000)) is None
 
 
 def test_only_root_can_open_the_answer(served: SecretServer) -> None:
-    sealed = Seals().seal(json.dumps({"secrets": {"uid": os.getuid(), "account": "", "names": ["wandb"]}}).encode())
+    asked = {"job": 7, "node": "n1", "uid": os.getuid(), "account": "", "names": ["wandb"]}
+    sealed = Seals().seal(json.dumps({"secrets": asked}).encode())
     answer = served.answer(sealed, "10.0.0.1")
     assert answer is not None
     with pytest.raises(OSError, match="Unauthorized"):
@@ -124,7 +125,7 @@ def test_answer_to_another_request_is_not_accepted(served: SecretServer, monkeyp
     monkeypatch.setattr(
         served, "answer", lambda data, sender: (before(data, sender) or b"").replace(b'"number": "n"', b'"number": "m"')
     )
-    request = {"job": 7, "uid": os.getuid(), "account": "", "names": ["wandb"], "number": "n"}
+    request = {"job": 7, "node": "n1", "uid": os.getuid(), "account": "", "names": ["wandb"], "number": "n"}
     assert ask_head("127.0.0.1", served.port, request, Seals()) is None
 
 
@@ -162,3 +163,22 @@ def test_job_waits_for_a_head_and_then_fails_with_a_sentence() -> None:
 def test_names_that_the_user_may_have_forged_are_refused(names: str) -> None:
     with pytest.raises(NoSecrets):
         find_secrets({**JOB, "SPANK_HEADWAY_SECRETS": names}, ("a",), answering())
+
+
+def test_each_start_of_a_job_is_recorded_once_for_all_its_nodes(tmp_path: Path) -> None:
+    file = tmp_path / "deliveries"
+    made = Deliveries(str(file))
+    late = 10.0 + SAME_START_S
+    asked = ((1.0, 7, "n1"), (2.0, 7, "n2"), (2.0, 8, "n3"), (3.0, 7, "n1"), (4.0, 7, "n2"), (late, 7, "n3"))
+    for at, job, node in asked:
+        made.record(job, "alice", ["wandb"], node, at)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(row["job"], row["at"]) for row in rows] == [(7, 1.0), (8, 2.0), (7, 3.0), (7, late)]
+    assert len({row["id"] for row in rows}) == 4
+
+
+def test_records_of_deliveries_have_a_bounded_size(tmp_path: Path) -> None:
+    file = tmp_path / "deliveries"
+    file.write_text("{}\n" * MOST_DELIVERIES)
+    Deliveries(str(file)).record(7, "alice", ["wandb"], "n1", 1.0)
+    assert len(file.read_text().splitlines()) == MOST_DELIVERIES // 2 + 1

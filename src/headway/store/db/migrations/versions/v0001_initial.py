@@ -201,6 +201,13 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "job", name="pk_job_saves"),
     )
     op.create_table(
+        "job_secret_deliveries",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "id", name="pk_job_secret_deliveries"),
+    )
+    op.create_table(
         "job_secret_revisions",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("revision", sa.BigInteger(), nullable=False),
