@@ -37,7 +37,7 @@ class Config:
     kernel_log: str = "/dev/kmsg"
     simulated: bool = False  # whether the GPUs are simulated
     oversubscribed_cpus: bool = False  # the machine has fewer resources than the plan says
-    own_energy: bool = False  # this machine does not share its hardware, so its energy counters are its own
+    own_hardware: bool = True  # false: all machines share one host, with its energy counters and its disk
     gpus: int = 0
     gpu_type: str = ""
     product: str = ""

@@ -8,12 +8,17 @@ import tempfile
 import time
 
 from agent.checks.disk_owners import jobs_filling_disk, users_of_jobs
-from agent.checks.runner import MOUNT, MachineState, Result, bad, check, warn
+from agent.checks.runner import HOST, MOUNT, WARN, MachineState, Result, bad, check, warn
+from agent.metrics.host import read_text
 
 SLOW_S = 5.0
 _ROOM = (("/", 500), ("/var/lib/headway", 500), ("/tmp", 200))  # (folder, MiB below which jobs fail)
 _FILES = 1000  # free inodes below which jobs fail
 _LEAVES_S = 600.0  # so long after the end of a user's last job the epilog may still be deleting its files
+_HOST_ADVICE = (
+    "all local machines share it, and no node is drained for it: free space on the host "
+    "(headway image rm --unused removes old node images)"
+)
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -38,10 +43,19 @@ def disk(seen: MachineState) -> Result | None:
         if why:
             jobs = jobs_filling_disk(place, lacks, lacks_files, owners=owners, proc=seen.proc)
             holders = f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(map(str, jobs))}"
-            return bad(f"{why}, held by {holders}", MOUNT) if jobs else bad(why)
+            if jobs:
+                return bad(f"{why}, held by {holders}", MOUNT)
+            if not seen.config.own_hardware and not _is_own(place):
+                return Result(WARN, f"the disk of the host is full, {why}; {_HOST_ADVICE}", HOST)
+            return bad(why)
         if stats.f_blocks and stats.f_bavail < stats.f_blocks * 0.03:
             return warn(f"{place} is 97 % full")
     return None
+
+
+def _is_own(place: str) -> bool:
+    """Returns whether the folder is in memory, and so on no disk of the host."""
+    return any(line.split()[1:3] == [place, "tmpfs"] for line in read_text("/proc/self/mounts").splitlines())
 
 
 @check(every_s=30, limit_s=30, times=2)

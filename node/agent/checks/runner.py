@@ -25,7 +25,7 @@ UNFIT = "unfit"  # exists while a check with prolog=True is bad; holds the reaso
 LOOKED = "looked"  # exists once each of those checks has answered since boot; the prolog waits for it
 
 # Suggested actions, the lightest first.
-NONE, WATCH, MOUNT, RESET_GPU, REBOOT = "none", "watch", "mount", "reset_gpu", "reboot"
+NONE, WATCH, HOST, MOUNT, RESET_GPU, REBOOT = "none", "watch", "host", "mount", "reset_gpu", "reboot"
 DRAIN, REPLACE = "drain", "replace"
 
 

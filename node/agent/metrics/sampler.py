@@ -107,7 +107,7 @@ class Sampler(threading.Thread):
         self._runner = runner or Runner()
         self._proc = proc
         self._orphans = OrphanedJobs(proc)
-        self._rapl = Rapl() if config.own_energy else None
+        self._rapl = Rapl() if config.own_hardware else None
         self._host = os.uname().nodename
         self._states: dict[int, tuple[str, str, float]] = {}  # pid -> (name, state, since)
         self._due = self._text_due = 0.0

@@ -19,8 +19,9 @@ ORPHAN = "orphan"  # kind of a symptom: the daemon of a job's batch script died 
 class FaultAction(StrEnum):
     """The action on an error, lightest first; catalog/xid.yaml has the action of each GPU error code.
     MOUNT: a volume of another machine is lost, or jobs have filled the disk; running work continues. The last
-    three are no errors of a node: the provider takes its machine back (RECLAIM), the machine can't be created (MAKE), or
-    the link between two leaf switches is slow (LINK), whose name then stands for the node."""
+    four are no errors of a node: the provider takes its machine back (RECLAIM), the machine can't be created (MAKE), the
+    link between two leaf switches is slow (LINK), whose name then stands for the node, or the disk of the host that all
+    machines share is full (HOST)."""
 
     APP = "app"
     CONSEQUENCE = "consequence"
@@ -37,6 +38,7 @@ class FaultAction(StrEnum):
     RECLAIM = "reclaim"
     MAKE = "make"
     LINK = "link"
+    HOST = "host"
 
 
 # Actions for which the node is drained, lightest first.

@@ -82,6 +82,7 @@ class World:
         self.reboot_fails: Callable[[], tuple[int, str]] | None = None
         self.away = 0  # number of mount attempts that fail, or FOR_GOOD
         self.unfit: list[str] = []  # what its agent reports at the next checks
+        self.host_free_mib: list[int] = []  # what df reports of the head's disk at the next looks
         self.flaky_nodes: str = ""  # nodes in the reservation of flaky nodes
 
     # --- stands in for the provider
@@ -185,6 +186,9 @@ class World:
             return 0, ""
         if words[:3] == ["scontrol", "write", "batch_script"]:
             return 0, self.scripts.get(int(words[3]), "#!/bin/sh\n")
+        if words[0] == "df":
+            self.order.append("df")
+            return 0, f"Avail\n{self.host_free_mib.pop(0)}\n"
         if words[0] == "sacct" and "JobIDRaw,State" in words:
             return 0, "".join(f"{n}|{self.accounted.get(int(n), 'RUNNING')}\n" for n in words[-1].split(","))
         if words[0] == "sacct":

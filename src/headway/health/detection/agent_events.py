@@ -130,7 +130,7 @@ def _parse_symptom(message: dict[str, Any]) -> Symptom:
 
 
 _SUGGESTED = {
-    "mount": FaultAction.MOUNT,
+    "mount": FaultAction.MOUNT, "host": FaultAction.HOST,
     "reset_gpu": FaultAction.RESET, "reboot": FaultAction.REBOOT, "drain": FaultAction.DRAIN, "replace": FaultAction.RMA,
 }  # fmt: skip
 
@@ -144,7 +144,8 @@ def _parse_check(message: dict[str, Any]) -> Symptom | None:
     suggested = _SUGGESTED.get(str(message.get("action") or ""), FaultAction.WATCH)
     words = f"{message['check']}: {message.get('reason') or state}"
     row = {**message, "kind": str(message["check"]), "text": words}
-    return replace(_parse_symptom(row), action=suggested if state == "bad" else FaultAction.WATCH)
+    counts = state == "bad" or suggested is FaultAction.HOST  # a full disk of the host is no fault of the node
+    return replace(_parse_symptom(row), action=suggested if counts else FaultAction.WATCH)
 
 
 def _parse_delivery(message: dict[str, Any]) -> SecretDelivery:

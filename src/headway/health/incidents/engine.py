@@ -35,7 +35,7 @@ from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext, fault_text
 from headway.health.detection.agent_events import OFFLINE_ACTION, Heartbeats, OfflineAction
 from headway.health.detection.dead_nodes import DeadNodeDetector, Messages
-from headway.health.incidents import machine_gone, repair, spot_reclaim
+from headway.health.incidents import host_disk, machine_gone, repair, spot_reclaim
 from headway.health.incidents.drain import isolate_node
 from headway.health.incidents.incident_tasks import IncidentTasks
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, requeue_job_of_symptom
@@ -122,6 +122,8 @@ class IncidentEngine:
         verdict = judge_symptom(
             symptom, await store.symptoms.of_node(name, symptom.node, since), self.cluster.health.xid_classes
         )
+        if verdict.action is FaultAction.HOST:
+            return await host_disk.handle_full_host_disk(self.context, symptom, verdict)
         if symptom.kind == ORPHAN and (symptom.job is None or await self.context.job_state(symptom.job) != "RUNNING"):
             verdict = Verdict(FaultAction.LOG, f"job {symptom.job} has ended, and its slurmstepd with it")
         incident = await self._closed_incident_of(symptom, history) or find_incident(symptom, history, verdict)
@@ -351,6 +353,9 @@ class IncidentEngine:
             return []
         if incident.action in (FaultAction.MAKE, FaultAction.LINK):  # handled by `headway.autoscale`; by people
             return []
+        if incident.action is FaultAction.HOST:
+            after = await host_disk.close_if_space(self.context, incident)
+            return [(after.node, after.steps[-1].text)] if after.state is not incident.state else []
         incident = await self.cluster_context.store.incidents.get(incident.number)
         seen = len(incident.steps)
         steps = _RECLAIM_STEPS if incident.action is FaultAction.RECLAIM else _STEPS
@@ -379,9 +384,11 @@ class IncidentEngine:
             raise NotFound(f"{self.cluster.name} has no incident {number}", hint="headway incidents lists them")
         if incident.state.closed:
             raise Conflict(f"incident {number} is over: {incident.state.value}", hint=f"headway incident show {number}")
-        if incident.action is FaultAction.LINK:
+        if incident.action in (FaultAction.LINK, FaultAction.HOST):
             state = IncidentState.FALSE_ALARM if false_alarm else IncidentState.RETURNED
-            await self.context.add_step(incident, state, "closed; the next fabric test measures it again", actor=person)
+            link = incident.action is FaultAction.LINK
+            words = "closed; the next fabric test measures it again" if link else "closed"
+            await self.context.add_step(incident, state, words, actor=person)
             return None
         if incident.action in (FaultAction.RECLAIM, FaultAction.MAKE):
             if not self.cluster.health.act:  # no other code closes it

@@ -111,7 +111,7 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         "kernel_log": SIMULATED_LOG if cluster.provider.simulates_hardware else "/dev/kmsg",
         "simulated": site.simulated_gpus,
         "oversubscribed_cpus": hardware_is_simulated(cluster, site),
-        "own_energy": not cluster.provider.shares_one_host,
+        "own_hardware": not cluster.provider.shares_one_host,
         "gpus": plan.gpus,
         "gpu_type": plan.gpu_type,
         "product": plan.gpu_product,

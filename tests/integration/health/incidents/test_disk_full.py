@@ -1,4 +1,5 @@
-"""A disk filled by jobs is waited for without a repair; a disk that stays full after its jobs is repaired."""
+"""A disk filled by jobs is waited for without a repair; a disk that stays full after its jobs is repaired; the disk of a host
+that all machines share drains no node."""
 
 from __future__ import annotations
 
@@ -48,3 +49,21 @@ async def test_job_filling_the_disk_during_tests_does_not_keep_the_node_out(lab:
     await lab.responder.handle_symptom(again, [])
     found = await lab.settle()
     assert found.state is IncidentState.RETURNED
+
+
+async def test_full_disk_of_the_host_is_one_incident_and_drains_no_node(lab: Ward) -> None:
+    text = "disk: the disk of the host is full, 100 MiB free in /; free space on the host"
+    full = [
+        replace(symptom(0, gpu=None), id=f"disk {node}", node=node, kind="disk", text=text, action=FaultAction.HOST)
+        for node in ("lab-1-1", "lab-1-2")
+    ]
+    messages = [await lab.responder.handle_symptom(one, []) for one in (*full, full[0])]
+    assert messages == [[("host", text)], [], []], "it is said once"
+    lab.world.host_free_mib = [100, 5000]
+    assert await lab.responder.resume_open() == []
+    assert (await lab.newest()).node == "host"
+    await lab.responder.resume_open()
+    found = await lab.newest()
+    assert (found.number, found.state) == (1, IncidentState.RETURNED)
+    assert found.steps[-1].text == "the host's disk has 5000 MiB free again"
+    assert lab.world.order == ["df", "df"]

@@ -14,14 +14,16 @@ from agent.checks import disk_checks, runner, volume_checks
 MIB = 1 << 20
 
 
-def disk(monkeypatch: pytest.MonkeyPatch, free_mib: int, free_files: int, jobs: list[int]) -> Any:
+def disk(
+    monkeypatch: pytest.MonkeyPatch, free_mib: int, free_files: int, jobs: list[int], *, own_hardware: bool = True
+) -> Any:
     class Told:
         f_frsize, f_blocks, f_files = MIB, 100_000, 1_000_000
         f_bavail, f_favail = free_mib, free_files
 
     monkeypatch.setattr(disk_checks.os, "statvfs", lambda _: Told)
     monkeypatch.setattr(disk_checks, "jobs_filling_disk", lambda *_, **__: jobs)
-    return disk_checks.disk(runner.MachineState(config.Config(head="h")))
+    return disk_checks.disk(runner.MachineState(config.Config(head="h", own_hardware=own_hardware)))
 
 
 def test_disk_check_drains_only_if_no_job_filled_the_disk(
@@ -34,6 +36,15 @@ def test_disk_check_drains_only_if_no_job_filled_the_disk(
     assert (full.action, full.reason) == ("mount", "no inodes left in /: 10 free, held by job 12")
     full = disk(monkeypatch, 100, 5000, [])
     assert (full.state, full.action, full.reason) == ("bad", "drain", "100 MiB free in /")
+
+
+def test_full_disk_of_a_host_that_machines_share_is_no_fault_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent does not mark the node as unfit for jobs, because the prolog would then drain one node after the other."""
+    full = disk(monkeypatch, 100, 5000, [], own_hardware=False)
+    assert (full.state, full.action) == ("warn", "host")
+    assert full.reason.startswith("the disk of the host is full, 100 MiB free in /; all local machines share it")
+    own = disk(monkeypatch, 100, 5000, [12], own_hardware=False)
+    assert (own.state, own.action) == ("bad", "mount"), "the job's node waits for the job to end"
 
 
 def test_disk_check_remembers_job_owners_for_a_while_after_the_job(

@@ -120,11 +120,11 @@ def test_counters_may_appear_after_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_energy_metrics_are_exported_only_with_own_energy(server: Path, own: bool, monkeypatch: Any) -> None:
+def test_energy_metrics_are_exported_only_with_own_hardware(server: Path, own: bool, monkeypatch: Any) -> None:
     """Containers of one computer all see its counters: added up they would be so many computers."""
     monkeypatch.setattr(sampler, "Rapl", lambda: rapl.Rapl(str(server)))
     monkeypatch.setattr(sampler, "jobs_on_node", list)
-    looks = sampler.Sampler(config.Config(head="10.0.0.1", own_energy=own), None)
+    looks = sampler.Sampler(config.Config(head="10.0.0.1", own_hardware=own), None)
     looks.sample(100.0)
     lines = [line for line in looks.text.decode().splitlines() if "rapl" in line]
     path = f"{server}/class/powercap/intel-rapl:0"
