@@ -11,8 +11,8 @@
     ├── Conflict                 another operation holds the cluster, or the plan has changed     HTTP 409, exit 6
     ├── NeedsConfirmation        a disturbing change with neither a terminal nor --yes            exit 3
     ├── Refused                  a request that can't be done as asked (a port in use, ...)       HTTP 400, exit 1
+    ├── StoreUnavailable         the server's own database does not answer (store.db.transactions) HTTP 503, exit 7
     ├── Unreachable              a machine, the controller or the server does not answer          HTTP 503, exit 7
-    │   ├── StoreUnavailable            the server's own database does not (store.db.transactions)
     │   └── Unanswered           the same, after the request had gone out: it may have been done
     └── CommandFailed            a process ended badly; carries argv, code and stderr             HTTP 502, exit 1
 

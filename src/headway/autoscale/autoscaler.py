@@ -308,6 +308,8 @@ class Autoscaler:
                 await self._delete_machine(machines[node])
             if group.idle_s is not None:
                 await self._carry_out(planner.close_slots(group, states, [node], until, why), head, machines)
+        except StoreUnavailable:  # no fault of the machine; the next pass tries again
+            raise
         except HeadwayError as error:
             self.messages.append((node, f"and could not be deleted yet: {error.first_line}"))
 

@@ -15,6 +15,7 @@ from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, Unanswered
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, FaultOut, Problem
 from headway.services.error_report import error_out
+from headway.store.db.transactions import CommitUnknown
 
 log = structlog.get_logger("headway.api")
 
@@ -38,7 +39,8 @@ def install_error_handlers(app: FastAPI, headers: Mapping[str, str]) -> None:
     middleware."""
 
     async def on_headway(request: Request, error: Any) -> JSONResponse:
-        request.state.settled = error.settled or isinstance(error, Unanswered)  # otherwise it may have been carried out
+        unanswered = isinstance(error, Unanswered | CommitUnknown)  # it may have been carried out
+        request.state.settled = error.settled or unanswered
         await audit_failure(request, error)
         scheme = {"www-authenticate": "Bearer"} if error.http_status == 401 else None
         return problem_response(error.http_status, error_out(error), scheme)

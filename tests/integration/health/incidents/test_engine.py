@@ -17,6 +17,7 @@ from headway.health.incidents.measured_times import incident_timings
 from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
 from headway.health.incidents.recovery_tracking import track_recovery
 from headway.health.incidents.return_to_service import return_to_service
+from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.clusters.builders import job
 from tests.support.clusters.incident_cluster import LAB, NODE, Ward, symptom, ward
@@ -451,3 +452,28 @@ async def test_unreachable_head_limits_incidents_tried_per_pass(lab: Ward, monke
         await lab.responder.resume_open()
     assert len(tried) == 3 * MAX_FAULTS_PER_PASS
     assert set(tried) == set(range(1, 7))
+
+
+async def test_health_loop_without_its_database_drains_and_fences_no_node(
+    lab: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database goes away at each of the store's calls in turn; after it is back, the fault is handled."""
+
+    async def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the server's database does not answer")
+
+    incidents, symptoms = type(lab.store.incidents), type(lab.store.symptoms)
+    for owner, name in ((symptoms, "exists"), (symptoms, "of_node"), (incidents, "search"), (incidents, "open")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, away)
+            with pytest.raises(StoreUnavailable):
+                await lab.responder.handle_symptom(symptom(79), [])
+    assert lab.world.order == []
+    with monkeypatch.context() as patch:
+        patch.setattr(incidents, "search", away)
+        for call in (lab.responder.handle_dead_node(NODE, "no heartbeat"), lab.responder.resume_open()):
+            with pytest.raises(StoreUnavailable):
+                await call
+    assert lab.world.order == []
+    await lab.responder.handle_symptom(symptom(79), [])
+    assert lab.world.order[0] == "drain"

@@ -138,7 +138,7 @@ def _refused(error: HeadwayError) -> CheckJobOut:
     """Returns the error as a fault, so that the input stays on the page with Slurm's message; without a field if
     Slurm could not be reached."""
     fault = sbatch_fault(error.message, error.hint)
-    path = "" if isinstance(error, Unreachable) else fault.path
+    path = "" if isinstance(error, Unreachable | StoreUnavailable) else fault.path
     return CheckJobOut(faults=[FaultOut(path=path, message=fault.message, hint=fault.hint)])
 
 
