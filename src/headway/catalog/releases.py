@@ -37,6 +37,7 @@ class SlurmRelease:
     preempt_signal_key: str  # key of slurm.conf that makes Slurm send a job's own --signal when it is preempted
     preempt_signal: str  # value for that key
     kill_wait_s: int
+    limits_requests: bool  # slurmctld can limit the requests of each user (rl_enable)
 
 
 _24_11 = SlurmRelease(
@@ -53,6 +54,7 @@ _24_11 = SlurmRelease(
     preempt_signal_key="PreemptParameters",
     preempt_signal="send_user_signal",
     kill_wait_s=30,
+    limits_requests=True,
 )
 # Debian 14's package lacks mpi/pmix. Otherwise nothing differs: a node with one release works under a controller with
 # the other.
@@ -71,6 +73,7 @@ _22_05 = SlurmRelease(
     preempt_signal_key="SlurmctldParameters",
     preempt_signal="preempt_send_user_signal",
     kill_wait_s=5,
+    limits_requests=False,
 )
 SLURM_RELEASES: Mapping[str, SlurmRelease] = {release.name: release for release in (_24_11, _26_05, _22_05)}
 

@@ -64,3 +64,20 @@ def test_a_fork_bomb_on_the_head_takes_only_its_own_users_processes(lab: Lab) ->
         assert int(lab.head("pgrep", "-c", "-U", uid, "python3").out) > 1000, "the bomb still has its processes"
     finally:
         lab.head("pkill", "-KILL", "-U", uid, "python3")
+
+
+def test_requests_of_one_user_to_slurm_are_limited_and_others_are_not_delayed(lab: Lab) -> None:
+    """alice asks for the queue as fast as she can; after 200 requests Slurm tells her commands to wait."""
+    ask = "for i in $(seq 300); do squeue -h >/dev/null || exit 1; done"
+    loops = " & ".join([f"({ask})"] * 4)
+    lab.head("systemd-run", "--unit=asks", "--uid=alice", "--collect", "bash", "-c", f"{loops} & wait")
+    try:
+        log = ("journalctl", "--unit=slurmctld", "--no-pager", "--output=cat", "--lines=200")
+        uid = lab.head("id", "-u", "alice").out.strip()
+        limited = f"RPC rate limit exceeded by uid {uid} "
+        lab.wait(lambda: limited in lab.head(*log).out, "Slurm to tell alice's commands to wait", 60)
+        lab.head("squeue", "-h", user="carol")
+        assert "RPC rate limit exceeded by uid " not in lab.head(*log).out.replace(limited, "")
+        assert lab.head("systemctl", "is-active", "asks", check=False).out.strip() == "active", "alice is still delayed"
+    finally:
+        lab.head("systemctl", "stop", "asks", check=False)

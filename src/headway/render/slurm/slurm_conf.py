@@ -30,6 +30,8 @@ SUBMITTED_WHY = "sbatch logs its command in the user's home, to resubmit jobs th
 PRIVATE = "usage"
 PRIVATE_WHY = "Every user sees the whole queue; usage is visible to its user and the user's team."
 SRUN_PORTS = (60001, 63000)  # ports where srun listens for its tasks, on owned machines
+# One user's squeue in a loop must not slow others. Room for 200 sbatch in a row; a log line a minute for each user.
+_REQUEST_LIMIT = ("rl_enable", "rl_bucket_size=200", "rl_refill_rate=20", "rl_log_freq=60")
 BACKFILL_LOOK_AHEAD_MAX_S = 14 * 86400
 
 
@@ -125,8 +127,12 @@ def _daemons(cluster: Cluster, known: SlurmRelease, *, pretends: bool) -> Sectio
         controller.append(known.preempt_signal)
     if power_saving.autoscaled_groups(cluster):
         controller.append("cloud_dns")
+    why = "Nodes fetch this file from the controller."
+    if known.limits_requests:
+        controller += _REQUEST_LIMIT
+        why += " Commands of a user wait after 200 requests, then 20 a second; root and slurm have no limit."
     rows = [
-        Setting("SlurmctldParameters", ",".join(controller), "Nodes fetch this file from the controller."),
+        Setting("SlurmctldParameters", ",".join(controller), why),
         Setting("SlurmctldPidFile", "/run/slurmctld/slurmctld.pid"),
         Setting("SlurmdPidFile", "/run/slurmd.pid"),
         Setting("SlurmdSpoolDir", SLURMD_SPOOL),
