@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault test test-full test-rest check soak bench gpu-proof screenshots pictures docs assets lock sbom clean
+.PHONY: help setup demo demo-fault test test-full test-rest check soak bench gpu-proof screenshots pictures docs assets lock sbom audit clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -64,6 +64,9 @@ lock:  ## pin all Python packages again from pyproject.toml (UPGRADE=1: newest v
 
 sbom:  ## print the server's bill of materials (CycloneDX 1.6); headway image sbom prints that of a node image
 	@$(BIN)/python tools/sbom.py
+
+audit:  ## known vulnerabilities of pinned packages and of the node image (ARGS="--help")
+	@$(BIN)/python tools/audit.py $(ARGS)
 
 clean:  ## remove the demo, node images and state (YES=1: other clusters too)
 	@$(PYTHON) tools/clean.py
