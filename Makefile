@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fault test test-full test-rest check soak bench gpu-proof screenshots pictures docs assets lock sbom audit clean
+.PHONY: help setup demo demo-fault test test-full test-rest check soak bench gpu-proof screenshots pictures docs assets lock sbom audit release clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -64,6 +64,10 @@ lock:  ## pin all Python packages again from pyproject.toml (UPGRADE=1: newest v
 
 sbom:  ## print the server's bill of materials (CycloneDX 1.6); headway image sbom prints that of a node image
 	@$(BIN)/python tools/sbom.py
+
+release:  ## the files of a release in dist/: packages, bills of materials, provenance, SHA256SUMS (ARGS="--key FILE")
+	@$(PYTHON) tools/setup.py --for check --quiet
+	@$(BIN)/python tools/release.py $(ARGS)
 
 audit:  ## known vulnerabilities of pinned packages and of the node image (ARGS="--help")
 	@$(BIN)/python tools/audit.py $(ARGS)
