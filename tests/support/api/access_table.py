@@ -247,6 +247,7 @@ TABLE: dict[str, Row] = {
     "GET /signin/again": Row(PUBLIC),
     "GET /signin/oidc": Row(PUBLIC),
     "GET /signin/oidc/back": Row(PUBLIC),
+    "POST /signin/oidc/logout": Row(PUBLIC),
     "GET /clusters/{name}/queue": Row(ALL),
     "GET /clusters/{name}/jobs/{job_id}": Row(ALL),
     "GET /clusters/{name}/jobs/{job_id}/live": Row(ALL, leaves=True),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import secrets
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 from werkzeug.serving import make_server
 
 from headway.api.auth import sign_in
+from headway.api.auth.oidc_logout import EVENT
 from headway.services.server_settings import Oidc
 from tests.support.servers.server_fakes import URL, Server
 
@@ -97,3 +100,24 @@ async def sign_in_by(server: Server, provider: Provider, subject: str) -> tuple[
     left = await browser.get("/signin/oidc")
     assert left.status_code == 303, left.text
     return browser, await browser.get(provider.consent(left.headers["location"], subject))
+
+
+def logout_token(
+    provider: Provider, *, key: Any = None, alg: str = "RS256", typ: str = "logout+jwt", **changes: Any
+) -> str:
+    """Returns a logout token that the provider signs; `changes` replace its claims, None removes one."""
+    from joserfc import jwt
+    from joserfc.jwk import RSAKey
+
+    now = int(time.time())
+    claims: dict[str, Any] = {
+        "iss": provider.issuer,
+        "aud": CLIENT_ID,
+        "iat": now,
+        "exp": now + 120,
+        "jti": secrets.token_hex(8),
+        "events": {EVENT: {}},
+        **changes,
+    }
+    claims = {name: value for name, value in claims.items() if value is not None}
+    return jwt.encode({"alg": alg, "typ": typ}, claims, key or RSAKey.import_key(provider.key), algorithms=[alg])

@@ -27,13 +27,15 @@ from headway.validation.syntax_rules import user_name_fault
 if TYPE_CHECKING:
     import httpx
     from joserfc.jwk import KeySet
+    from joserfc.jwt import Token
 
 CALLBACK_PATH = "/signin/oidc/back"
 # Only signatures with the provider's private key are accepted; never "none", never a shared secret.
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
 _TIMEOUT_S = 10.0
 _KEPT_S = 3600.0  # seconds that the provider's description and keys are cached
-_LEEWAY_S = 60  # allowed clock difference
+_KEYS_LEAST_S = 5.0  # seconds between two reads of the provider's keys
+LEEWAY_S = 60  # allowed clock difference
 _HINT = "headway server logs; HEADWAY_OIDC_ISSUER names the provider"
 
 
@@ -45,6 +47,7 @@ class Provider:
         self._about: Mapping[str, Any] = {}
         self._keys: KeySet | None = None
         self._read_at = 0.0
+        self._keys_read_at = 0.0
         self._lock = asyncio.Lock()
 
     async def start_flow(self, state: AppState, *, again: bool = False, next_path: str = "/") -> tuple[str, str]:
@@ -85,7 +88,7 @@ class Provider:
         id_token, access_token = await self._tokens(state, parameters["code"], flow.verifier)
         claims = await self._claims(id_token, flow.nonce)
         sign_in = _sign_in(claims, state.clock())
-        if flow.again and sign_in.authenticated_at < flow.started_at - _LEEWAY_S:
+        if flow.again and sign_in.authenticated_at < flow.started_at - LEEWAY_S:
             raise NotSignedIn(
                 "the sign-in provider did not ask for the password again, or does not say so (claim auth_time)",
                 hint="sign in by a link: headway token link",
@@ -128,15 +131,8 @@ class Provider:
         from joserfc import jwt
         from joserfc.errors import JoseError
 
-        about = await self._description()
-        supported = about.get("id_token_signing_alg_values_supported")
-        usable = sorted(ALGORITHMS.intersection(supported) if isinstance(supported, list) else {"RS256"})
         try:
-            try:
-                found = jwt.decode(token, await self._keyset(), algorithms=usable)
-            except (JoseError, ValueError):  # the provider may have changed its keys
-                found = jwt.decode(token, await self._keyset(fresh=True), algorithms=usable)
-            claims = dict(found.claims)
+            claims = dict((await self.decode(token)).claims)
             essential: dict[str, Any] = {
                 "iss": {"essential": True, "value": self.settings.issuer},
                 "aud": {"essential": True, "value": self.settings.client_id},
@@ -145,7 +141,7 @@ class Provider:
                 "iat": {"essential": True},
                 "sub": {"essential": True},
             }
-            jwt.JWTClaimsRegistry(now=lambda: int(time.time()), leeway=_LEEWAY_S, **essential).validate(claims)
+            jwt.JWTClaimsRegistry(now=lambda: int(time.time()), leeway=LEEWAY_S, **essential).validate(claims)
         except (JoseError, ValueError) as error:
             raise NotSignedIn(f"the sign-in provider's answer is not valid: {error}", hint="begin again") from None
         others = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
@@ -155,11 +151,24 @@ class Provider:
             raise NotSignedIn("the sign-in provider's answer has no subject", hint=_HINT)
         return claims
 
+    async def decode(self, token: str) -> Token:
+        """Returns a token that the provider signed; its claims are not checked. Raises JoseError or ValueError for one that
+        it did not sign, or not by a public key."""
+        from joserfc import jwt
+        from joserfc.errors import JoseError
+
+        supported = (await self._description()).get("id_token_signing_alg_values_supported")
+        usable = sorted(ALGORITHMS.intersection(supported) if isinstance(supported, list) else {"RS256"})
+        try:
+            return jwt.decode(token, await self._keyset(), algorithms=usable)
+        except (JoseError, ValueError):  # the provider may have changed its keys
+            return jwt.decode(token, await self._keyset(fresh=True), algorithms=usable)
+
     async def _person(self, state: AppState, claims: Mapping[str, Any]) -> Person:
         """Returns the person of these claims, who is added at the first sign-in. The role is set from the claims at
         every sign-in. A person whose role claim names no role any more is removed, with tokens and sessions; one whose
         claims lack the role claim is only refused, because a faulty setting of the provider must not delete people."""
-        subject = f"{self.settings.issuer} {claims['sub']}"[:500]
+        subject = self.subject(str(claims["sub"]))
         known = await state.store.people.by_subject(subject)
         try:
             role = self.role_from_claims(claims)
@@ -197,6 +206,10 @@ class Provider:
             )
             known = replace(known, provider_teams=teams)
         return known
+
+    def subject(self, sub: str) -> str:
+        """Returns the subject by which the store knows the person with this id at the provider."""
+        return f"{self.settings.issuer} {sub}"[:500]
 
     def role_from_claims(self, claims: Mapping[str, Any]) -> Role | None:
         """Returns the role for the first of the settings' values that the role claim contains, or None if the settings
@@ -265,9 +278,10 @@ class Provider:
     async def _keyset(self, *, fresh: bool = False) -> KeySet:
         from joserfc.jwk import KeySet
 
-        if self._keys is None or fresh:
+        recent = time.monotonic() - self._keys_read_at < _KEYS_LEAST_S  # forged tokens must not flood the provider
+        if self._keys is None or (fresh and not recent):
             found: Any = await self._get(str((await self._description())["jwks_uri"]))
-            self._keys = KeySet.import_key_set(found)
+            self._keys, self._keys_read_at = KeySet.import_key_set(found), time.monotonic()
         return self._keys
 
     async def _get(self, url: str, access_token: str = "") -> Mapping[str, Any]:

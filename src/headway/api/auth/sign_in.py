@@ -72,7 +72,7 @@ async def sign_in_by_token(state: AppState, request: Request, person: str, token
 
 async def start_provider_flow(state: AppState, *, again: bool, next_path: str) -> tuple[str, str]:
     """Returns (the provider's address, the state to store in a cookie). Arguments as of `Provider.start_flow`."""
-    return await _provider(state).start_flow(state, again=again, next_path=next_path)
+    return await provider_of(state).start_flow(state, again=again, next_path=next_path)
 
 
 async def sign_in_by_provider(
@@ -81,7 +81,7 @@ async def sign_in_by_provider(
     """Returns (the person who comes back from the provider, their sign-in, the path of the next page). `parameters` are
     the query parameters of the redirect. Raises as `Provider.finish_flow`."""
     async with sign_in_attempt(state, request, "provider"):
-        return await _provider(state).finish_flow(state, parameters, request.cookies.get(flow_cookie(state), ""))
+        return await provider_of(state).finish_flow(state, parameters, request.cookies.get(flow_cookie(state), ""))
 
 
 async def open_session(
@@ -153,7 +153,8 @@ def delete_flow_cookie(state: AppState, answer: Response) -> None:
     answer.delete_cookie(flow_cookie(state), path=CALLBACK_PATH)
 
 
-def _provider(state: AppState) -> Provider:
+def provider_of(state: AppState) -> Provider:
+    """Returns the sign-in provider. Raises NotFound without one."""
     if state.settings.oidc is None:
         raise NotFound("this server has no sign-in provider", hint="set HEADWAY_OIDC_ISSUER to use one")
     return _new_provider(state.settings.oidc)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import delete, insert, or_, select, update
+from sqlalchemy import and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.errors import NotFound
@@ -203,6 +203,36 @@ class Sessions(StorePart):
         """Ends the session of this cookie."""
         async with self._credentials.write() as db:
             await db.execute(delete(t.sessions).where(t.sessions.c.hash == digest(cookie)))
+
+    async def use_logout_token(self, token_id: str, kept_s: float) -> bool:
+        """Returns whether a logout token of the sign-in provider is used for the first time within `kept_s`."""
+        now, used = self._database.now(), t.used_logout_tokens
+        async with self._database.write() as db:
+            await db.execute(delete(used).where(used.c.expires_at <= now))
+            if (await db.execute(select(used.c.hash).where(used.c.hash == digest(token_id)))).first():
+                return False
+            await db.execute(insert(used).values(hash=digest(token_id), expires_at=now + kept_s))
+        return True
+
+    async def end_provider_sessions(self, person: str = "", provider_session: str = "") -> dict[str, int]:
+        """Ends the browser sessions, tokens and sign-in links that came from the sign-in provider's session, and returns how
+        many of the sessions and tokens ended, by person.
+
+        With `person` those of this person; without `provider_session` all that came from any session of the provider.
+        Those of whose session the provider said no name end with each of the person's sessions."""
+        ended: dict[str, int] = {}
+        if not (person or provider_session):
+            return ended
+        async with self._credentials.write() as db:
+            for table in (t.sessions, t.tokens, t.signin_codes):
+                name = table.c.provider_session
+                mine = name.is_not(None) if not provider_session else name == provider_session
+                if person:
+                    mine = and_(table.c.person == person, or_(mine, name == ""))
+                for owner in (await db.execute(select(table.c.person).where(mine))).scalars():
+                    ended[owner] = ended.get(owner, 0) + (table is not t.signin_codes)
+                await db.execute(delete(table).where(mine))
+        return ended
 
 
 def _sign_in_of(row: Any) -> SignIn:

@@ -96,6 +96,14 @@ oidc_flows = Table(
     Column("next_path", String(500), nullable=False),  # the page to show after it
 )
 
+# Logout tokens of the sign-in provider that were used, by a hash of their id.
+used_logout_tokens = Table(
+    "used_logout_tokens",
+    metadata,
+    Column("hash", String(64), primary_key=True),
+    Column("expires_at", Float, nullable=False),
+)
+
 clusters = Table(
     "clusters",
     metadata,

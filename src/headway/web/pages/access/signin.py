@@ -6,6 +6,7 @@ POST /signin                 signs in with a name and a token
 GET  /signin/again           the page for a person whose sign-in is too old for what can't be undone
 GET  /signin/oidc            redirects to the OpenID provider; with ?again=1 it asks for the password again
 GET  /signin/oidc/back       the provider redirects here
+POST /signin/oidc/logout     the provider says that a session or a person's sign-in has ended
 POST /signout
 """
 
@@ -14,13 +15,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Form, Query, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from headway.api.auth import sign_in
 from headway.api.auth.dependencies import State
+from headway.api.auth.oidc_logout import LOGOUT_PATH, log_out_by_provider
 from headway.api.auth.same_origin import require_same_origin
 from headway.api.http.security_headers import PAGE_HEADERS
-from headway.errors import HeadwayError, NotAllowed, NotSignedIn, TooManyTries
+from headway.errors import HeadwayError, NotAllowed, NotFound, NotSignedIn, TooManyTries, Unreachable
 from headway.web.page_routes import local_path, page_router, render_sign_in
 from headway.web.rendering import render
 
@@ -104,6 +106,22 @@ async def back(request: Request, state: State) -> Response:
         await sign_in.open_session(state, request, person, proof, answer, "provider")
     sign_in.delete_flow_cookie(state, answer)
     return answer
+
+
+@router.post(LOGOUT_PATH)
+async def provider_logout(
+    request: Request, state: State, logout_token: Annotated[str, Form(max_length=20_000)] = ""
+) -> Response:
+    """Ends what came from the session that the provider's logout token names. The provider itself sends the request."""
+    try:
+        await log_out_by_provider(state, request, logout_token)
+    except (NotSignedIn, NotFound) as error:
+        body = {"error": "invalid_request", "error_description": error.message}
+        return JSONResponse(body, status_code=400, headers={"Cache-Control": "no-store"})
+    except (TooManyTries, Unreachable) as error:
+        body = {"error": "temporarily_unavailable", "error_description": error.message}
+        return JSONResponse(body, status_code=error.http_status, headers={"Cache-Control": "no-store"})
+    return Response(headers={"Cache-Control": "no-store"})
 
 
 @router.post("/signout")

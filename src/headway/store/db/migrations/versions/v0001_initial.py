@@ -655,6 +655,12 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("hash", name="pk_signin_codes"),
     )
     op.create_table(
+        "used_logout_tokens",
+        sa.Column("hash", sa.String(length=64), nullable=False),
+        sa.Column("expires_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("hash", name="pk_used_logout_tokens"),
+    )
+    op.create_table(
         "tokens",
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("hash", sa.String(length=64), nullable=False),
