@@ -11,9 +11,6 @@ import secrets as random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from headway.domain.job_secret import SecretOwner
 from headway.errors import Refused
 from headway.services.app_state import AppState
@@ -33,12 +30,17 @@ class SecretBox:
 
     def seal(self, cluster: str, owner: SecretOwner, name: str, value: str) -> str:
         """Returns the sealed value as base64."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         nonce = random.token_bytes(_NONCE_BYTES)
         sealed = AESGCM(self.key).encrypt(nonce, value.encode(), _about(cluster, owner, name))
         return base64.b64encode(nonce + sealed).decode()
 
     def open(self, row: JobSecretRow) -> str:
         """Returns the value of a stored secret. Raises Refused if this key does not open it."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
         data = base64.b64decode(row.sealed)
         nonce, sealed = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
         try:
