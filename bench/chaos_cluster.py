@@ -8,6 +8,7 @@ import random
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ PATIENCE_S = 900.0  # the longest wait for nodes to be intact again, and for the
 QUIET_S = 45.0  # a fault that Headway has not acted on by then is healed anyway
 MOMENT_S = 5.0  # how long a fault lasts on which Headway need not act
 OWN_S = 4.0  # from a job's own error to the end of its run, at most
+LEDGER_S = 180.0  # the longest wait until the ledger has read accounting
 LATE_S = 10.0  # an incident so soon after the healing still belongs to the fault
 STEP = """\
 import json, os, sys, time
@@ -111,6 +113,8 @@ BREAKS = (
     Break(("freeze-node", "{node}"), 4),
     Break(("cut-network", "{node}"), 4),
     Break(("mount-lost", "{node}"), 2),
+    Break(("full-disk", "{node}"), 2),
+    Break(("slow-disk", "{node}"), 2, drains=False),
     Break(("kill", "slurmd", "{node}"), 3),
     Break(("kill", "agent", "{node}"), 3, drains=False),
     Break(("kill", "slurmctld"), 2, drains=False, on_node=False),
@@ -123,12 +127,13 @@ BREAKS = (
 
 @dataclass
 class Made:
-    """A fault that was made, and from when to when it lasted, in Unix seconds."""
+    """A fault that was made, and from when to when it lasted, in Unix seconds. `there`: when `headway fault` had made it."""
 
     what: Break
     node: str
     gpu: int
     at: float
+    there: float = float("inf")
     mended: float | None = None
 
 
@@ -254,6 +259,7 @@ class Run:
         words = [word.format(node=node, gpu=gpu) for word in one.words]
         self.made.append(Made(one, node, gpu, time.time()))
         ran = self.at.tried("fault", "bench", *words, timeout_s=120)
+        self.made[-1].there = time.time()
         if ran.returncode:
             sys.exit(f"bench: headway fault {' '.join(words)}: {ran.stdout}{ran.stderr}")
         print(f"{len(self.made):4d}  {ran.stdout.strip()}", flush=True)
@@ -317,6 +323,49 @@ class Run:
             rows.setdefault(f"{name}-{task}", []).append(row)
         return {key: sorted(found, key=lambda row: row.submit) for key, found in rows.items()}
 
+    def unequal_runs(self) -> list[str]:
+        """Returns the runs that the ledger and Slurm's accounting know differently, when the ledger has had time to read
+        accounting: job, start, end (unix seconds) and GPUs. Runs of less than a second are left out."""
+        ends = time.monotonic() + LEDGER_S
+        while unequal := self._unequal_runs():
+            if time.monotonic() > ends:
+                break
+            time.sleep(2)
+        return unequal
+
+    def _unequal_runs(self) -> list[str]:
+        fields = (
+            "sacct",
+            "-X",
+            "-D",
+            "-n",
+            "-P",
+            "-u",
+            "bench",
+            "-S",
+            "now-1days",
+            "-o",
+            "JobIDRaw,Start,End,AllocTRES",
+        )
+        slurm: Counter[tuple[int, int, int, int]] = Counter()
+        for line in self.slurm("env", "SLURM_TIME_FORMAT=%s", *fields).splitlines():
+            raw, start, end, held = line.split("|")
+            gpus = re.search(r"gres/gpu=(\d+)", held)
+            if start.isdigit() and end.isdigit() and int(start) < int(end):
+                slurm[int(raw), int(start), int(end), int(gpus[1]) if gpus else 0] += 1
+        known: Counter[tuple[int, int, int]] = Counter()
+        cursor = ""
+        while True:
+            page = self.ask(lambda api, at=cursor: api.billing.usage_runs("bench", user="bench", cursor=at))  # type: ignore[misc]
+            for one in page.runs:  # a run on several groups of nodes has one line for each
+                known[one.job, one.start, one.end or 0] += int(one.gpus)
+            cursor = page.next
+            if not cursor:
+                break
+        ledger = Counter((*run, gpus) for run, gpus in known.items() if run[1] < run[2])
+        only = [f"only in Slurm: {run}" for run in sorted((slurm - ledger).elements())]
+        return only + [f"only in the ledger: {run}" for run in sorted((ledger - slurm).elements())]
+
     def written_down(self) -> bool:
         """Returns whether accounting has the end of every run; it learns of it some seconds later."""
         return all(row.end for rows in self.ended().values() for row in rows)
@@ -325,7 +374,7 @@ class Run:
         """Returns whether the job's own error ended this run: it had the GPU when the error was made, or it failed on
         that node at the moment of the error."""
         apps = [made for made in self.made if made.what.app and made.node in expand(last.nodes)]
-        hit = any(-1 <= last.end - made.at <= OWN_S for made in apps)
+        hit = any(made.at - 1 <= last.end <= made.there + OWN_S for made in apps)
         return int(last.raw) in self.own_fault or (last.state == "FAILED" and hit)
 
 
