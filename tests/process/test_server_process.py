@@ -16,7 +16,7 @@ import pytest
 
 from headway import paths
 from headway.errors import Conflict, NotFound, NotSignedIn, Unreachable
-from headway.schemas.tokens import TokenIn
+from headway.schemas.access.tokens import TokenIn
 from headway.sdk.client import Client, connect
 from headway.sdk.local_server import log_file, start_server, stop_server
 from headway.sdk.process_liveness import is_alive

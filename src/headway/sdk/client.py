@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
-from headway.schemas.people import MeOut
+from headway.schemas.access.people import MeOut
 from headway.schemas.server import ServerOut
 from headway.schemas.submission.run_flags import RunOptions
 from headway.sdk.connection import Connection

@@ -22,7 +22,7 @@ from fastapi import FastAPI
 
 from headway import __version__
 from headway.api.app import create_app
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.errors import HeadwayError, Refused
 from headway.server import logging_config, state_files, sudo_handover
 from headway.server.cluster_backend.backend import Backend

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.errors import Refused
 from headway.server.listen_settings import LOOPBACK
 from headway.services.server_settings import Oidc

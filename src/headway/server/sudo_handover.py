@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from headway import paths
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.sdk.process_liveness import is_alive, process_start_time
 from headway.server.state_files import write_private
 from headway.store import Store

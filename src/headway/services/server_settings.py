@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 
 
 @dataclass(frozen=True)

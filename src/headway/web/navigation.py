@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.domain.role import CAN_SUBMIT, Role
+from headway.domain.access.role import CAN_SUBMIT, Role
 
 
 @dataclass(frozen=True, slots=True)

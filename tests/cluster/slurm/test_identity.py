@@ -9,7 +9,7 @@ from tests.cluster.lab import Lab
 from tests.cluster.slurm.user_limits import is_limited
 
 from headway.errors import NotAllowed, NotFound
-from headway.schemas.tokens import TokenIn
+from headway.schemas.access.tokens import TokenIn
 from headway.sdk.client import Client
 
 ON_NODE = ["ssh", "-o", "StrictHostKeyChecking=no", "-o", "BatchMode=yes", "-i", ".ssh/test"]

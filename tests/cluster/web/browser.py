@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from tests.cluster.lab import PATIENCE_S, Lab
 
-from headway.schemas.tokens import TokenIn
+from headway.schemas.access.tokens import TokenIn
 from headway.sdk.client import Client
 
 CHROMIUM = os.environ.get("HEADWAY_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"

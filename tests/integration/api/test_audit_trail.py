@@ -12,9 +12,9 @@ import pytest
 
 from headway.backup.archive import SUFFIX, Header, Writer, key_of, new_salt
 from headway.billing import periods
+from headway.domain.access.job_secret import OwnerKind, SecretOwner
 from headway.domain.dataset import DatasetVersion
 from headway.domain.incident import FaultAction, IncidentState
-from headway.domain.job_secret import OwnerKind, SecretOwner
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.schemas.jobs import JobStacksOut
 from headway.schemas.submission.batch_script_request import SubmitOut

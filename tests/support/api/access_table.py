@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 
 ROLES = tuple(role.value for role in Role)
 THINGS = ("own", "team", "other")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.errors import Conflict, NotAllowed, NotSignedIn, Refused, Unreachable
 from headway.services.access.people import delete_person, require_unused_user
 from headway.services.app_state import AppState

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from headway.domain.access.job_secret import SecretDelivery
 from headway.domain.incident import FaultAction, Symptom
-from headway.domain.job_secret import SecretDelivery
 from headway.domain.machines.machine import Machine
 from headway.render.machine_paths import agent_argv
 

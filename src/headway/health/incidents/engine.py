@@ -35,10 +35,11 @@ from headway.errors import Conflict, HeadwayError, NotFound
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext, fault_text
 from headway.health.detection.agent_events import OFFLINE_ACTION, Heartbeats, OfflineAction
 from headway.health.detection.dead_nodes import DeadNodeDetector, Messages
-from headway.health.incidents import host_disk, machine_gone, repair, spot_reclaim
+from headway.health.incidents import machine_gone, repair, spot_reclaim
 from headway.health.incidents.drain import isolate_node
 from headway.health.incidents.incident_tasks import IncidentTasks
 from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, requeue_job_of_symptom
+from headway.health.incidents.storage import host_disk
 from headway.health.policy import flaky_score, repair_ladder
 from headway.health.policy.symptom_policy import (
     DAY_S,

@@ -9,8 +9,8 @@ from headway.domain.operation_kinds import OperationKind, ReplaceParams
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import machine_gone
-from headway.health.incidents.disk_full import wait_for_disk_space, waits_for_disk_space
-from headway.health.incidents.remount import remount_volumes
+from headway.health.incidents.storage.disk_full import wait_for_disk_space, waits_for_disk_space
+from headway.health.incidents.storage.remount import remount_volumes
 from headway.health.policy import flaky_score, repair_ladder
 from headway.schemas.base import ErrorOut
 from headway.store import StoreUnavailable

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 
-from headway.domain.job_secret import MIN_BYTES
+from headway.domain.access.job_secret import MIN_BYTES
 from headway.jobs.logs.follow import LogPiece, log_piece
 from headway.schemas.jobs import LogFoundOut, LogPartOut
 

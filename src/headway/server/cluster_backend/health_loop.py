@@ -7,9 +7,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING
 
+from headway.domain.access.job_secret import SecretDelivery
 from headway.domain.cluster import Cluster
 from headway.domain.incident import FaultAction
-from headway.domain.job_secret import SecretDelivery
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.errors import HeadwayError
 from headway.server.cluster_backend.connections import ClusterConnections, ConnectionPool

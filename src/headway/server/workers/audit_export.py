@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from headway.schemas.people import AuditOut
+from headway.schemas.access.people import AuditOut
 from headway.services.app_state import AppState
 from headway.services.server_settings import AuditExport, SyslogServer
 from headway.store import AuditRow

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from headway.errors import Refused
+from headway.schemas.access.people import AuditCheckOut, AuditOut, AuditPage
 from headway.schemas.csv_cells import csv_line, safe_cell
-from headway.schemas.people import AuditCheckOut, AuditOut, AuditPage
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.store import AuditAsk, AuditRow

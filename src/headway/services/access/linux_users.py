@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.schemas.people import UserOut
+from headway.schemas.access.people import UserOut
 from headway.services.app_state import AppState
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from headway import __version__
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotFound, Refused
-from headway.schemas.people import PersonIn, PersonOut
+from headway.schemas.access.people import PersonIn, PersonOut
 from headway.schemas.server import ServerOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal, Right, linux_user_of

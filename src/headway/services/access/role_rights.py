@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.errors import NotAllowed, Refused, SignInAgain
 from headway.store.db.rows import Person
 from headway.validation.syntax_rules import user_name_fault, user_name_from

@@ -11,7 +11,7 @@ from headway.domain.slurm.accounts import Share
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError
-from headway.schemas.people import TeamOut, TeamsOut
+from headway.schemas.access.people import TeamOut, TeamsOut
 from headway.services.access.ownership_rights import may_see_team_usage
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

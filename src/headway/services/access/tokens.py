@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.errors import NotAllowed, NotFound, Refused
-from headway.schemas.people import PersonIn, SignInLinkOut
-from headway.schemas.tokens import TokenIn, TokenOut
+from headway.schemas.access.people import PersonIn, SignInLinkOut
+from headway.schemas.access.tokens import TokenIn, TokenOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.people import store_person
 from headway.services.access.role_rights import TOKEN_SCOPES, Principal, Right

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from headway.domain.access.job_secret import OwnerKind
 from headway.domain.cluster import Cluster
-from headway.domain.job_secret import OwnerKind
 from headway.services.app_state import AppState
 from headway.services.job_secrets.sealing import open_box
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headway.domain.access.job_secret import OwnerKind, SecretOwner
 from headway.domain.cluster import Cluster
-from headway.domain.job_secret import OwnerKind, SecretOwner
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.logs.masking import LogMask
 from headway.services.app_state import AppState

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headway.domain.access.job_secret import MOST_PER_OWNER, OwnerKind, SecretOwner
 from headway.domain.cluster import Cluster
-from headway.domain.job_secret import MOST_PER_OWNER, OwnerKind, SecretOwner
 from headway.errors import HeadwayError, NotAllowed, NotFound
 from headway.schemas.job_secrets import SecretChangedOut, SecretIn, SecretOut
 from headway.services.access.audit import write_audit_line

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headway.domain.access.job_secret import MOST_PER_JOB, OwnerKind, SecretOwner
 from headway.domain.cluster import Cluster
-from headway.domain.job_secret import MOST_PER_JOB, OwnerKind, SecretOwner
 from headway.errors import Fault, Refused
 from headway.jobs.submission.job_secrets import FLAG, requested_secrets
 from headway.jobs.submission.requested_resources import requested_resources

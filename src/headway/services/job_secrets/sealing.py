@@ -11,7 +11,7 @@ import secrets as random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headway.domain.job_secret import SecretOwner
+from headway.domain.access.job_secret import SecretOwner
 from headway.errors import Refused
 from headway.services.app_state import AppState
 from headway.store import JobSecretRow

@@ -1,5 +1,5 @@
 """The audit trail. Append-only: no method changes or removes a line, database triggers refuse it (see the initial
-migration), and a hash chain (`domain.audit_chain`) shows it where a person changed the database itself."""
+migration), and a hash chain (`domain.access.audit_chain`) shows it where a person changed the database itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.audit_chain import START, ChainCheck, check_line, line_hash
+from headway.domain.access.audit_chain import START, ChainCheck, check_line, line_hash
 from headway.store.db import schema as t
 from headway.store.db.rows import AuditRow
 from headway.store.db.transactions import StorePart

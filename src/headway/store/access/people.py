@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.errors import Conflict, NotFound
 from headway.store.access.credential_cache import CredentialCache
 from headway.store.db import schema as t

@@ -6,7 +6,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.job_secret import OwnerKind, SecretDelivery, SecretOwner
+from headway.domain.access.job_secret import OwnerKind, SecretDelivery, SecretOwner
 from headway.errors import Refused
 from headway.store.access.audit import add_audit_line
 from headway.store.db import schema as t

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.domain.job_secret import OwnerKind, SecretOwner
+from headway.domain.access.job_secret import OwnerKind, SecretOwner
+from headway.domain.access.role import Role
 from headway.domain.operation_kinds import OperationKind, own_secret
-from headway.domain.role import Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ job_secrets = Table(
     "job_secrets",
     metadata,
     Column("cluster", String(64), primary_key=True),
-    Column("kind", String(8), primary_key=True),  # domain.job_secret.OwnerKind
+    Column("kind", String(8), primary_key=True),  # domain.access.job_secret.OwnerKind
     Column("owner", String(64), primary_key=True),
     Column("name", String(64), primary_key=True),
     Column("sealed", Text, nullable=False),
@@ -474,6 +474,6 @@ audit = Table(
     Column("detail", JSON, nullable=False),
     Column("address", String(64), nullable=False, server_default=""),
     Column("result", String(16), nullable=False, server_default="ok"),  # ok | refused | failed
-    Column("hash", String(64), nullable=False),  # of this line and of the hash before it: see domain.audit_chain
+    Column("hash", String(64), nullable=False),  # of this line and of the hash before it: see domain.access.audit_chain
     Index("ix_audit_person", "person"),
 )

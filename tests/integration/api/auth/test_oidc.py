@@ -11,7 +11,7 @@ import pytest
 
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import resolve_cluster_file
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.schemas.clusters import Document
 from headway.services.cluster_backend import ResolvedCluster
 from headway.services.login_throttle import MAX_FAILURES

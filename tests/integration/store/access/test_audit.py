@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from headway.domain.audit_chain import START
+from headway.domain.access.audit_chain import START
 from headway.store import Store
 from tests.support.clusters import builders
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
 
 from headway.api.auth.dependencies import Admin, State
+from headway.schemas.access.people import AuditCheckOut, AuditPage
 from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
-from headway.schemas.people import AuditCheckOut, AuditPage
 from headway.services.access.audit import (
     MAX_LINE_NUMBER,
     AuditResult,

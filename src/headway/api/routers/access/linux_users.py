@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import ANY, Page, Text, Words, contains
-from headway.schemas.people import UserOut
+from headway.schemas.access.people import UserOut
 from headway.services.access.linux_users import list_linux_users
 
 router = APIRouter(prefix="/clusters/{name}", tags=["teams"])

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Admin, State
 from headway.api.http.pagination import ANY, Page, Text, Words, contains, fits
-from headway.schemas.people import PersonIn, PersonOut
+from headway.schemas.access.people import PersonIn, PersonOut
 from headway.services.access.people import list_people, load_person, remove_person, save_person
 
 router = APIRouter(tags=["people"])

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway import __version__
 from headway.api.auth.dependencies import AnyoneAllClusters, State
-from headway.schemas.people import MeOut
+from headway.schemas.access.people import MeOut
 from headway.schemas.server import ServerOut
 from headway.services.access.people import describe_server
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import ANY, Page, Text, Words, contains
-from headway.schemas.people import TeamsOut
+from headway.schemas.access.people import TeamsOut
 from headway.services.access.team_usage import read_team_usage
 
 router = APIRouter(prefix="/clusters/{name}", tags=["teams"])

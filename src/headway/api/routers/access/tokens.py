@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.pagination import ANY, Page, Text, Words, contains, fits
-from headway.schemas.people import SignInLinkOut
-from headway.schemas.tokens import TokenIn, TokenOut
+from headway.schemas.access.people import SignInLinkOut
+from headway.schemas.access.tokens import TokenIn, TokenOut
 from headway.services.access import tokens as service
 
 router = APIRouter(tags=["people"])

@@ -9,7 +9,7 @@ import typer
 from headway.cli import common
 from headway.cli.output import tables
 from headway.cli.output.output_formats import Format, Output
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.validation.syntax_rules import join_words
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def put(
     ] = None,
 ) -> None:
     """Set a person's role; create the person if needed."""
-    from headway.schemas.people import PersonIn
+    from headway.schemas.access.people import PersonIn
 
     made = common.connect().people.put(person, PersonIn.model_validate({"role": role.value, "user": user}))
     common.print_line(

@@ -10,10 +10,10 @@ import typer
 from headway.cli import common
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 
 if TYPE_CHECKING:
-    from headway.schemas.tokens import TokenOut
+    from headway.schemas.access.tokens import TokenOut
 
 app = typer.Typer(
     help="Manage access tokens and sign-in links.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
@@ -51,7 +51,7 @@ def create(
     output: Output = Format.table,
 ) -> None:
     """Create a token. It is shown only once."""
-    from headway.schemas.tokens import DEFAULT_DAYS, TokenIn
+    from headway.schemas.access.tokens import DEFAULT_DAYS, TokenIn
 
     if no_expiry and days is not None:
         raise typer.BadParameter("--days and --no-expiry exclude each other")

@@ -11,7 +11,7 @@ import typer
 from headway.cli import common
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output
-from headway.domain.job_secret import MAX_BYTES, NAME_PATTERN, value_fault
+from headway.domain.access.job_secret import MAX_BYTES, NAME_PATTERN, value_fault
 from headway.errors import Refused
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Admin, State
 from headway.api.http.failure_audit import audit_failure
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.errors import HeadwayError, NotAllowed
-from headway.schemas.people import PersonIn
+from headway.schemas.access.people import PersonIn
 from headway.services.access.people import list_people, remove_person, save_person
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, SignInAgain
-from headway.schemas.tokens import DEFAULT_DAYS, TokenIn, TokenOut
+from headway.schemas.access.tokens import DEFAULT_DAYS, TokenIn, TokenOut
 from headway.services.access.role_rights import TOKEN_SCOPES, Right
 from headway.services.access.sessions import end_session, list_sessions
 from headway.services.access.tokens import create_token, list_tokens, revoke_token

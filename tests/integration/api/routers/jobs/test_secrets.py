@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.domain.access.job_secret import SecretDelivery
 from headway.domain.cluster import Team, User
-from headway.domain.job_secret import SecretDelivery
 from headway.errors import Unreachable
 from headway.health.detection.agent_events import parse_event
 from headway.jobs.logs.follow import log_piece

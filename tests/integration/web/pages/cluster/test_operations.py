@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
+from headway.domain.access.role import Role
 from headway.domain.incident import FaultAction, IncidentState
-from headway.domain.role import Role
 from headway.services.access.role_rights import Principal
 from headway.services.read_model.snapshot import operation_topic
 from headway.store.db import schema

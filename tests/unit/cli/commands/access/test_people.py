@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.schemas.people import PersonIn, PersonOut
+from headway.schemas.access.people import PersonIn, PersonOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.audit_chain import CHAINED_FIELDS, START, ChainCheck, check_line, line_hash
+from headway.domain.access.audit_chain import CHAINED_FIELDS, START, ChainCheck, check_line, line_hash
 
 
 def chain(count: int) -> list[dict[str, Any]]:

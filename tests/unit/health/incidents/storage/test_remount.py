@@ -14,7 +14,7 @@ from headway.domain.cluster import Storage, Volume
 from headway.domain.machines.machine import Machine
 from headway.errors import Unreachable
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext
-from headway.health.incidents.remount import FIRST_PAUSE_S, LONGEST_PAUSE_S, MOUNT_S, remount_volumes
+from headway.health.incidents.storage.remount import FIRST_PAUSE_S, LONGEST_PAUSE_S, MOUNT_S, remount_volumes
 from headway.transport.process import CommandResult
 from tests.support.clusters import builders
 from tests.support.waiting import eventually

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from headway.domain.role import Role
+from headway.domain.access.role import Role
 from headway.schemas.base import RequestModel, ResponseModel
 
 DEFAULT_DAYS = 90

@@ -1,0 +1,1 @@
+"""Incidents of disks and volumes: a full disk of a node or of a host, a volume that is not mounted."""

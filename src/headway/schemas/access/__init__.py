@@ -1,0 +1,1 @@
+"""Shapes of requests and answers about people, their roles, and tokens."""
