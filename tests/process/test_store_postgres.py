@@ -12,11 +12,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from headway.domain.incident import FaultAction
-from headway.errors import Unanswered
 from headway.store import Store, StoreUnavailable, open_store
 from headway.store.clusters.cluster_records import Row
 from headway.store.db import engine as opening
 from headway.store.db.engine import open_engine
+from headway.store.db.transactions import CommitUnknown
 from tests.support.servers.postgres import BIN, postgres
 
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
@@ -249,7 +249,7 @@ async def test_statements_time_out_on_locks_but_migrations_do_not(
         async with one.database.write():
             waiting = asyncio.create_task(two.people.set_role("yan", "viewer"))
             assert (await asyncio.wait({waiting}, timeout=60))[0]
-            with pytest.raises(Unanswered, match="did not answer in time"):  # its write may have been stored
+            with pytest.raises(CommitUnknown, match="did not answer in time"):  # its write may have been stored
                 await waiting
         await two.people.set_role("yan", "viewer")
         async with opening._patient(two.database.engine) as patient, patient.connect() as db:

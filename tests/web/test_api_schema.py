@@ -58,6 +58,7 @@ def answers() -> dict[str, Any]:
         "progress": {},
         "submit": submitted,
         "store_bundle": True,
+        "install_job_secrets": (),
         "cancel": None,
         "run_command": ExecOut(code=0),
         "run_interactive": hello,

@@ -29,7 +29,7 @@ from tests.support.servers.server_fakes import Server
 __all__ = ["server", "things"]  # fixtures
 ADMIN, VIEWER = PEOPLE["admin"], PEOPLE["viewer"]
 # What changes nothing: it looks, checks or makes a draft. And input belongs to a command, which has its line.
-NO_DEED = {
+NOTHING_CHANGED = {
     "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/roll/plan",
     "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
     "POST api/clusters/{name}/estimate",
@@ -39,8 +39,9 @@ NO_DEED = {
 SIGNING = {
     "POST /signin",
     "POST /signin/link",
+    "POST /signin/oidc/logout",
     "POST /signout",
-}  # by people who are nobody yet, or no more: tested apart
+}  # by people who have not signed in yet, or no longer: other modules test them
 FORMS: dict[str, dict[str, str]] = {
     "POST /new/apply": {"text": "name: lab\nplan: h100-8\nnodes: 4\n", "confirmed": "1"},
     "POST /clusters/{name}/scale/apply": {"nodes-main": "2", "confirmed": "1"},
@@ -167,7 +168,7 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
 
 def writes(made: Server) -> list[tuple[str, str, str]]:
     """Those that bring the cluster down last."""
-    found = [route for route in sorted(routes(made)) if route[1] != "GET" and route[0] not in NO_DEED | SIGNING]
+    found = [route for route in sorted(routes(made)) if route[1] != "GET" and route[0] not in NOTHING_CHANGED | SIGNING]
     return sorted(found, key=lambda one: (one[0].endswith("/down"), one[0]))
 
 
