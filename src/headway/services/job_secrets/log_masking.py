@@ -12,7 +12,7 @@ from headway.services.job_secrets.sealing import open_box
 
 async def log_mask(state: AppState, cluster: Cluster, job: JobState) -> LogMask:
     """Returns the mask for the logs of a job: the secrets of its user and its team, whether it asked for them or not (a
-    script names them itself), also values that were replaced or removed lately."""
+    script names them itself), also values that were replaced or removed in the last 90 days."""
     owners = [SecretOwner(OwnerKind.USER, job.user), SecretOwner(OwnerKind.TEAM, job.account)]
     rows = await state.store.job_secrets.values_to_mask(cluster.name, *owners)
     if not rows:

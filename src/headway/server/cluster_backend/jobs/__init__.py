@@ -1,0 +1,1 @@
+"""Jobs and commands of users on clusters, and the secrets that jobs get."""

@@ -1,0 +1,1 @@
+"""Actions on nodes: of people, of fabric tests and of rollouts."""
