@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
+# Tests keep compiled modules, also where the environment says that none are written (tools/check.py says why).
+check test test-rest soak: export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help setup demo demo-fault test test-full test-rest check soak bench gpu-proof screenshots pictures docs assets lock sbom audit release clean
 
 help:  ## this list
@@ -38,8 +40,9 @@ soak:  ## the long tests
 
 bench:  ## the figures that the README quotes, but for the half hour of 100 faults
 	@$(PYTHON) tools/setup.py --for demo --quiet
-	@for part in cli_start server_requests scale unchanged_apply container agent bringup "billing_reports --most 4" "recovery --no-stock" "takeover --without-agent"; do \
-	  set -- $$part; echo "== bench/$$1.py"; of=$$1; shift; $(BIN)/python bench/$$of.py "$$@" || exit 1; done
+	@for part in cli_start server/server_requests bring_up/rendering bring_up/unchanged_apply jobs/container nodes/agent bring_up/bringup \
+	    "server/billing_reports --most 4" "faults/recovery --no-stock" "faults/takeover --without-agent"; do \
+	  echo "== $$part"; $(BIN)/python bench $$part || exit 1; done
 
 gpu-proof:  ## check what Headway does with this machine's real GPUs, and write docs/gpu-checks.md
 	@$(PYTHON) node/gpu_proof $(ARGS)

@@ -29,10 +29,12 @@ GPU_STEP = ["srun", "--nodes=4", "--gres=gpu:8", "--mem=100", "printenv", "CUDA_
 
 @dataclass(frozen=True)
 class BenchCluster:
-    """A state folder and the cluster file of the cluster "bench"."""
+    """A state folder and the cluster file of the cluster "bench". `sources`: the src folder of a copy of Headway that runs
+    instead of this checkout."""
 
     folder: Path
     text: str = SPEC
+    sources: Path | None = None
 
     @property
     def state(self) -> Path:
@@ -43,7 +45,8 @@ class BenchCluster:
         """Returns the environment for `headway`, with a state folder of its own."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
         own = {"HEADWAY_STATE": self.state, "XDG_CONFIG_HOME": self.folder / "config", "HEADWAY_PORT": 0}
-        return {**kept, **{name: str(value) for name, value in own.items()}}
+        copy = {"PYTHONPATH": str(self.sources)} if self.sources else {}
+        return {**kept, **{name: str(value) for name, value in own.items()}, **copy}
 
     @property
     def spec(self) -> Path:
@@ -88,10 +91,10 @@ class BenchCluster:
 
 
 @contextmanager
-def bench_cluster(text: str = SPEC) -> Iterator[BenchCluster]:
+def bench_cluster(text: str = SPEC, sources: Path | None = None) -> Iterator[BenchCluster]:
     """Yields a BenchCluster, and always removes its cluster and server afterwards. `text`: the cluster file, for a
     cluster named bench."""
-    made = BenchCluster(Path(tempfile.mkdtemp(prefix="headway-bench-", dir="/var/tmp")), text)
+    made = BenchCluster(Path(tempfile.mkdtemp(prefix="headway-bench-", dir="/var/tmp")), text, sources)
     try:
         yield made
     finally:

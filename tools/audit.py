@@ -37,7 +37,7 @@ from advisories import (
     read_ignore_list,
 )
 from assets import AssetsError, npm_command
-from headway.catalog.releases import DEFAULT_IMAGE
+from headway.catalog.node_images import DEFAULT_IMAGE
 from headway.errors import HeadwayError
 from headway.images.image_sbom import image_sbom
 from sbom import LOCK, NPM_LOCK, ROOT, locked_packages
@@ -85,10 +85,10 @@ def audit_python(report: str) -> list[Finding]:
         pinned.setdefault(canonicalize_name(found.name), set()).add(str(found.specifier).removeprefix("=="))
     if report:
         return python_findings(read_json(report, "the report on Python packages"), pinned)
-    here = {canonicalize_name(found.name) for found in locked if found.marker is None or found.marker.evaluate()}
+    needed_here = {canonicalize_name(found.name) for found in locked if found.marker is None or found.marker.evaluate()}
     argv = [sys.executable, "-m", "pip_audit", "--disable-pip", "--require-hashes", "--progress-spinner=off"]
-    said = _report_of([*argv, "--format=json", "--requirement", str(LOCK)], "pip-audit")
-    return python_findings(said, {name: versions for name, versions in pinned.items() if name in here})
+    printed = _report_of([*argv, "--format=json", "--requirement", str(LOCK)], "pip-audit")
+    return python_findings(printed, {name: versions for name, versions in pinned.items() if name in needed_here})
 
 
 def audit_npm(report: str) -> list[Finding]:
@@ -103,8 +103,8 @@ def audit_npm(report: str) -> list[Finding]:
     with tempfile.TemporaryDirectory() as folder:
         for name in ("package.json", "package-lock.json"):
             (Path(folder) / name).write_bytes((ROOT / name).read_bytes())
-        said = _report_of([*argv, "audit", "--package-lock-only", "--json", "--prefix", folder], "npm audit", env)
-    return npm_findings(said, lock)
+        printed = _report_of([*argv, "audit", "--package-lock-only", "--json", "--prefix", folder], "npm audit", env)
+    return npm_findings(printed, lock)
 
 
 def audit_debian(tracker: str, sbom: str) -> list[Finding]:
@@ -145,13 +145,13 @@ def audit(
     """Prints what the sources find and returns the exit code. Raises InvalidIgnoreList."""
     ignored = read_ignore_list(ignore_list)
     findings: list[Finding] = []
-    audited, silent = [], []
-    for name, look in sources.items():
+    audited, failures = [], []
+    for name, find in sources.items():
         try:
-            findings += look()
+            findings += find()
             audited.append(name)
         except Unavailable as error:
-            silent.append(f"{name} not audited: {error}")
+            failures.append(f"{name} not audited: {error}")
     active = [entry for entry in ignored if entry.until >= today]
     reported = sorted({one for one in findings if not any(entry.matches(one) for entry in active)})
     fixable = [one for one in reported if one.fixed]
@@ -166,9 +166,9 @@ def audit(
         if entry not in active:
             what = f"{entry.advisory} of {entry.package} is no longer ignored"
             print(f"audit: {what}: its entry ended on {entry.until}", file=sys.stderr)
-    for line in silent:
+    for line in failures:
         print(f"audit: {line}", file=sys.stderr)
-    return FIXABLE if fixable else INCOMPLETE if silent else 0
+    return FIXABLE if fixable else INCOMPLETE if failures else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -192,7 +192,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "npm": lambda: audit_npm(given.npm_report),
         "Debian": lambda: audit_debian(given.debian_tracker, given.image_sbom),
     }
-    chosen = {name: look for name, look in sources.items() if name.lower() not in given.skip}
+    chosen = {name: find for name, find in sources.items() if name.lower() not in given.skip}
     try:
         return audit(chosen, IGNORED.read_text(), datetime.datetime.now(datetime.UTC).date(), everything=given.all)
     except InvalidIgnoreList as error:

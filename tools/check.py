@@ -4,6 +4,7 @@ The output of a check is shown only when it fails; the tests' output is always s
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -26,6 +27,9 @@ WORKERS = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"]
 UNUSED = ["-p", "no:schemathesis", "-p", "no:playwright"]  # plugins for tests with a server; they are slow to import
 # A test that waits for ever ends its worker, which names the test; the slowest takes about two seconds.
 HANGING = ["-o", "faulthandler_timeout=60"]
+# Compiled modules are kept, also where the environment says that none are written: each worker and each program that a test
+# starts would compile all modules again, a fifth of the time.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 TESTS = ["python", "-m", "pytest", "--hypothesis-profile=quick", *WORKERS, *UNUSED, *HANGING, "tests/unit"]
 
 
@@ -46,6 +50,7 @@ def run(name: str, argv: list[str]) -> Ended:
         ran = subprocess.run(
             [str(BIN / argv[0]), *argv[1:]],
             cwd=ROOT,
+            env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))  # works without the virtual environment: what follows needs only Python
 
 from headway import paths  # noqa: E402
-from headway.cli import ssh_files  # noqa: E402
+from headway.cli import ssh_config_files  # noqa: E402
 from headway.errors import HeadwayError, Unreachable  # noqa: E402
 from headway.paths import instance_label  # noqa: E402
 from headway.providers.local.mounts import mounts_below  # noqa: E402
@@ -37,8 +37,8 @@ from headway.sdk import local_server  # noqa: E402
 OURS = {"demo"}
 # Names of what a server creates in its state folder, including drafts and the database's side files.
 MADE = (
-    "client.json", "headway.db*", "hosts", "images", "machines", "podman.*", "server.*", "volumes",
-    ".client.json.*", ".server.*",
+    "client.json", "headway.db*", "hosts", "images", "machines", "podman.*", "secrets.key", "server.*", "volumes",
+    ".client.json.*", ".secrets.key.*", ".server.*",
 )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def foreign(state: Path) -> list[str]:
 def forget_ssh(names: Iterable[str]) -> None:
     """Removes the clusters from the user's ssh config, as `headway down` does."""
     for name in names:
-        ssh_files.remove_ssh_config(name)
+        ssh_config_files.remove_ssh_config(name)
 
 
 def remove_machines(state: Path) -> tuple[int, int]:

@@ -43,7 +43,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[st
 
 def commands_page() -> str:
     """Returns the page of all commands."""
-    from headway.cli.main import load_command
+    from headway.cli.command_group import load_command
     from headway.cli.registry import THEMES
 
     def body() -> Iterator[str]:
@@ -313,12 +313,12 @@ def metrics_page() -> str:
 
 
 OWN_METRICS = {  # what the agent exports without a help text
-    "headway_beat_age_seconds": "Seconds since the head received the last heartbeat of the node in label `from`",
+    "headway_heartbeat_age_seconds": "Seconds since the head received the last heartbeat of the node in label `from`",
     "headway_check_state": "Result of the check in label `check`: 0 ok, 1 warning, 2 bad",
     "headway_daemon_up": "Whether the daemon in label `daemon` runs on the head",
     "headway_gpu_lost": "Whether the GPU no longer answers",
     "headway_xid_errors_total": "XID errors by `gpu` and `code`",
-    "headway_xid_last_seconds": "Unix time of the last XID error by `gpu` and `code`",
+    "headway_xid_last_timestamp_seconds": "Unix time of the last XID error by `gpu` and `code`",
 }
 
 
@@ -368,6 +368,7 @@ def errors_page() -> str:
     """Returns the page of exit codes and kinds of error."""
     from headway import errors
     from headway.api.docs_page import PROBLEMS
+    from headway.cli.commands.cluster.apply import CHANGES
 
     def body() -> Iterator[str]:
         yield "## Exit codes of commands\n"
@@ -382,10 +383,11 @@ def errors_page() -> str:
                 codes[one.exit_code].append(one.kind)
         rows = [("`0`", "success")]
         rows += [(code(number), ", ".join(code(kind) for kind in kinds)) for number, kinds in sorted(codes.items())]
+        rows.append((code(CHANGES), "`headway plan --exit-code`: something would change"))
         rows.append(("`70`", "a bug in Headway; the message names the file with the report"))
         yield from table(("Code", "Kinds of error"), rows)
-        yield "## Kinds of error in the REST API\n"
         yield "Wrong use of a command also ends with 2.\n"
+        yield "## Kinds of error in the REST API\n"
         problems = [(code(kind), str(status), cell(meaning)) for kind, (status, meaning) in PROBLEMS.items()]
         yield from table(("`kind`", "HTTP", "Meaning"), problems)
 

@@ -1,7 +1,8 @@
 """Builds the files of a release: `make release`, `python tools/release.py --help`.
 
 Wheel and source distribution of the present commit, bills of materials, a provenance statement (in-toto, SLSA v1) and
-SHA256SUMS. The build is reproducible: it takes files from the commit, times from its date, and is made twice and compared.
+SHA256SUMS. The build is reproducible: it takes files from the commit, times from its date, and is made twice (the
+documentation site too) and compared.
 With a private key SHA256SUMS and the provenance are signed."""
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import headway
 from assets import VENDOR
 from assets import main as fetch_assets
 from docs import DocsError, build_site
-from headway.catalog.releases import DEFAULT_IMAGE
+from headway.catalog.node_images import DEFAULT_IMAGE
 from headway.errors import HeadwayError
 from headway.images.image_sbom import image_sbom
 from sbom import LOCK, NPM_LOCK, ROOT, SbomError, server_sbom
@@ -40,6 +41,7 @@ from sbom import LOCK, NPM_LOCK, ROOT, SbomError, server_sbom
 STATIC = Path("src/headway/web/static")
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "urn:headway:make-release:v1"
+SUMS, SIGNATURE, _INTOTO = "SHA256SUMS", "SHA256SUMS.sig", ".intoto.json"
 LOCAL_BUILDER = "urn:headway:builder:local"
 _TIMEOUT_S = 600
 _BUILD = "import hatchling.build as b; b.build_sdist({0!r}); b.build_wheel({0!r})"
@@ -70,20 +72,30 @@ def present_commit(root: Path = ROOT) -> Commit:
 
 
 def _git(root: Path, *words: str) -> str:
-    ran = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=60, check=False)
+    return _output(["git", "-C", str(root), *words], f"git {words[0]}").decode()
+
+
+def _output(argv: Sequence[str], what: str, **options: Any) -> bytes:
+    """Returns what a program prints. `what`: its name in messages. Raises ReleaseError."""
+    try:
+        ran: subprocess.CompletedProcess[bytes] = subprocess.run(
+            argv, capture_output=True, timeout=_TIMEOUT_S, check=False, **options
+        )
+    except OSError as error:
+        raise ReleaseError(f"{what} can't be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise ReleaseError(f"{what} did not end within {_TIMEOUT_S} s") from None
     if ran.returncode:
-        raise ReleaseError(f"git {words[0]} failed: {ran.stderr.strip()[-300:]}")
+        raise ReleaseError(f"{what} failed: {ran.stderr.decode(errors='replace').strip()[-600:]}")
     return ran.stdout
 
 
 def export(commit: Commit, target: Path, static: Sequence[Path], root: Path = ROOT) -> None:
     """Writes the files of a commit to the new folder `target`, and the folders `static` (browser libraries, documentation
-    site), which are not in the commit."""
+    site), which are not in the commit. Raises ReleaseError."""
     target.mkdir(parents=True)
-    archive = subprocess.run(
-        ["git", "-C", str(root), "archive", commit.digest], capture_output=True, timeout=_TIMEOUT_S, check=True
-    )
-    subprocess.run(["tar", "-x", "-C", str(target)], input=archive.stdout, timeout=_TIMEOUT_S, check=True)
+    archive = _output(["git", "-C", str(root), "archive", commit.digest], "git archive")
+    _output(["tar", "-x", "-C", str(target)], "tar", input=archive)
     for folder in static:
         shutil.copytree(folder, target / STATIC / folder.name)
 
@@ -93,21 +105,19 @@ def build(source: Path, target: Path, commit: Commit) -> dict[str, bytes]:
     ReleaseError."""
     target.mkdir(parents=True)
     env = {**os.environ, "SOURCE_DATE_EPOCH": str(commit.time)}
-    ran = subprocess.run(
-        [sys.executable, "-c", _BUILD.format(str(target))],
-        cwd=source, env=env, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
-    )  # fmt: skip
-    if ran.returncode:
-        raise ReleaseError(f"the build failed: {ran.stderr.strip()[-600:]}")
+    _output([sys.executable, "-c", _BUILD.format(str(target))], "the build", cwd=source, env=env)
     return {path.name: path.read_bytes() for path in sorted(target.iterdir())}
 
 
-def build_twice(commit: Commit, work: Path, static: Sequence[Path]) -> dict[str, bytes]:
-    """Returns wheel and source distribution by name. Raises ReleaseError if a second build differs."""
+def build_twice(commit: Commit, work: Path, libraries: Path, root: Path = ROOT) -> dict[str, bytes]:
+    """Builds the documentation site and both packages twice in the folder `work`. Returns wheel and source distribution by
+    name. `libraries`: folder of the browser libraries. Raises ReleaseError if the second build differs, and DocsError."""
     built = []
     for name in ("first", "second"):
-        source = work / name / "source"
-        export(commit, source, static)
+        source, site = work / name / "source", work / name / "docs"
+        site.parent.mkdir(parents=True)
+        build_site(site)
+        export(commit, source, (libraries, site), root)
         built.append(build(source, work / name / "built", commit))
     if different := [name for name, content in built[0].items() if built[1].get(name) != content]:
         raise ReleaseError(f"the build is not reproducible: two builds of {different[0]} differ")
@@ -186,14 +196,14 @@ def described(
     source_uri: str = "",
 ) -> dict[str, bytes]:
     """Returns the files with provenance and SHA256SUMS, signed if there is a key."""
-    name = f"headway-{headway.__version__}.intoto.json"
+    name = f"headway-{headway.__version__}{_INTOTO}"
     stated = json.dumps(statement(files, commit, builder, source_uri), indent=1).encode() + b"\n"
     if key is not None:
         stated, name = json.dumps(envelope(stated, key)).encode() + b"\n", f"{name}l"
     found = {**files, name: stated}
     sums = sha256sums(found)
-    signed = {} if key is None else {"SHA256SUMS.sig": key.sign(sums, ec.ECDSA(SHA256()))}
-    return {**found, "SHA256SUMS": sums, **signed}
+    signed = {} if key is None else {SIGNATURE: key.sign(sums, ec.ECDSA(SHA256()))}
+    return {**found, SUMS: sums, **signed}
 
 
 def release(key: ec.EllipticCurvePrivateKey | None, builder: str, source_uri: str) -> dict[str, bytes]:
@@ -201,14 +211,10 @@ def release(key: ec.EllipticCurvePrivateKey | None, builder: str, source_uri: st
     commit = present_commit()
     os.environ["SOURCE_DATE_EPOCH"] = str(commit.time)  # for the documentation site
     with tempfile.TemporaryDirectory(prefix="headway-release-") as folder:
-        work = Path(folder)
         if fetch_assets([]):
             raise ReleaseError("the browser libraries could not be fetched (above)")
-        site = work / "site" / "docs"
-        site.parent.mkdir()
         try:
-            build_site(site)
-            files = build_twice(commit, work, (VENDOR, site))
+            files = build_twice(commit, Path(folder), VENDOR)
             files[f"headway-{headway.__version__}.cdx.json"] = server_sbom(commit.timestamp).encode()
         except (DocsError, SbomError) as error:
             raise ReleaseError(str(error)) from None
@@ -217,6 +223,37 @@ def release(key: ec.EllipticCurvePrivateKey | None, builder: str, source_uri: st
     except HeadwayError as error:
         print(f"release: no bill of materials of a node image: {error.message}", file=sys.stderr)
     return described(files, commit, key, builder, source_uri)
+
+
+def check_output(folder: Path) -> None:
+    """Raises ReleaseError unless the folder for the files is missing, empty, or contains an earlier release only."""
+    try:
+        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines() if SUMS in names else []
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"{SUMS} is no text"
+        raise ReleaseError(f"{folder} can't be used: {reason}; give another folder: --output FOLDER") from None
+    listed = {line.partition("  ")[2] for line in lines}
+    released = (
+        {*listed, SUMS, SIGNATURE} if any(name.startswith("headway-") and _INTOTO in name for name in listed) else set()
+    )
+    if others := sorted(names - released):
+        raise ReleaseError(
+            f"{folder} contains {others[0]}, which is of no release: move it away, or give another folder: --output FOLDER"
+        )
+
+
+def write_output(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Replaces the earlier release in the folder by these files. Raises ReleaseError."""
+    check_output(folder)  # the build takes minutes
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            path.unlink()
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise ReleaseError(f"{error.filename or folder} can't be written: {error.strerror}") from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -228,14 +265,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     try:
         key = read_key(given.key) if given.key else None
+        check_output(given.output)
         files = release(key, given.builder, given.source_uri)
+        write_output(given.output, files)
     except ReleaseError as error:
         print(f"release: {error}", file=sys.stderr)
         return 1
-    shutil.rmtree(given.output, ignore_errors=True)
-    given.output.mkdir(parents=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"release: the build stopped: {error}; mend that and run it again", file=sys.stderr)
+        return 1
     for name, content in files.items():
-        (given.output / name).write_bytes(content)
         print(f"{_sha256(content)}  {name}")
     return 0
 

@@ -46,6 +46,8 @@ MACHINES = {
 BROWSER = {"chromium": "chromium"}
 POSTGRES = {"postgresql": "initdb"}
 COMPILER = {"build-essential": "gcc"}  # tests compile the stand-in for the CUDA driver
+REST = {"curl": "curl", "jq": "jq"}  # tests run the commands of the page about the REST API
+QUOTAS = {"user-mode-linux": "linux.uml", "xfsprogs": "mkfs.xfs"}  # a kernel with quotas, and a file system for it
 # prevents the package from creating and starting a server
 NO_CLUSTER = Path("/etc/postgresql-common/createcluster.conf")
 REGISTRY = "docker-registry"  # installing it would start a service, so it is only unpacked
@@ -130,7 +132,7 @@ def missing_packages(purpose: str) -> list[str]:
     """Returns the Debian packages whose programs are missing."""
     wanted = {} if purpose == "check" else dict(MACHINES)
     if purpose == "test":
-        wanted |= BROWSER | POSTGRES | COMPILER
+        wanted |= BROWSER | POSTGRES | COMPILER | REST | QUOTAS
     missing = [package for package, program in wanted.items() if not there(program)]
     if not (VENV / "bin" / "python").exists() and not can_make_venvs(sys.executable):
         missing.append("python3-venv")

@@ -1,6 +1,8 @@
 """Headway's agent. On a node it receives the reports of trainings, follows the kernel's log, checks GPUs and machine,
 and serves metrics to Prometheus. On the head it stores the nodes' messages where the server reads them.
 
+Not here: decisions that span machines (`health.policy`), changes of a machine (`node/ops`).
+
     training --datagram--> /run/headway/report/socket --> agent of the node --UDP, sealed by MUNGE--> agent of the head
              --> /var/lib/headway/reports/JOB.jsonl --> the server, with the logs that it reads over SSH anyway
 

@@ -14,7 +14,7 @@ PATH = "/etc/headway/agent.json"
 
 
 @dataclass(frozen=True)
-class Mount:
+class ExpectedMount:
     """A volume that should be mounted on this machine."""
 
     path: str
@@ -39,6 +39,9 @@ class Config:
     oversubscribed_cpus: bool = False  # the machine has fewer resources than the plan says
     own_hardware: bool = True  # false: all machines share one host, with its energy counters and its disk
     gpus: int = 0
+    driverless_gpus: int = (
+        0  # GPUs on the bus of a node that should have GPUs, and none of them had a driver when it joined
+    )
     gpu_type: str = ""
     product: str = ""
     gpu_memory_mib: int = 0
@@ -46,7 +49,7 @@ class Config:
     expects: dict[str, float] = field(default_factory=dict)
     # InfiniBand or RoCE devices whose ports all worked when the machine was added
     fabric: frozenset[str] = frozenset()
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[ExpectedMount, ...] = ()
     offline_response: bool = False  # whether the agent acts on faults at all
     drain_codes: frozenset[int] = frozenset()  # XID codes for which a node is drained
     mig: tuple[Instance, ...] = ()  # MIG instances of each GPU; () = whole GPUs
@@ -58,14 +61,14 @@ class Config:
         return (self.head, *self.other_heads)
 
 
-def load(path: str = PATH, host: str = "") -> Config:
+def load_config(path: str = PATH, host: str = "") -> Config:
     """Returns the configuration in the file `path`, for machine `host` (default: this machine's own name). Raises
     OSError or ValueError if there is no readable configuration."""
     with open(path) as file:
         settings: dict[str, Any] = json.load(file)
     settings.update(settings.pop("machines", {}).get(host or os.uname().nodename, {}))
     mounts = tuple(
-        Mount(str(row["path"]), str(row["source"]), bool(row["read_only"]), bool(row.get("outside")))
+        ExpectedMount(str(row["path"]), str(row["source"]), bool(row["read_only"]), bool(row.get("outside")))
         for row in settings.pop("mounts", ())
     )
     settings["other_heads"] = tuple(str(address) for address in settings.get("other_heads", ()))

@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Protocol
 
 _UID_RESTRICTION = 9  # MUNGE_OPT_UID_RESTRICTION of munge.h
+
+
+class Seals(Protocol):
+    """What Munge does. Tests have a MUNGE of their own."""
+
+    def seal(self, data: bytes) -> bytes:
+        """Returns the sealed data. Raises OSError when munged does not answer."""
+        ...
+
+    def seal_for_root(self, data: bytes) -> bytes:
+        """Returns the encrypted data, which only root can open. Raises OSError when munged does not answer."""
+        ...
+
+    def open(self, sealed: bytes) -> tuple[bytes, int]:
+        """Returns (data, uid of the process that sealed it). Raises OSError for data that is forged, too old or was
+        opened before."""
+        ...
 
 
 class Munge:

@@ -20,7 +20,7 @@ _PORTS = (80, 443)
 _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def serve(address: str, port: str, *hosts: str) -> None:
+def serve_proxy(address: str, port: str, *hosts: str) -> None:
     """Serves for ever."""
     asyncio.run(_serve(address, int(port), hosts))
 

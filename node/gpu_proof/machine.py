@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.config import Config
-from agent.gpu.gpu_source import Source
+from agent.gpu.gpu_source import GpuSource
 from agent.gpu.nvml import Nvml
 from agent.gpu.simulated import Simulated
 
@@ -25,7 +25,7 @@ class Proof:
     the machine's own sources; None: nothing may be installed."""
 
     config: Config
-    source: Source
+    source: GpuSource
     seconds: float
     library: str = ""
     packages: str | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Result:
+class ReportLine:
     """One line of the report. `state`: "ok", "FAILED" or "not run"."""
 
     what: str
@@ -23,14 +23,14 @@ class Report:
 
     machine: Mapping[str, str]
     simulated: bool
-    results: list[tuple[str, Result]] = field(default_factory=list)
+    results: list[tuple[str, ReportLine]] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:
         """Whether any step failed."""
         return any(result.state == "FAILED" for _, result in self.results)
 
-    def add(self, step: str, result: Result) -> None:
+    def add(self, step: str, result: ReportLine) -> None:
         """Adds a result and prints it."""
         self.results.append((step, result))
         print(f"{step:<10} {result.what:<28} {result.state:<8} {result.text}", flush=True)

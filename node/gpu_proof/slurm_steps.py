@@ -26,7 +26,7 @@ from agent.roles.node import SOCKET
 from gpu_proof.machine import Proof
 from gpu_proof.one_node_slurm import OneNodeSlurm, SlurmFailed, missing_programs
 from gpu_proof.packages import install_packages
-from gpu_proof.report import Result
+from gpu_proof.report import ReportLine
 from gpu_proof.training import EVERY, KILL_AFTER, MODEL, ROOT, TRAIN_STEPS, ranks, reason_to_skip, torchrun
 
 _LAUNCHER = ROOT / "node/programs/rank_launcher.py"
@@ -50,37 +50,39 @@ print(json.dumps(found))
 """
 
 
-def run_slurm(proof: Proof) -> Iterator[Result]:
+def run_slurm(proof: Proof) -> Iterator[ReportLine]:
     """Runs all checks of the one-node Slurm. What can't run is "not run" with the reason."""
     if os.geteuid():
-        yield Result("one-node Slurm", "not run", "skipped: it needs root, for cgroups and device files")
+        yield ReportLine("one-node Slurm", "not run", "skipped: it needs root, for cgroups and device files")
         return
     if not any(address_of_interface(name) for _, name in socket.if_nameindex() if name != "lo"):
-        yield Result("one-node Slurm", "not run", "skipped: Slurm's daemons need an address besides that of loopback")
+        yield ReportLine(
+            "one-node Slurm", "not run", "skipped: Slurm's daemons need an address besides that of loopback"
+        )
         return
     try:
         if proof.packages is not None and missing_programs():
-            yield Result("packages", "ok", f"installed: {install_packages(proof.packages)}")
+            yield ReportLine("packages", "ok", f"installed: {install_packages(proof.packages)}")
         if missing := missing_programs():
             text = f"skipped: not installed: {', '.join(missing)} (--packages FOLDER, or --install)"
-            yield Result("one-node Slurm", "not run", text)
+            yield ReportLine("one-node Slurm", "not run", text)
             return
         devices = gpu_devices(proof)
         if len(devices) != proof.config.gpus:
             text = f"{len(devices)} device files, {proof.config.gpus} GPUs by NVML"
-            yield Result("GPUs for Slurm", "FAILED", text)
+            yield ReportLine("GPUs for Slurm", "FAILED", text)
             return
         began = time.monotonic()
         with OneNodeSlurm(devices) as slurm:
             ready = f"Slurm {slurm.version()} with gpu:{len(devices)}, ready in {time.monotonic() - began:.1f} s"
-            yield Result("one-node Slurm", "ok", ready)
+            yield ReportLine("one-node Slurm", "ok", ready)
             yield from check_gpus_of_jobs(slurm)
             with contextlib.ExitStack() as stack:
                 agent = Agent(proof, slurm.folder)
                 yield agent.start(stack)
                 yield from train_as_job(proof, slurm, agent)
     except SlurmFailed as error:
-        yield Result("one-node Slurm", "FAILED", str(error))
+        yield ReportLine("one-node Slurm", "FAILED", str(error))
 
 
 def gpu_devices(proof: Proof) -> list[str]:
@@ -91,7 +93,7 @@ def gpu_devices(proof: Proof) -> list[str]:
     return [path for gpu in proof.source.read() if os.path.exists(path := f"/dev/nvidia{gpu.index}")]
 
 
-def check_gpus_of_jobs(slurm: OneNodeSlurm) -> Iterator[Result]:
+def check_gpus_of_jobs(slurm: OneNodeSlurm) -> Iterator[ReportLine]:
     """Runs jobs with one GPU, with all and with none, and compares the device files that they can open."""
     everything = list(slurm.devices)
     code = _OPENS % (everything,)
@@ -104,13 +106,13 @@ def check_gpus_of_jobs(slurm: OneNodeSlurm) -> Iterator[Result]:
         visible = found["visible"].split(",") if found["visible"] else []
         text = f"CUDA_VISIBLE_DEVICES={found['visible'] or 'unset'}"
         if not slurm.isolates:
-            yield Result(what, "ok" if len(visible) == count else "FAILED", text)
+            yield ReportLine(what, "ok" if len(visible) == count else "FAILED", text)
             continue
         text = f"may open {len(found['open'])} of {len(everything)} GPUs, {text}"
         apart = len(found["open"]) == count and len(found["denied"]) == len(everything) - count
-        yield Result(what, "ok" if apart and len(visible) == count else "FAILED", text)
+        yield ReportLine(what, "ok" if apart and len(visible) == count else "FAILED", text)
     if not slurm.isolates:
-        yield Result("isolation of devices", "not run", f"skipped: slurmd can't use cgroups here: {slurm.why_not}")
+        yield ReportLine("isolation of devices", "not run", f"skipped: slurmd can't use cgroups here: {slurm.why_not}")
 
 
 @dataclass
@@ -124,11 +126,11 @@ class Agent:
     _cpu_s: float = 0.0
     _began: float = 0.0
 
-    def start(self, stack: contextlib.ExitStack) -> Result:
+    def start(self, stack: contextlib.ExitStack) -> ReportLine:
         """Starts the agent until the end of `stack`, and returns whether its metrics name all GPUs."""
         if os.path.exists(SOCKET):
             self.why_not = "an agent of Headway runs on this machine already"
-            return Result("agent", "not run", f"skipped: {self.why_not}")
+            return ReportLine("agent", "not run", f"skipped: {self.why_not}")
         config = self.proof.config
         if not os.path.exists(_RUN):
             stack.callback(shutil.rmtree, _RUN, ignore_errors=True)
@@ -144,24 +146,26 @@ class Agent:
         ends = time.monotonic() + _AGENT_S
         while time.monotonic() < ends and self._process.poll() is None:
             if (found := self._gpus_in_metrics()) == config.gpus:
-                return Result("agent", "ok", f"its metrics name {found} GPUs")
+                return ReportLine("agent", "ok", f"its metrics name {found} GPUs")
             time.sleep(0.2)
         self.why_not = (self.folder / "agent.out").read_text(errors="replace").strip().rpartition("\n")[2][:300]
-        return Result("agent", "FAILED", f"no metrics of {config.gpus} GPUs within {_AGENT_S:.0f} s: {self.why_not}")
+        return ReportLine(
+            "agent", "FAILED", f"no metrics of {config.gpus} GPUs within {_AGENT_S:.0f} s: {self.why_not}"
+        )
 
     def begin_cost(self) -> None:
         """Begins the measurement of what the agent costs."""
         self._cpu_s, self._began = self._used_cpu_s(), time.monotonic()
 
-    def cost(self, what: str) -> Result:
+    def cost(self, what: str) -> ReportLine:
         """Returns what the agent has cost since `begin_cost`."""
         if self._process is None or self._process.poll() is not None:
-            return Result(what, "not run", f"skipped: {self.why_not or 'the agent has ended'}")
+            return ReportLine(what, "not run", f"skipped: {self.why_not or 'the agent has ended'}")
         share = 100 * (self._used_cpu_s() - self._cpu_s) / max(time.monotonic() - self._began, 1e-9)
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         resident = re.search(r"^VmRSS:\s+(\d+)", status, re.MULTILINE)
         mb = int(resident[1]) * 1024 / 1e6 if resident else 0
-        return Result(what, "ok", f"{share:.2f} % of one core, {mb:.0f} MB resident")
+        return ReportLine(what, "ok", f"{share:.2f} % of one core, {mb:.0f} MB resident")
 
     def _used_cpu_s(self) -> float:
         if self._process is None:
@@ -189,10 +193,10 @@ class Agent:
             os.unlink(SOCKET)  # of an agent that was killed
 
 
-def train_as_job(proof: Proof, slurm: OneNodeSlurm, agent: Agent) -> Iterator[Result]:
+def train_as_job(proof: Proof, slurm: OneNodeSlurm, agent: Agent) -> Iterator[ReportLine]:
     """Trains examples/train_fsdp.py as a batch job with the launcher of `headway run`; kills it by a requeue; lets it end."""
     if reason := reason_to_skip(proof, ()):
-        yield Result("training as a job", "not run", reason)
+        yield ReportLine("training as a job", "not run", reason)
         return
     job = TrainingJob(proof, slurm)
     agent.begin_cost()
@@ -205,7 +209,9 @@ def train_as_job(proof: Proof, slurm: OneNodeSlurm, agent: Agent) -> Iterator[Re
     job.forget()
     yield job.until_end()
     found = re.search(r"continues after step (\d+)", job.log)
-    yield Result("continues as a job", "ok" if found else "FAILED", found[0] if found else "it began at its first step")
+    yield ReportLine(
+        "continues as a job", "ok" if found else "FAILED", found[0] if found else "it began at its first step"
+    )
     yield agent.cost("agent during the training")
 
 
@@ -250,18 +256,18 @@ srun --ntasks=1 {sys.executable} {command}
         path = self.slurm.folder / "training.log"
         self._read, self._watts, self._began = path.stat().st_size, [], time.monotonic()
 
-    def until_step(self, step: int) -> Result:
+    def until_step(self, step: int) -> ReportLine:
         """Waits until the training has logged a step."""
         return self._watch("training as a job until it is killed", lambda: self._steps()[-1:] >= [step])
 
-    def until_end(self) -> Result:
+    def until_end(self) -> ReportLine:
         """Waits for the end of the job."""
         return self._watch("training as a job again", lambda: self.slurm.job(self.number, "JobState") == "COMPLETED")
 
     def _steps(self) -> list[int]:
         return [int(step) for step in re.findall(r"^step (\d+) ", self.log, re.MULTILINE)]
 
-    def _watch(self, what: str, done: Callable[[], bool]) -> Result:
+    def _watch(self, what: str, done: Callable[[], bool]) -> ReportLine:
         ends = time.monotonic() + _LONGEST_S
         while not done():
             state = self.slurm.job(self.number, "JobState")
@@ -270,9 +276,9 @@ srun --ntasks=1 {sys.executable} {command}
             ):
                 lines = [line for line in self.log.splitlines() if line.strip() and not line.startswith("srun: ")]
                 last = lines[-1].strip() if lines else "it wrote nothing"
-                return Result(what, "FAILED", f"the job is {state}: {last[:300]}")
+                return ReportLine(what, "FAILED", f"the job is {state}: {last[:300]}")
             if time.monotonic() > ends:
-                return Result(what, "FAILED", f"the job is {state} after {_LONGEST_S:.0f} s")
+                return ReportLine(what, "FAILED", f"the job is {state} after {_LONGEST_S:.0f} s")
             if state == "PENDING":  # a requeued job otherwise waits two minutes
                 with contextlib.suppress(SlurmFailed):
                     self.slurm.run("scontrol", "update", f"JobId={self.number}", "StartTime=now")
@@ -280,10 +286,10 @@ srun --ntasks=1 {sys.executable} {command}
             time.sleep(1.0)
         lines = re.findall(r"^step (\d+) (loss .*)", self.log, re.MULTILINE)
         if not lines:
-            return Result(what, "FAILED", "it has logged no step")
+            return ReportLine(what, "FAILED", "it has logged no step")
         watts = f", {sum(self._watts) / len(self._watts):.0f} W per GPU" if self._watts else ""
         step, figures = lines[-1]
-        return Result(what, "ok", f"step {step}, {figures}{watts}, {time.monotonic() - self._began:.0f} s")
+        return ReportLine(what, "ok", f"step {step}, {figures}{watts}, {time.monotonic() - self._began:.0f} s")
 
     def _read_power(self) -> None:
         watts = [gpu.figures.get(gpu_metrics.POWER, 0.0) for gpu in self.proof.source.read()]

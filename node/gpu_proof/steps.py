@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from agent.checks import gpu_checks, host_settings
-from agent.checks.runner import BAD, CHECKS, MachineState, run_every_check
+from agent.checks.runner import BAD, CHECKS, MachineReading, run_every_check
 from agent.gpu import gpu_metrics
 from agent.gpu.nvml import Nvml
 from agent.node_tests.allreduce import interface_with_address
@@ -17,20 +17,21 @@ from agent.node_tests.command import GPU_TESTS, GpuTests, run_dcgm, run_gpu_test
 from agent.node_tests.nccl import Nccl, nccl_all_reduce
 from agent.node_tests.results import NodeTestResult, NodeTestSkipped
 from gpu_proof.machine import Proof
-from gpu_proof.report import Result
+from gpu_proof.report import ReportLine
 from gpu_proof.slurm_steps import run_slurm
 from gpu_proof.training import run_rlhf, run_training
 
 _READS = 50
+_TESTS_S = 90.0  # the longest time that the tests of a node may take
 _COST_S = 20.0  # seconds that the agent's cost is measured
 _READ_EVERY_S = 1.0  # as the agent does
 
 
-def read_metrics(proof: Proof) -> Iterator[Result]:
+def read_metrics(proof: Proof) -> Iterator[ReportLine]:
     """Reads all metrics of all GPUs, and names those that this driver does not have."""
     gpus = proof.source.read()
     lost = [gpu.index for gpu in gpus if gpu.lost]
-    yield Result(
+    yield ReportLine(
         "GPUs answer", "FAILED" if lost or not gpus else "ok", f"{len(gpus)} GPUs" + (f", lost {lost}" if lost else "")
     )
     for gpu in gpus[:1]:
@@ -38,17 +39,19 @@ def read_metrics(proof: Proof) -> Iterator[Result]:
         shown = ", ".join(
             f"{name.removeprefix('DCGM_FI_DEV_')} {value:g}" for name, value in sorted(gpu.figures.items())
         )
-        yield Result("metrics of the first GPU", "ok" if gpu.figures else "FAILED", shown)
-        yield Result("metrics it does not have", "ok", ", ".join(missing) or "none")
+        yield ReportLine("metrics of the first GPU", "ok" if gpu.figures else "FAILED", shown)
+        yield ReportLine("metrics it does not have", "ok", ", ".join(missing) or "none")
     took = []
     for _ in range(_READS):
         began = time.perf_counter()
         proof.source.read()
         took.append(time.perf_counter() - began)
-    yield Result("one reading of all GPUs", "ok", f"{1000 * sorted(took)[len(took) // 2]:.1f} ms (median of {_READS})")
+    yield ReportLine(
+        "one reading of all GPUs", "ok", f"{1000 * sorted(took)[len(took) // 2]:.1f} ms (median of {_READS})"
+    )
 
 
-def read_errors(proof: Proof) -> Iterator[Result]:
+def read_errors(proof: Proof) -> Iterator[ReportLine]:
     """Reads the counters of errors and registers for XID events."""
     for gpu in proof.source.read():
         counters = (
@@ -60,44 +63,53 @@ def read_errors(proof: Proof) -> Iterator[Result]:
         )
         known = {name: gpu.figures[name] for name in counters if name in gpu.figures}
         text = ", ".join(f"{name.removeprefix('DCGM_FI_DEV_')} {value:g}" for name, value in known.items())
-        yield Result(
+        yield ReportLine(
             f"error counters of GPU {gpu.index}", "ok" if known else "not run", text or "ECC is off or unknown"
         )
     if isinstance(proof.source, Nvml):
         try:
             event = proof.source.wait_for_event()(100)
-            yield Result("XID events by NVML", "ok", f"an event waits: {event}" if event else "registered, none waits")
+            yield ReportLine(
+                "XID events by NVML", "ok", f"an event waits: {event}" if event else "registered, none waits"
+            )
         except OSError as error:
-            yield Result("XID events by NVML", "FAILED", str(error))
+            yield ReportLine("XID events by NVML", "FAILED", str(error))
     else:
-        yield Result("XID events by NVML", "not run", "the GPUs are simulated")
+        yield ReportLine("XID events by NVML", "not run", "the GPUs are simulated")
     readable = os.access("/dev/kmsg", os.R_OK)
-    yield Result(
+    yield ReportLine(
         "kernel log", "ok" if readable else "not run", "/dev/kmsg is readable" if readable else "/dev/kmsg is not"
     )
 
 
-def run_checks(proof: Proof) -> Iterator[Result]:
+def run_checks(proof: Proof) -> Iterator[ReportLine]:
     """Runs the agent's checks of GPUs and of host settings once."""
     now = time.monotonic()
-    state = MachineState(proof.config, now=now, started=now - 3600)
+    state = MachineReading(proof.config, now=now, started=now - 3600)
     state.gpus, state.gpus_at = proof.source.read(), now
     of_gpus = [check for check in CHECKS if check.name in {**vars(gpu_checks), **vars(host_settings)}]
     for row in run_every_check(state, of_gpus):
-        yield Result(row["check"], "FAILED" if row["state"] == BAD else "ok", row["reason"])
+        yield ReportLine(row["check"], "FAILED" if row["state"] == BAD else "ok", row["reason"])
 
 
-def run_node_tests(proof: Proof) -> Iterator[Result]:
+def run_node_tests(proof: Proof) -> Iterator[ReportLine]:
     """Runs the tests that a node passes before it returns to service."""
     began = time.monotonic()
     for result in run_gpu_tests(GPU_TESTS, proof.config, proof.source, proof.seconds, library=proof.library):
         yield _result(result)
     for result in run_dcgm(proof.config):
         yield _result(result)
-    yield Result("all tests of the node", "ok", f"{time.monotonic() - began:.1f} s (goal: 90 s)")
+    yield duration_result(time.monotonic() - began)
 
 
-def run_nccl(proof: Proof) -> Iterator[Result]:
+def duration_result(took_s: float) -> ReportLine:
+    """Returns whether the tests of a node took longer than they may."""
+    fits = took_s <= _TESTS_S
+    text = f"{took_s:.1f} s, {'within' if fits else 'which exceeds'} the limit of {_TESTS_S:.0f} s"
+    return ReportLine("all tests of the node", "ok" if fits else "FAILED", text)
+
+
+def run_nccl(proof: Proof) -> Iterator[ReportLine]:
     """Sums over all GPUs of this machine with NCCL."""
 
     def measure() -> NodeTestResult:
@@ -111,7 +123,7 @@ def run_nccl(proof: Proof) -> Iterator[Result]:
     yield _result(run_guarded("allreduce", proof.config, measure))
 
 
-def measure_agent(proof: Proof) -> Iterator[Result]:
+def measure_agent(proof: Proof) -> Iterator[ReportLine]:
     """Measures what reading the GPUs each second costs, and how much it slows a burn."""
     rates = []
     for reads in (False, True):
@@ -130,9 +142,9 @@ def measure_agent(proof: Proof) -> Iterator[Result]:
             return
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     change = 100 * (rates[1] - rates[0]) / rates[0] if rates[0] else 0.0
-    yield Result("burn with readings each second", "ok", f"{rates[1]:.4g} TFLOP/s, {change:+.2f} % against none")
-    yield Result("CPU time of one reading", "ok", f"{1000 * used[0]:.2f} ms, so {100 * used[0]:.2f} % of one core")
-    yield Result("largest resident size", "ok", f"{resident:.0f} MB, with the tests in the same process")
+    yield ReportLine("burn with readings each second", "ok", f"{rates[1]:.4g} TFLOP/s, {change:+.2f} % against none")
+    yield ReportLine("CPU time of one reading", "ok", f"{1000 * used[0]:.2f} ms, so {100 * used[0]:.2f} % of one core")
+    yield ReportLine("largest resident size", "ok", f"{resident:.0f} MB, with the tests in the same process")
 
 
 def _read_until(proof: Proof, stop: threading.Event, used: list[float]) -> None:
@@ -145,14 +157,16 @@ def _read_until(proof: Proof, stop: threading.Event, used: list[float]) -> None:
         used[0] = spent / reads
 
 
-def _result(test: NodeTestResult) -> Result:
+def _result(test: NodeTestResult) -> ReportLine:
     if test.skipped:
-        return Result(test.test, "not run", test.reason)
+        return ReportLine(test.test, "not run", test.reason)
     figure = f"{test.figure:g} {test.unit}" if test.figure is not None else ""
-    return Result(test.test, "ok" if test.ok else "FAILED", " ".join(part for part in (figure, test.reason) if part))
+    return ReportLine(
+        test.test, "ok" if test.ok else "FAILED", " ".join(part for part in (figure, test.reason) if part)
+    )
 
 
-STEPS: Mapping[str, Callable[[Proof], Iterator[Result]]] = {
+STEPS: Mapping[str, Callable[[Proof], Iterator[ReportLine]]] = {
     "metrics": read_metrics,
     "errors": read_errors,
     "checks": run_checks,

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.gpu import gpu_metrics
-from agent.gpu.gpu_source import Source
+from agent.gpu.gpu_source import GpuSource
 from gpu_proof.machine import Proof, torch_version
-from gpu_proof.report import Result
+from gpu_proof.report import ReportLine
 
 ROOT = Path(__file__).resolve().parents[2]
 # Each example with the packages that it needs in addition to torch.
@@ -37,12 +37,12 @@ KILL_AFTER = 20  # a training is killed once it has logged this step
 _LONGEST_S = 420.0
 
 
-def run_training(proof: Proof) -> Iterator[Result]:
+def run_training(proof: Proof) -> Iterator[ReportLine]:
     """Trains each example with torchrun, kills it with SIGKILL, starts it again, and compares."""
     for script, packages in _TRAININGS.items():
         what = script.removesuffix(".py")
         if reason := reason_to_skip(proof, packages):
-            yield Result(what, "not run", reason)
+            yield ReportLine(what, "not run", reason)
             continue
         with tempfile.TemporaryDirectory() as folder:
             size = "" if proof.config.simulated else MODEL
@@ -54,13 +54,13 @@ def run_training(proof: Proof) -> Iterator[Result]:
             yield again.result(f"{what} again")
             found = re.search(r"continues after step (\d+)", again.log)
             text = found[0] if found else "it began at its first step"
-            yield Result(f"{what} continues", "ok" if found else "FAILED", text)
+            yield ReportLine(f"{what} continues", "ok" if found else "FAILED", text)
 
 
-def run_rlhf(proof: Proof) -> Iterator[Result]:
+def run_rlhf(proof: Proof) -> Iterator[ReportLine]:
     """Runs the training steps of examples/rlhf.yaml one after another, each on all GPUs."""
     if reason := reason_to_skip(proof, ("trl", "datasets", "transformers")):
-        yield Result("rlhf", "not run", reason)
+        yield ReportLine("rlhf", "not run", reason)
         return
     with tempfile.TemporaryDirectory() as folder:
         for step in _RLHF:
@@ -99,7 +99,7 @@ class Training:
     """One run of a training. `kill_after`: it is killed once it has logged this step; 0: it runs to its end."""
 
     def __init__(
-        self, argv: Sequence[str], source: Source, *, kill_after: int = 0, longest_s: float = _LONGEST_S
+        self, argv: Sequence[str], source: GpuSource, *, kill_after: int = 0, longest_s: float = _LONGEST_S
     ) -> None:
         self._source, self._kill_after, self._longest_s = source, kill_after, longest_s
         self._watts: list[float] = []
@@ -109,17 +109,17 @@ class Training:
         self._run(argv)
         self.took = time.monotonic() - began
 
-    def result(self, what: str) -> Result:
+    def result(self, what: str) -> ReportLine:
         """Returns what the run showed. A training that was to be killed must not have ended before by itself."""
         lines = re.findall(r"^step (\d+) (loss .*)", self.log, re.MULTILINE)
         if self._too_long:
-            return Result(what, "FAILED", f"it did not end within {self._longest_s:g} s")
+            return ReportLine(what, "FAILED", f"it did not end within {self._longest_s:g} s")
         if not lines or (not self._killed if self._kill_after else self.ended):
             last = self.log.strip().rpartition("\n")[2][:300]
-            return Result(what, "FAILED", f"it ended by itself with exit status {self.ended}: {last}")
+            return ReportLine(what, "FAILED", f"it ended by itself with exit status {self.ended}: {last}")
         step, figures = lines[-1]
         watts = f", {sum(self._watts) / len(self._watts):.0f} W per GPU" if self._watts else ""
-        return Result(what, "ok", f"step {step}, {figures}{watts}, {self.took:.0f} s")
+        return ReportLine(what, "ok", f"step {step}, {figures}{watts}, {self.took:.0f} s")
 
     def _run(self, argv: Sequence[str]) -> None:
         env = {**os.environ, "PYTHONPATH": str(ROOT / "node/train"), "PYTHONUNBUFFERED": "1"}

@@ -12,8 +12,8 @@ import subprocess
 import time
 from typing import Any
 
-from ops import packages, user_processes
-from ops.files import MANAGED, STAMPS, block_of, name_of, read_json, read_text, squatted
+from ops import packages, quotas, user_processes
+from ops.files import MANAGED, STAMPS, block_of, is_taken_by_other, name_of, read_json, read_text
 
 UNIT_FIELDS = (
     "Id,ActiveState,SubState,UnitFileState,MainPID,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic"
@@ -21,7 +21,7 @@ UNIT_FIELDS = (
 
 
 def observe(request: dict[str, Any]) -> dict[str, Any]:
-    """Returns the facts from which changes are computed: files, units, folders, sessions, packages. Changes nothing."""
+    """Returns the facts from which changes are computed: files, units, folders, sessions, packages, quotas. Changes nothing."""
     owners, blocks = request.get("owners", {}), request.get("blocks", ())
     return {
         "files": {
@@ -30,10 +30,13 @@ def observe(request: dict[str, Any]) -> dict[str, Any]:
         "units": see_units(request.get("units", ())),
         "managed": read_json(MANAGED, []),
         "dirs": [
-            path for path in request.get("dirs", ()) if os.path.isdir(path) and not squatted(path, owners.get(path))
+            path
+            for path in request.get("dirs", ())
+            if os.path.isdir(path) and not is_taken_by_other(path, owners.get(path))
         ],
         "sessions": see_sessions(request.get("users", ())),
-        "missing": packages.missing(request.get("packages", ())),
+        "missing": packages.missing_packages(request.get("packages", ())),
+        "quotas": quotas.see_quotas(request.get("quotas", {})),
         "hostname": os.uname().nodename,
         "parts": read_text(packages.STAMP).strip(),
         "texts": {path: read_text(path) for path in request.get("texts", ()) if os.path.isfile(path)},

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import grp
 import json
 import os
 import pwd
 import stat
+from collections.abc import Iterator
 from typing import Any
 
 STAMPS = "/run/headway/loaded"  # one file for each unit, with the digest of the files that the unit has read
@@ -17,6 +20,17 @@ BEGIN, END = "# >>> Headway: Headway rewrites what is between these lines", "# <
 
 class StepFailed(Exception):
     """A step failed; the message says why."""
+
+
+@contextlib.contextmanager
+def lock_folder(folder: str) -> Iterator[None]:
+    """Waits until no other program that uses this function changes files of the folder."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def read_text(path: str) -> str:
@@ -54,7 +68,7 @@ def without_block(text: str) -> str:
     return before + rest.partition(END + "\n")[2] if begin else text
 
 
-def squatted(path: str, owner: str | None) -> bool:
+def is_taken_by_other(path: str, owner: str | None) -> bool:
     """Returns whether `path`, in a folder to which all users may write, is taken by something that is not this owner's
     folder."""
     above = os.path.dirname(path)

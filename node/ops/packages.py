@@ -20,7 +20,7 @@ _PROGRAMS = "/usr/local/bin"  # links to OWN
 _NAMES = "/etc/nsswitch.conf"
 _POLICY = "/usr/sbin/policy-rc.d"
 _POLICY_TEXT = "#!/bin/sh\n# Headway: nothing starts while its packages are installed.\nexit 101\n"
-# What node/programs/gpu_driver.sh writes besides packages.
+# What node/programs/owned_machines/gpu_driver.sh writes besides packages.
 DRIVER_HOLDS = "/etc/headway/gpu-driver-packages"
 DRIVER_SOURCE = (
     "/etc/apt/sources.list.d/headway-gpu.sources",
@@ -32,7 +32,7 @@ _LOCK = "/var/lib/dpkg/lock-frontend"
 _LOCK_S = 900  # unattended upgrades may hold apt's lock for long
 
 
-def missing(names: Any) -> list[str]:
+def missing_packages(names: Any) -> list[str]:
     """Returns the packages of `names` that are not installed."""
     if not names:
         return []
@@ -49,11 +49,11 @@ def missing(names: Any) -> list[str]:
     return [name for name in names if name not in there]
 
 
-def install(names: list[str], keep_off: list[str]) -> None:
+def install_packages(names: list[str], keep_off: list[str]) -> None:
     """Installs the packages that are missing. `keep_off`: units that must not start by themselves, now or at boot,
     unless they were installed before. Raises StepFailed."""
     _remove_policy()
-    missing_names = missing(names)
+    missing_names = missing_packages(names)
     if not missing_names:
         return
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "NEEDRESTART_MODE": "l"}
@@ -100,7 +100,7 @@ def _wait_for_dpkg() -> None:
             time.sleep(1)
 
 
-def build(archive: bytes, stamp: str) -> None:
+def build_node_parts(archive: bytes, stamp: str) -> None:
     """Unpacks node/image's parts and builds them, with plugins compiled against the headers of the installed Slurm.
     Raises StepFailed."""
     work = f"{OWN}/parts"
@@ -114,7 +114,7 @@ def build(archive: bytes, stamp: str) -> None:
     os.replace(STAMP + ".new", STAMP)
 
 
-def leave() -> None:
+def remove_parts() -> None:
     """Removes the parts and the references to them."""
     shutil.rmtree(OWN, ignore_errors=True)
     for entry in os.scandir(_PROGRAMS) if os.path.isdir(_PROGRAMS) else ():

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ops import packages, user_processes
+from ops import packages, quotas, user_locks, user_processes
 from ops.files import (
     BEFORE,
     BEGIN,
@@ -25,19 +25,19 @@ from ops.files import (
     StepFailed,
     block_of,
     gid_of,
+    is_taken_by_other,
+    lock_folder,
     make_parents,
     read_json,
     read_text,
-    squatted,
     uid_of,
     without_block,
 )
 
 ENVIRONMENTS = "/environments"
-SECRETS = (
-    "/var/lib/headway/job-secrets.json"  # of the cluster's jobs, on a head; see node/programs/install_job_secrets.py
-)
-DELIVERIES = "/var/lib/headway/job-secret-deliveries.jsonl"  # see node/agent/jobs/secret_server.py
+# Of the cluster's jobs, on a head; see node/agent/jobs/secret_server.py
+JOB_SECRETS_FILE = "/var/lib/headway/job-secrets.json"
+SECRET_DELIVERIES_FILE = "/var/lib/headway/job-secret-deliveries.jsonl"
 COPIES = "/var/lib/headway/environments"  # see node/agent/environments/local_copies.py
 
 
@@ -74,7 +74,7 @@ def op_remove(step: dict[str, Any]) -> None:
         with open(path, "w", errors="surrogateescape") as file:
             file.write(without_block(text))
     elif os.path.isfile(BEFORE + path):
-        run(["cp", "-a", BEFORE + path, path], 20)
+        run_command(["cp", "-a", BEFORE + path, path], 20)
     else:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -100,7 +100,7 @@ def op_keep(step: dict[str, Any]) -> None:
     for path in step["paths"]:
         if path not in known and os.path.isfile(path) and not os.path.islink(path):
             os.makedirs(os.path.dirname(BEFORE + path), exist_ok=True)
-            run(["cp", "-a", path, f"{BEFORE}{path}.headway-new"], 20)
+            run_command(["cp", "-a", path, f"{BEFORE}{path}.headway-new"], 20)
             os.replace(f"{BEFORE}{path}.headway-new", BEFORE + path)
     with open(f"{listed}.new", "w") as file:
         json.dump(sorted(known | {*step["paths"]}), file)
@@ -114,11 +114,20 @@ def op_name(step: dict[str, Any]) -> None:
     op_file({"path": "/etc/hostname", "b64": data, "mode": 0o644, "owner": "root", "group": "root"})
 
 
+def own_units(managed: list[str]) -> list[str]:
+    """Returns Headway's own services and sockets among the written files. Stopping those of firewalls and of hidden
+    processes sets back what they changed in the kernel. An instance of a template is named by a pattern."""
+    found = [
+        re.fullmatch(r"/etc/systemd/system/(headway-[a-z-]+@?\.(?:service|socket|timer))", path) for path in managed
+    ]
+    return [match[1].replace("@.", "@*.") for match in found if match]
+
+
 def op_leave(step: dict[str, Any]) -> None:
     """Gives a machine back: stops Headway's daemons, removes its files, and puts back the files that were there before.
     Packages stay."""
     managed = read_json(MANAGED, [])
-    units = list(step["units"])
+    units = [*step["units"], *own_units(managed)]
     mounts = [os.path.basename(path) for path in managed if path.endswith(".mount")]
     if any(path.startswith("/etc/exports.d/") for path in managed):
         units.append("nfs-server.service")
@@ -137,7 +146,7 @@ def op_leave(step: dict[str, Any]) -> None:
         subprocess.run(["systemctl", "stop", *mounts], capture_output=True, timeout=180, check=False)
     for unit in (*units, *mounts):
         subprocess.run(["systemctl", "--no-reload", "disable", unit], capture_output=True, timeout=60, check=False)
-    packages.leave()
+    packages.remove_parts()
     left = []
     for path in managed:
         try:
@@ -149,35 +158,46 @@ def op_leave(step: dict[str, Any]) -> None:
     old = read_text(f"{BEFORE}/etc/hostname").strip()
     if old:
         socket.sethostname(old)
-        run(["cp", "-a", f"{BEFORE}/etc/hostname", "/etc/hostname"], 20)
+        run_command(["cp", "-a", f"{BEFORE}/etc/hostname", "/etc/hostname"], 20)
     # before the copies: with the list but without them, a second try would delete what was put back
     op_remove({"path": MANAGED})
     # Copies of this cluster's environments must not be mounted in the next cluster. One that is still mounted is read-only.
     for path in (BEFORE, STAMPS, COPIES):
         shutil.rmtree(path, ignore_errors=True)
-    for path in (SECRETS, f"{SECRETS}.new", f"{SECRETS}.lock", DELIVERIES, "/etc/headway/held-by"):
-        op_remove({"path": path})
+    remove_job_secrets()
+    op_remove({"path": "/etc/headway/held-by"})
     subprocess.run(["systemctl", "daemon-reload"], capture_output=True, timeout=60, check=False)
     subprocess.run(["systemctl", "try-restart", "munge.service"], capture_output=True, timeout=60, check=False)
     subprocess.run(["systemctl", "reload", "ssh.service"], capture_output=True, timeout=60, check=False)
 
 
+def remove_job_secrets() -> None:
+    """Removes the secrets of jobs and the record of their deliveries, also the copies that a kill left."""
+    for path in (JOB_SECRETS_FILE, SECRET_DELIVERIES_FILE):
+        for suffix in ("", ".new", ".lock"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path + suffix)
+
+
 def op_packages(step: dict[str, Any]) -> None:
     """Installs packages."""
-    packages.install(step["names"], step["keep_off"])
+    packages.install_packages(step["names"], step["keep_off"])
 
 
 def op_parts(step: dict[str, Any]) -> None:
     """Builds Headway's own programs on the machine."""
-    packages.build(base64.b64decode(step["b64"]), step["stamp"])
+    packages.build_node_parts(base64.b64decode(step["b64"]), step["stamp"])
 
 
 def op_managed(step: dict[str, Any]) -> None:
-    """Records which files are Headway's, so that files that a later version does not need are found and removed."""
+    """Records which files are Headway's, so that files that a later version does not need are found and removed. `paths`:
+    all of them. `add`: more than are recorded."""
     make_parents(MANAGED)
-    with open(MANAGED + ".new", "w") as file:
-        json.dump(step["paths"], file)
-    os.replace(MANAGED + ".new", MANAGED)
+    with lock_folder(os.path.dirname(MANAGED)):
+        paths = step["paths"] if "paths" in step else sorted({*json.loads(read_text(MANAGED) or "[]"), *step["add"]})
+        with open(MANAGED + ".new", "w") as file:
+            json.dump(paths, file)
+        os.replace(MANAGED + ".new", MANAGED)
 
 
 def op_dir(step: dict[str, Any]) -> None:
@@ -187,13 +207,13 @@ def op_dir(step: dict[str, Any]) -> None:
     # looked up before the folder is created, because the owner of an existing folder is not checked again
     uid, gid = uid_of(owner), gid_of(step.get("group", "root"))
     make_parents(path)
-    if squatted(path, owner):  # it keeps its owner, under another name
+    if is_taken_by_other(path, owner):  # it keeps its owner, under another name
         os.rename(path, f"{path}.not-of-{owner}-{time.time_ns()}")
     if not os.path.isdir(path):
         os.mkdir(path, 0o700)
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        if squatted(path, owner):
+        if is_taken_by_other(path, owner):
             raise StepFailed(f"{path} was just created by another program")
         os.fchown(folder, uid, gid)
         os.fchmod(folder, step.get("mode", 0o755))
@@ -227,7 +247,7 @@ def op_seed(step: dict[str, Any]) -> None:
     temporary = f"{target}.headway-new"
     shutil.rmtree(temporary, ignore_errors=True)
     make_parents(target)
-    run(["cp", "-a", source, temporary], 120)
+    run_command(["cp", "-a", source, temporary], 120)
     if os.path.isdir(target):
         os.rmdir(target)
     os.rename(temporary, target)
@@ -246,9 +266,14 @@ def op_own(step: dict[str, Any]) -> None:
         os.chown(path, uid, gid)
 
 
+def op_quotas(step: dict[str, Any]) -> None:
+    """Limits the folder of each user on a volume. Raises StepFailed if its file system has no project quotas."""
+    quotas.set_quotas(step["path"], step, step["limits"])
+
+
 def op_daemon_reload(step: dict[str, Any]) -> None:  # noqa: ARG001
     """Makes systemd read its unit files again."""
-    run(["systemctl", "daemon-reload"], 60)
+    run_command(["systemctl", "daemon-reload"], 60)
 
 
 def op_units(step: dict[str, Any]) -> None:
@@ -256,11 +281,11 @@ def op_units(step: dict[str, Any]) -> None:
     Raises StepFailed with the end of the journal."""
     names, action = list(step["names"]), step["action"]
     if action == "stop":
-        run(["systemctl", "disable", "--now", *names], step.get("timeout_s", 90))
+        run_command(["systemctl", "disable", "--now", *names], step.get("timeout_s", 90))
         return
     argv = step.get("argv") or ["systemctl", action, *names]
     try:
-        run(argv, step.get("timeout_s", 90))
+        run_command(argv, step.get("timeout_s", 90))
     except StepFailed as error:
         raise StepFailed(f"{error}{journal(names)}") from None
     stamp(step.get("stamps", {}))
@@ -282,8 +307,10 @@ def journal(names: list[str]) -> str:
         if state != "active":
             # The last output of a program that has just died may not be in the journal yet.
             subprocess.run(["journalctl", "--sync"], capture_output=True, timeout=20, check=False)
+            # `-u` misses what systemd itself said of a program that was gone before journald asked for its unit.
+            of_unit = [f"_SYSTEMD_UNIT={name}", "+", "_UID=0", f"UNIT={name}"]
             ran = subprocess.run(
-                ["journalctl", "-u", name, "-n", "12", "--no-pager", "-o", "cat"],
+                ["journalctl", *of_unit, "-n", "12", "--no-pager", "-o", "cat"],
                 capture_output=True,
                 text=True,
                 timeout=20,
@@ -295,12 +322,12 @@ def journal(names: list[str]) -> str:
 
 def op_run(step: dict[str, Any]) -> None:
     """Runs a command. Raises StepFailed if its exit code is not in `ok`."""
-    run(step["argv"], step.get("timeout_s", 60), step.get("ok", (0,)))
+    run_command(step["argv"], step.get("timeout_s", 60), step.get("ok", (0,)))
 
 
 def _succeeds(argv: list[str]) -> bool:
     try:
-        run(argv, 20)
+        run_command(argv, 20)
     except StepFailed:
         return False
     return True
@@ -313,7 +340,7 @@ def op_wait(step: dict[str, Any]) -> None:
     ends = began + step.get("timeout_s", 60)
     while True:
         try:
-            run(step["argv"], 20)
+            run_command(step["argv"], 20)
             return
         except StepFailed as error:
             now = time.monotonic()
@@ -395,18 +422,18 @@ _UNMOUNT = ("umount", "--lazy", "--no-canonicalize", "--internal-only")
 
 def op_unmount(step: dict[str, Any]) -> None:
     """Unmounts and disables a mount unit. Lazily, so that programs keep the files that they have open there."""
-    where = run(["systemctl", "show", "-p", "Where", "--value", step["unit"]], 20).strip()
+    where = run_command(["systemctl", "show", "-p", "Where", "--value", step["unit"]], 20).strip()
     if where in [line.split()[1] for line in read_text(_MOUNTS).splitlines()]:
-        run([*_UNMOUNT, where], 30)
-    run(["systemctl", "--no-reload", "disable", step["unit"]], 60, ok=(0, 1))
+        run_command([*_UNMOUNT, where], 30)
+    run_command(["systemctl", "--no-reload", "disable", step["unit"]], 60, ok=(0, 1))
 
 
 def op_end_jobs(step: dict[str, Any]) -> None:
     """Cancels every job and waits until Slurm has none left, `timeout_s` at most."""
     listing = ["squeue", "-h", "-a", "-r", "-o", "%A"]
     ends = time.monotonic() + step["timeout_s"]
-    while jobs := run(listing, 30).split():
-        run(["scancel", *sorted(set(jobs))[:2000]], 30, ok=(0, 1))
+    while jobs := run_command(listing, 30).split():
+        run_command(["scancel", *sorted(set(jobs))[:2000]], 30, ok=(0, 1))
         if time.monotonic() > ends:
             return
         time.sleep(0.2)
@@ -421,7 +448,18 @@ def op_end_sessions(step: dict[str, Any]) -> None:
             user_processes.end_processes(uid)
 
 
-def run(argv: list[str], timeout_s: float, ok: Any = (0,)) -> str:
+def op_lock_user(step: dict[str, Any]) -> None:
+    """Refuses a user's sign-in and ends their processes outside of jobs."""
+    user_locks.lock(step["user"])
+    op_end_sessions({"users": [step["user"]]})
+
+
+def op_add_user(step: dict[str, Any]) -> None:
+    """Adds a user of the cluster, or allows their sign-in again."""
+    user_locks.add_user(step["user"], step["uid"], step["home"])
+
+
+def run_command(argv: list[str], timeout_s: float, ok: Any = (0,)) -> str:
     """Runs a command and returns its standard output. Raises StepFailed if it can't be started, takes too long, or ends
     with an exit code that is not in `ok`."""
     try:

@@ -45,7 +45,7 @@ setenv("HEADWAY_ENVIRONMENT", "{name}@{number}")
 """
 
 
-class Refused(Exception):
+class WorkRefused(Exception):
     """The work can't be done. `hint`: what to do about it."""
 
     def __init__(self, text, hint=""):
@@ -57,7 +57,7 @@ def main():
     what, ask = sys.argv[1], json.loads(sys.argv[2])
     try:
         answer = WORK[what](ask)
-    except Refused as error:
+    except WorkRefused as error:
         answer = {"error": str(error), "hint": error.hint}
     except OSError as error:
         answer = os_error(what, ask, error)
@@ -88,7 +88,7 @@ def remedy(ask, error):
 # --- programs
 
 
-def tool(ask):
+def store_tool(ask):
     """Stores a program for all users at ROOT/.tools/NAME, unless it is there. With "bytes": 0 it only looks. Returns
     {"present": whether it is there, "machine": the processor's architecture}."""
     place = os.path.join(ask["root"], TOOLS, ask["name"])
@@ -103,7 +103,7 @@ def tool(ask):
         with open(draft, "xb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file, PIECE)
         if digest_of(draft) != ask["sha256"]:
-            raise Refused(f"{ask['name']} arrived damaged", "repeat it")
+            raise WorkRefused(f"{ask['name']} arrived damaged", "repeat it")
         os.chmod(draft, 0o755)
         os.replace(draft, place)
     finally:
@@ -129,12 +129,12 @@ def publish(ask):
     RECORD says."""
 
     def fill(draft, _):
-        person = Person(ask["user"])
+        person = UserFiles(ask["user"])
         lock = person.read(os.path.join(ask["stage"], "lock.txt"), MOST_LOCK)
         size = Copy(person, os.path.join(ask["stage"], "venv"), draft).run()
         return lock, size + add_train(draft)
 
-    return put(ask, fill)
+    return publish_folder(ask, fill)
 
 
 def publish_image(ask):
@@ -153,7 +153,7 @@ def publish_image(ask):
                     text = file.read()
                 with open(path, "w") as file:
                     file.write(text.replace(draft, place))
-        write(os.path.join(bin_folder, "torchrun"), TORCHRUN.encode())
+        write_file(os.path.join(bin_folder, "torchrun"), TORCHRUN.encode())
         os.chmod(os.path.join(bin_folder, "torchrun"), 0o555)
         found = importlib.metadata.distributions(path=[os.path.dirname(TRAIN)])
         lines = sorted({f"{one.metadata['Name']}=={one.version}\n" for one in found})
@@ -163,10 +163,10 @@ def publish_image(ask):
                     os.chmod(path, os.stat(path).st_mode & 0o555)
         return "".join(["# The node image's own packages, from Debian.\n", *lines]).encode(), 0
 
-    return put(ask, fill)
+    return publish_folder(ask, fill)
 
 
-def put(ask, fill):
+def publish_folder(ask, fill):
     """Makes ROOT/NAME/NUMBER, complete or not at all: `fill` writes to a draft, knowing the path on machines, and returns
     the lock and its size. A number that is taken by another operation is skipped; what the same operation has made before
     is left as it is. If the packages are those of "latest" ({"number", "sha256", "python"}), its number is used, and its
@@ -187,7 +187,7 @@ def put(ask, fill):
         about = {"operation": operation, "sha256": hashlib.sha256(lock).hexdigest(), "python": python_of(draft)}
         about = {**about, "packages": len(PACKAGE.findall(lock)), "bytes": size}
         for file, text in ((LOCK, lock), (RECORD, json.dumps(about).encode())):
-            write(os.path.join(draft, file), text)
+            write_file(os.path.join(draft, file), text)
         os.chmod(draft, 0o555)
         latest = ask.get("latest")
         if latest and (latest["sha256"], latest["python"]) == (about["sha256"], about["python"]):
@@ -230,6 +230,7 @@ def digests(ask):
 
 
 def record_of(place):
+    """Returns what RECORD of a version says; {} if it can't be read."""
     try:
         with open(os.path.join(place, RECORD)) as file:
             return dict(json.load(file))
@@ -238,6 +239,7 @@ def record_of(place):
 
 
 def lock_of(place):
+    """Returns the version's list of packages with their hashes. Raises OSError."""
     with open(os.path.join(place, LOCK), encoding="utf-8", errors="replace") as file:
         return file.read()
 
@@ -251,12 +253,12 @@ def write_module(root, name, number):
     draft = os.path.join(folder, f".{number}.draft")
     if os.path.lexists(draft):
         os.unlink(draft)
-    write(draft, text.encode())
+    write_file(draft, text.encode())
     os.replace(draft, os.path.join(folder, f"{number}.lua"))
 
 
 def python_of(venv):
-    """Returns the version of the environment's Python, from its pyvenv.cfg. Raises Refused for a folder that is none."""
+    """Returns the version of the environment's Python, from its pyvenv.cfg. Raises WorkRefused for a folder that is none."""
     try:
         handle = os.open(os.path.join(venv, "pyvenv.cfg"), os.O_RDONLY | os.O_NOFOLLOW)
         with open(handle) as file:
@@ -264,7 +266,7 @@ def python_of(venv):
     except OSError:
         found = None
     if found is None or not os.path.islink(os.path.join(venv, "bin", "python")):
-        raise Refused("the build left no Python environment", "look into the job's log")
+        raise WorkRefused("the build left no Python environment", "look into the job's log")
     return found[1]
 
 
@@ -285,14 +287,14 @@ def add_train(venv):
             if file.endswith(".py"):
                 with open(os.path.join(TRAIN, file), "rb") as text:
                     data = text.read()
-                write(os.path.join(target, file), data)
+                write_file(os.path.join(target, file), data)
                 size += len(data)
         os.chmod(target, 0o555)
         os.chmod(os.path.dirname(target), 0o555)
     return size
 
 
-def write(path, data):
+def write_file(path, data):
     """Writes a new file that everybody may read."""
     with open(path, "xb") as file:
         file.write(data)
@@ -312,6 +314,7 @@ def erase(folder):
 
 
 def remove_if_empty(folder):
+    """Removes a folder unless it contains something or does not exist."""
     try:
         os.rmdir(folder)
     except OSError:
@@ -321,7 +324,7 @@ def remove_if_empty(folder):
 # --- copying a user's folder
 
 
-class Person:
+class UserFiles:
     """Reads files with the rights of a user, so that a link in their folder can't make root read another one's."""
 
     def __init__(self, name):
@@ -329,7 +332,7 @@ class Person:
             entry = pwd.getpwnam(name)
         except KeyError:
             hint = "add the person to a team in the cluster file, then headway apply"
-            raise Refused(f"there is no user {name} on this machine", hint) from None
+            raise WorkRefused(f"there is no user {name} on this machine", hint) from None
         self.uid, self.gid, self.groups = entry.pw_uid, entry.pw_gid, os.getgrouplist(name, entry.pw_gid)
 
     def __enter__(self):
@@ -345,13 +348,13 @@ class Person:
         os.setgroups(self.mine)
 
     def read(self, path, most):
-        """Returns the content of a file. Raises Refused for a larger one."""
+        """Returns the content of a file. Raises WorkRefused for a larger one."""
         with self:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as file:
             data = file.read(most + 1)
         if len(data) > most:
-            raise Refused(f"{path} has more than {most >> 20} MiB")
+            raise WorkRefused(f"{path} has more than {most >> 20} MiB")
         return data
 
 
@@ -365,7 +368,7 @@ class Copy:
         self.size = 0
 
     def run(self):
-        """Copies everything and returns the bytes. Raises Refused for what an environment can't contain."""
+        """Copies everything and returns the bytes. Raises WorkRefused for what an environment can't contain."""
         with self.person:
             handle = os.open(self.source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -375,6 +378,8 @@ class Copy:
         return self.size
 
     def folder(self, handle, target, inside):
+        """Copies the open folder `handle` to `target`; `inside` is its path in the source, for messages. Raises WorkRefused
+        for what is neither a file nor a folder nor a link."""
         with self.person:
             found = [(one.name, one.stat(follow_symlinks=False)) for one in os.scandir(handle)]
         for name, about in found:
@@ -393,15 +398,18 @@ class Copy:
             elif stat.S_ISREG(about.st_mode):
                 self.file(handle, name, to)
             else:
-                raise Refused(f"{path} is neither a file nor a folder nor a link", "look at what the packages install")
+                raise WorkRefused(
+                    f"{path} is neither a file nor a folder nor a link", "look at what the packages install"
+                )
 
     def file(self, handle, name, to):
+        """Copies one file and adds its bytes to `size`. Raises WorkRefused if it is no longer a file."""
         with self.person:
             source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=handle)
         try:
             about = os.fstat(source)
             if not stat.S_ISREG(about.st_mode):
-                raise Refused(f"{name} was replaced during the copy", "repeat it")
+                raise WorkRefused(f"{name} was replaced during the copy", "repeat it")
             target = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 self.size += copy_bytes(source, target)
@@ -413,13 +421,14 @@ class Copy:
             os.close(source)
 
     def link(self, handle, name, to, path):
+        """Copies one link. Raises WorkRefused if it leads neither into the copied folder nor below /usr."""
         with self.person:
             target = os.readlink(name, dir_fd=handle)
         end = os.path.normpath(os.path.join(os.path.dirname(path), target))
         # ".." after a name is not what it looks like if the name is a link itself
         climbs = ".." in list(itertools.dropwhile(lambda part: part in ("", ".", ".."), target.split("/")))
         if climbs or end == ".." or end.startswith("../") or (end.startswith("/") and not end.startswith("/usr/")):
-            raise Refused(f"{path} links to {target}, outside the environment", "look at what the packages install")
+            raise WorkRefused(f"{path} links to {target}, outside the environment", "look at what the packages install")
         os.symlink(target, to)
 
 
@@ -442,6 +451,6 @@ def copy_bytes(source, target):
         size += done
 
 
-WORK = {"tool": tool, "publish": publish, "publish_image": publish_image, "remove": remove, "digests": digests}
+WORK = {"tool": store_tool, "publish": publish, "publish_image": publish_image, "remove": remove, "digests": digests}
 if __name__ == "__main__":
     sys.exit(main())

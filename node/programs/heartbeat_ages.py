@@ -1,6 +1,6 @@
 """Prints the seconds since the last heartbeat of each node as a JSON object. Runs on the head.
 
-heartbeat_ages.py FILE      the file that node/agent/roles/head.py writes"""
+heartbeat_ages.py FILE      the file that node/agent/heartbeats.py writes"""
 
 from __future__ import annotations
 

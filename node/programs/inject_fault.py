@@ -6,7 +6,7 @@ root. Needs only the standard library.
   {"do": "ecc" | "throttle", "gpu": 3}              the simulated GPU reports it
   {"do": "bad-memory" | "bad-compute", "gpu": 3}    the simulated GPU errs and reports nothing: only node tests find it
   {"do": "slow-disk" | "full-disk" | "mount-lost"}  slows the disk of /scratch; fills /tmp; unmounts /scratch
-  {"do": "hang-job"}                                stops the processes of all jobs (SIGSTOP)
+  {"do": "stall-job"}                                stops the processes of all jobs (SIGSTOP)
   {"do": "kill", "unit": "slurmd"}                  kills the unit's main process, as a crash would
 
 Each with "heal": true undoes it. "real": true says that the machine is a real one, which must not be broken: an XID is
@@ -45,7 +45,7 @@ def refuse(sentence):
     sys.exit(REFUSED)
 
 
-def bus(gpu):
+def pci_bus_id(gpu):
     """Returns the GPU's PCI address, the same that the simulated nvidia-smi prints."""
     return f"0000:{0x19 + 0x11 * gpu & 0xFF:02x}:00"
 
@@ -78,7 +78,7 @@ def holders(gpu):
     ]
 
 
-def send(pids, number):
+def send_signal(pids, number):
     """Sends the signal to those processes that still exist."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -113,7 +113,7 @@ def xid(request):
     doomed = holders(gpu)
     words = request["text"] or SAYS.get(code, "made by headway fault")
     pid = f"pid={doomed[0]}, " if doomed else "pid='<unknown>', "
-    message = f"NVRM: Xid (PCI:{bus(gpu)}): {code}, {pid}{words}"
+    message = f"NVRM: Xid (PCI:{pci_bus_id(gpu)}): {code}, {pid}{words}"
     if request.get("real"):
         with open(KERNEL, "w") as file:
             file.write(f"<{LOCAL7 | 4}>{message}\n")
@@ -124,7 +124,7 @@ def xid(request):
     time.sleep(0.3)  # the kernel's log line comes before the processes end
     if code == FALLEN_OFF and os.path.exists(f"/dev/nvidia{gpu}"):
         os.unlink(f"/dev/nvidia{gpu}")
-    send(doomed, signal.SIGKILL)
+    send_signal(doomed, signal.SIGKILL)
     return f"{message} ({len(doomed)} processes on GPU {gpu} ended)"
 
 
@@ -198,20 +198,24 @@ def full_disk(request):
     """Fills /tmp, the node's tmpfs: it is shrunk to what it contains, and filled."""
     rest = "/tmp/.headway-fault"
     if request["heal"]:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(rest)
         size = forget("full-disk")
         if size:
-            run("mount", "-o", f"remount,size={size}", "/tmp")
+            run_command("mount", "-o", f"remount,size={size}", "/tmp")
         return "/tmp has room again"
     if not os.path.ismount("/tmp"):
         refuse("/tmp is no file system of its own here: it is not filled")
+    try:
+        own = open(rest, "ab", buffering=0, opener=own_file)  # noqa: SIM115  (closed below)
+    except OSError as error:
+        refuse(f"{rest} can't be written: {error.strerror}")
     now = os.statvfs("/tmp")
     size = now.f_blocks * now.f_frsize
     if not os.path.exists(f"{MADE}/full-disk"):
         remember("full-disk", str(size))
-    run("mount", "-o", f"remount,size={size - now.f_bfree * now.f_frsize + (1 << 20)}", "/tmp")
-    with open(rest, "ab", buffering=0) as file:
+    run_command("mount", "-o", f"remount,size={size - now.f_bfree * now.f_frsize + (1 << 20)}", "/tmp")
+    with own as file:
         try:
             while True:
                 file.write(bytes(1 << 16))
@@ -221,25 +225,35 @@ def full_disk(request):
     return "/tmp is full"
 
 
+def own_file(path, flags):
+    """Opens a file of root in a folder where every user can make files: neither a link nor another user's file."""
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+        os.close(handle)
+        refuse(f"{path} is not root's own file: remove it")
+    return handle
+
+
 def mount_lost(request):
     """Unmounts /scratch lazily, or mounts it again."""
     if request["heal"]:
         if not os.path.ismount("/scratch"):
-            run("systemctl", "restart", "scratch.mount")
+            run_command("systemctl", "restart", "scratch.mount")
         return "/scratch is mounted"
     if not os.path.ismount("/scratch"):
         refuse("/scratch is not mounted")
-    run("umount", "--lazy", "/scratch")
+    run_command("umount", "--lazy", "/scratch")
     return "/scratch is lost"
 
 
 # --- processes
 
 
-def hang_job(request):
+def stall_job(request):
     """Stops or continues the processes of all jobs."""
     found = [pid for pid, _ in workers()]
-    send(found, signal.SIGCONT if request["heal"] else signal.SIGSTOP)
+    send_signal(found, signal.SIGCONT if request["heal"] else signal.SIGSTOP)
     if request["heal"]:
         return f"{len(found)} processes go on"
     if not found:
@@ -251,15 +265,15 @@ def kill(request):
     """Kills the unit's main process, or starts the unit again."""
     unit = request["unit"]
     if request["heal"]:
-        run("systemctl", "reset-failed", unit, check=False)
-        run("systemctl", "start", unit)
+        run_command("systemctl", "reset-failed", unit, check=False)
+        run_command("systemctl", "start", unit)
         return f"{unit} runs"
     # only the main process: slurmd's unit may also contain its jobs' slurmstepd
-    run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", unit)
+    run_command("systemctl", "kill", "--signal=KILL", "--kill-whom=main", unit)
     return f"{unit} is killed"
 
 
-def run(*argv, check=True):
+def run_command(*argv, check=True):
     """Runs a command; refuses the request if it fails."""
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=50)
     if check and ran.returncode:
@@ -275,7 +289,7 @@ DO = {
     "slow-disk": slow_disk,
     "full-disk": full_disk,
     "mount-lost": mount_lost,
-    "hang-job": hang_job,
+    "stall-job": stall_job,
     "kill": kill,
 }
 NEED_SIMULATED = ("ecc", "throttle", "bad-memory", "bad-compute")

@@ -1,13 +1,13 @@
 """Writes the secrets of a cluster's jobs to a file on a head, which its agent reads (node/agent/jobs/secret_server.py). Runs as
-root; standard input is the file's content: {"revision": NUMBER, "users": ..., "teams": ...}. An older revision does not replace
-a newer one."""
+root; standard input is the file's content: {"revision": NUMBER, "users": ..., "teams": ..., "members": ...}. An older revision
+does not replace a newer one."""
 
 import fcntl
 import json
 import os
 import sys
 
-FILE = "/var/lib/headway/job-secrets.json"
+JOB_SECRETS_FILE = "/var/lib/headway/job-secrets.json"
 
 
 def install(file, content):
@@ -38,4 +38,4 @@ def revision_of(file):
 
 
 if __name__ == "__main__":
-    install(FILE, sys.stdin.read())
+    install(JOB_SECRETS_FILE, sys.stdin.read())

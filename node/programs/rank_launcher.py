@@ -6,7 +6,9 @@ Python 3.8 or newer. It changes no variable that is already set.
 
   rank_launcher.py job                 once for each job, in the batch script: prints lines for `eval` (MASTER_ADDR,
                                       MASTER_PORT, HEADWAY_HOSTFILE)
-  rank_launcher.py task [--] ARGV...   once for each task: sets network, threads and ranks for this node, then becomes ARGV
+  rank_launcher.py quote ARGV...       prints ARGV for HEADWAY_COMMAND, which tasks of srun get it from: Slurm shows the
+                                      arguments of srun to all users
+  rank_launcher.py task [-- ARGV...]   once for each task: sets network, threads and ranks for this node, then becomes ARGV
   rank_launcher.py end CODE            after the program: waits for Slurm's requeue if a node was lost, else ends with CODE
   rank_launcher.py PYTHON-ARGS...      as torchrun's interpreter (PYTHON_EXEC): binds to the CPUs near the worker's GPU,
                                       then becomes Python"""
@@ -35,20 +37,24 @@ def main(words):
         for name, value in job(os.environ).items():
             print(f"export {name}={shlex.quote(value)}")
         return 0
+    if words[:1] == ["quote"]:
+        print(shlex.join(words[1:]))
+        return 0
     if words[:1] == ["task"]:
-        argv = with_torchrun(words[2:] if words[1:2] == ["--"] else words[1:])
+        given = shlex.split(os.environ.pop("HEADWAY_COMMAND", ""))
+        argv = with_torchrun(words[2:] or given)
         os.environ.update(venv(argv, os.environ))
-        settings = task(dict(os.environ), argv)
+        settings = task_variables(dict(os.environ), argv)
         os.environ.update(settings)
-        return become(argv)
+        return exec_command(argv)
     if words[:1] == ["end"]:
         return end(int(words[1]))
     near = gpu_cpus(os.environ.get("LOCAL_RANK", ""), os.environ)
-    bind(near)
-    return become([os.environ.get("HEADWAY_PYTHON") or sys.executable, *words])
+    bind_to_cpus(near)
+    return exec_command([os.environ.get("HEADWAY_PYTHON") or sys.executable, *words])
 
 
-def become(argv):
+def exec_command(argv):
     """Replaces this process with the command. Returns the exit status if that fails."""
     try:
         os.execvp(argv[0], argv)
@@ -120,9 +126,9 @@ def end(code):
 # --- once for each task
 
 
-def task(env, argv, sys_root=SYS):
+def task_variables(env, argv, sys_root=SYS):
     """Returns the variables that this task's environment lacks, and binds the task to CPUs."""
-    found = {**ranks(env), **network(env, sys_root), **threads(env), **quiet(env)}
+    found = {**ranks(env), **network(env, sys_root), **threads(env), **torchrun_log_variables(env)}
     found = {name: value for name, value in found.items() if not env.get(name)}
     if env.get("HEADWAY_LAUNCHER") == "torchrun":
         python = torchrun_python(argv)
@@ -130,7 +136,7 @@ def task(env, argv, sys_root=SYS):
             found["PYTHON_EXEC"] = os.path.abspath(__file__)
             found["HEADWAY_PYTHON"] = python
     elif env.get("SLURM_LOCALID"):
-        bind(gpu_cpus(env["SLURM_LOCALID"], env, sys_root))
+        bind_to_cpus(gpu_cpus(env["SLURM_LOCALID"], env, sys_root))
     return found
 
 
@@ -155,7 +161,7 @@ def threads(env):
     return {"OMP_NUM_THREADS": str(max(1, min(cpus, given or cpus) // workers))}
 
 
-def quiet(env):
+def torchrun_log_variables(env):
     """Returns variables that let torchrun log errors only, for jobs of several nodes. Its agents leave their rendezvous
     one after another, and each then warns with sixty lines of C++ frames about the one that hosted it, although the job
     went well."""
@@ -259,14 +265,14 @@ def active_ports(sys_root):
         driver = os.path.basename(os.path.realpath(os.path.join(base, device, "device/driver")))
         for port in sorted(listed(os.path.join(base, device, "ports")), key=natural):
             place = os.path.join(base, device, "ports", port)
-            if not read(place, "state").endswith("ACTIVE"):
+            if not read_text(place, "state").endswith("ACTIVE"):
                 continue
             yield {
                 "device": device,
                 "port": port,
                 "driver": driver,
-                "layer": read(place, "link_layer"),
-                "rate": first_number(read(place, "rate")),
+                "layer": read_text(place, "link_layer"),
+                "rate": first_number(read_text(place, "rate")),
                 "gid": roce_index(place),
             }
 
@@ -274,7 +280,7 @@ def active_ports(sys_root):
 def roce_index(place):
     """Returns the GID index of the port's RoCE v2 address over IPv4, or None."""
     for index in sorted(listed(os.path.join(place, "gids")), key=natural):
-        if read(place, "gid_attrs/types", index) == "RoCE v2" and ":0000:ffff:" in read(place, "gids", index):
+        if read_text(place, "gid_attrs/types", index) == "RoCE v2" and ":0000:ffff:" in read_text(place, "gids", index):
             return int(index)
     return None
 
@@ -297,7 +303,7 @@ def interfaces(sys_root=SYS):
     found = []
     for name in listed(base):
         place = os.path.join(base, name)
-        if name == "lo" or read(place, "operstate") not in ("up", "unknown") or read(place, "carrier") == "0":
+        if name == "lo" or read_text(place, "operstate") not in ("up", "unknown") or read_text(place, "carrier") == "0":
             continue
         if os.path.exists(os.path.join(place, "master")) or os.path.exists(os.path.join(place, "bridge")):
             continue
@@ -305,7 +311,7 @@ def interfaces(sys_root=SYS):
             continue
         bond = os.path.exists(os.path.join(place, "bonding"))
         real = os.path.exists(os.path.join(place, "device"))
-        infiniband = read(place, "type") == "32"
+        infiniband = read_text(place, "type") == "32"
         found.append((0 if bond else 1 if real and not infiniband else 2 if real else 3, natural(name), name))
     return [name for _, _, name in sorted(found)]
 
@@ -346,8 +352,8 @@ def gpu_cpus(local_rank, env, sys_root=SYS, proc_root=PROC):
     at = int(visible[rank if len(visible) > 1 else 0])
     if at >= len(open_minors):
         return set()
-    near = cpu_list(read(sys_root, "bus/pci/devices", minors[open_minors[at]], "local_cpulist"))
-    every = cpu_list(read(sys_root, "devices/system/cpu/online"))
+    near = cpu_list(read_text(sys_root, "bus/pci/devices", minors[open_minors[at]], "local_cpulist"))
+    every = cpu_list(read_text(sys_root, "devices/system/cpu/online"))
     return set() if near >= every else near
 
 
@@ -356,7 +362,7 @@ def gpu_addresses(proc_root=PROC):
     base = os.path.join(proc_root, "driver/nvidia/gpus")
     found = {}
     for address in listed(base):
-        minor = re.search(r"Device Minor:\s*(\d+)", read(base, address, "information"))
+        minor = re.search(r"Device Minor:\s*(\d+)", read_text(base, address, "information"))
         if minor:
             found[int(minor[1])] = address.lower()
     return found
@@ -372,7 +378,7 @@ def cpu_list(text):
     return found
 
 
-def bind(cpus):
+def bind_to_cpus(cpus):
     """Binds this process to those of the CPUs that it may use."""
     mine = os.sched_getaffinity(0) & set(cpus)
     if mine:  # never outside the CPUs that Slurm gave to the task
@@ -390,7 +396,7 @@ def listed(folder):
         return []
 
 
-def read(*parts):
+def read_text(*parts):
     """Returns the stripped text of a file; "" if it can't be read."""
     try:
         with open(os.path.join(*parts)) as file:

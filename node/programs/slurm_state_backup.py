@@ -39,7 +39,7 @@ _RESTS = ("inactive", "failed")
 _IN_PLACE = ("dbd.messages",)  # files that slurmctld overwrites in place when it ends; they are copied
 
 
-def link(source: str, target: str) -> None:
+def link_file(source: str, target: str) -> None:
     """Links `target` to `source`; does nothing if the source does not exist. A file that is being replaced at this moment
     can't be linked although its name exists; it is tried again, and the new file is linked."""
     while not os.path.lexists(target):
@@ -63,7 +63,7 @@ def link_all(folder: str, copy: str) -> None:
             info = os.stat(place)
             os.chown(there, info.st_uid, info.st_gid)
         for name in names:
-            link(os.path.join(place, name), os.path.join(there, name))
+            link_file(os.path.join(place, name), os.path.join(there, name))
 
 
 def snapshot(folder: str, copy: str) -> None:
@@ -77,7 +77,7 @@ def snapshot(folder: str, copy: str) -> None:
             if os.path.isdir(f"{folder}/{name}"):
                 link_all(f"{folder}/{name}", f"{copy}/{name}")
             else:
-                link(f"{folder}/{name}", f"{copy}/{name}")
+                link_file(f"{folder}/{name}", f"{copy}/{name}")
     for name in sorted(os.listdir(folder)):
         if name.startswith("hash."):
             link_all(f"{folder}/{name}", f"{copy}/{name}")
@@ -144,7 +144,7 @@ def replace_state(folder: str) -> int:
     return 0
 
 
-def begin(*places: str) -> int:
+def begin_restore(*places: str) -> int:
     """Marks the places as being restored. Refuses while slurmctld or slurmdbd runs. Returns the exit status."""
     units = ("slurmctld.service", "slurmdbd.service")
     argv = ["systemctl", "show", "--property=ActiveState", "--value", *units]
@@ -159,20 +159,20 @@ def begin(*places: str) -> int:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{place}{_DUMP_BEFORE}")
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            put(f"{place}{RESTORING}", "headway restore\n")
+            write_file(f"{place}{RESTORING}", "headway restore\n")
     return 0
 
 
-def end(stamp: str, ref: str, *places: str) -> int:
+def end_restore(stamp: str, ref: str, *places: str) -> int:
     """Records the finished restore and removes the marks. Returns the exit status."""
-    put(stamp, f"{ref}\n")
+    write_file(stamp, f"{ref}\n")
     for place in places:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{place}{RESTORING}")
     return 0
 
 
-def put(path: str, text: str) -> None:
+def write_file(path: str, text: str) -> None:
     """Replaces the file with `text`, synced to disk."""
     with open(f"{path}.new", "w") as file:
         file.write(text)
@@ -223,9 +223,9 @@ def main() -> int:
     if what == "state":
         return send_state(where, float(more[0]))
     if what == "begin":
-        return begin(where, *more)
+        return begin_restore(where, *more)
     if what == "end":
-        return end(where, *more)
+        return end_restore(where, *more)
     return replace_state(where) if what == "take" else replace_database(where)
 
 

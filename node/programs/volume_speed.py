@@ -23,7 +23,7 @@ PREFIX = ".headway-bench-"
 LEFT_S = 3600.0  # no measurement of one folder takes so long
 
 
-def write(path: str, mib: int) -> None:
+def write_file(path: str, mib: int) -> None:
     """Writes a file of `mib` MiB and syncs it."""
     data = os.urandom(PIECE)  # not compressible
     with open(path, "wb", buffering=0) as file:
@@ -32,7 +32,7 @@ def write(path: str, mib: int) -> None:
         os.fsync(file.fileno())
 
 
-def read(path: str) -> None:
+def read_file(path: str) -> None:
     """Reads a file that is not in the page cache."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -43,13 +43,13 @@ def read(path: str) -> None:
         os.close(handle)
 
 
-def checkpoint(folder: str, mib: int) -> None:
+def write_checkpoint(folder: str, mib: int) -> None:
     """Writes RANKS files in parallel, each synced and renamed. Raises OSError."""
     faults: list[OSError] = []
 
     def rank(number: int) -> None:
         try:
-            write(f"{folder}/{number}.part", max(4, mib // RANKS))
+            write_file(f"{folder}/{number}.part", max(4, mib // RANKS))
             os.replace(f"{folder}/{number}.part", f"{folder}/{number}")
         except OSError as error:
             faults.append(error)
@@ -63,7 +63,7 @@ def checkpoint(folder: str, mib: int) -> None:
         raise faults[0]
 
 
-def speed(work: Any, mib: int) -> float:
+def measure_speed(work: Any, mib: int) -> float:
     """Returns the MiB per second of `work`, which handles `mib` MiB."""
     began = time.monotonic()
     work()
@@ -90,9 +90,9 @@ def measure(path: str, mib: int) -> dict[str, Any]:
     try:
         return {
             "path": path,
-            "write": speed(lambda: write(f"{folder}/one", mib), mib),
-            "read": speed(lambda: read(f"{folder}/one"), mib),
-            "checkpoint": speed(lambda: checkpoint(folder, mib), max(4, mib // RANKS) * RANKS),
+            "write": measure_speed(lambda: write_file(f"{folder}/one", mib), mib),
+            "read": measure_speed(lambda: read_file(f"{folder}/one"), mib),
+            "checkpoint": measure_speed(lambda: write_checkpoint(folder, mib), max(4, mib // RANKS) * RANKS),
         }
     except OSError as error:
         return {"path": path, "error": error.strerror}

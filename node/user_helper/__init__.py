@@ -4,6 +4,8 @@ Headway sends the whole package as the text of `python3 -c` (headway.transport.r
 It starts as root and drops root for good before it opens a file or starts a program of the user. It needs only the
 standard library and Python 3.9 or newer.
 
+Not here: the requests themselves (`headway.jobs`), work as root (`node/ops`, `node/programs`).
+
   {"do": "exec",   "user": ..., "argv": [...], "cwd": ""}
       replaces itself by the command
   {"do": "run",    "user": ..., "argv": [...]}

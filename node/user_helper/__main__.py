@@ -7,12 +7,12 @@ from importlib import import_module
 # Only the module that is needed is imported, so that a new process for each request starts fast.
 DOES = {
     "exec": ("commands", "exec_"),
-    "run": ("commands", "run"),
+    "run": ("commands", "run_command"),
     "sbatch": ("submit", "sbatch"),
-    "bundle": ("bundles", "bundle"),
-    "follow": ("logs", "follow"),
-    "read": ("logs", "read"),
-    "search": ("logs", "search"),
+    "bundle": ("bundles", "store_bundle"),
+    "follow": ("logs", "follow_log"),
+    "read": ("logs", "read_log_part"),
+    "search": ("logs", "search_log"),
     "serve": ("serve", "serve"),
     "tunnel": ("tunnel", "tunnel"),
 }

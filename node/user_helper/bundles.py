@@ -13,16 +13,16 @@ MOST_MEMORY = 1024 * 1024 * 1024
 BUNDLE_KEPT_S = 30 * 86400
 
 
-def bundle(request):
+def store_bundle(request):
     """Stores the bundle on standard input as the user, and prints whether it is stored now."""
     import resource
     import tarfile
 
-    entry = identity.person(request["user"])
+    entry = identity.user_entry(request["user"])
     identity.must_be_current(entry)
     data = sys.stdin.buffer.read()
-    identity.limit(entry)
-    identity.become(entry)
+    identity.apply_limits(entry)
+    identity.become_user(entry)
     # an archive's headers could make tarfile use any amount of memory
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     try:
@@ -40,7 +40,7 @@ def keep_bundle(root, digest, data):
     import tarfile
 
     place = os.path.join(root, "bundles", digest)
-    if used(place) or not data:
+    if touch_bundle(place) or not data:
         return os.path.isdir(place)
     make_folder(os.path.dirname(place))
     os.chmod(root, 0o700)
@@ -52,7 +52,7 @@ def keep_bundle(root, digest, data):
             unpack(archive, part)
         if tree_digest(part) != digest:
             raise ValueError("they were damaged in transfer: send them again")
-        for path in under(part):
+        for path in walk_folder(part):
             if not os.path.islink(path):
                 os.chmod(path, 0o555 if os.path.isdir(path) or os.access(path, os.X_OK) else 0o444)
         try:
@@ -65,7 +65,7 @@ def keep_bundle(root, digest, data):
     return True
 
 
-def stage(request):
+def stage_bundle(request):
     """Copies the bundle to the job's work folder, where the job may write. Runs as the user. An existing folder stays
     unchanged: the steps of a pipeline share it, and the bundle may already be deleted."""
     import shutil
@@ -83,20 +83,20 @@ def stage(request):
         os.makedirs(work, exist_ok=True)
         return
     source = os.path.join(request["root"], "bundles", request["bundle"])
-    known = used(source)
+    known = touch_bundle(source)
     if os.path.isdir(work):  # complete: it gets its name only after everything was copied
         return
     if not known:
         identity.refuse(f"the files of this job are no longer on {os.uname().nodename}: send them again")
     part = f"{work}.{os.getpid()}"
     shutil.copytree(source, part, symlinks=True)
-    for path in under(part):
+    for path in walk_folder(part):
         if not os.path.islink(path):
             os.chmod(path, os.stat(path).st_mode | 0o200)
     os.rename(part, work)
 
 
-def used(place):
+def touch_bundle(place):
     """Returns whether the bundle is stored, and sets the time of its last use."""
     try:
         os.utime(place)
@@ -143,7 +143,7 @@ def tree_digest(folder):
     import hashlib
 
     lines = []
-    for path in under(folder):
+    for path in walk_folder(folder):
         name = os.path.relpath(path, folder)
         if os.path.islink(path):
             lines.append(f"l {hashlib.sha256(os.readlink(path).encode(errors='surrogateescape')).hexdigest()} {name}")
@@ -165,7 +165,7 @@ def make_folder(path):
         identity.refuse(f"{os.uname().nodename}: {path} can't be created: {error.strerror}")
 
 
-def under(folder):
+def walk_folder(folder):
     """Yields the folder and everything in it, inner entries first."""
     for place, folders, names in os.walk(folder, topdown=False):
         yield from (os.path.join(place, name) for name in names)
@@ -179,7 +179,7 @@ def erase(folder):
 
     if not os.path.isdir(folder) or os.path.islink(folder):
         return
-    for path in under(folder):
+    for path in walk_folder(folder):
         if os.path.isdir(path) and not os.path.islink(path):
             os.chmod(path, 0o700)
     shutil.rmtree(folder, ignore_errors=True)

@@ -18,21 +18,21 @@ def as_login(argv):
 
 def exec_(request):
     """Becomes the user and replaces this process with the command."""
-    entry = identity.person(request["user"])
+    entry = identity.user_entry(request["user"])
     if not request.get("operator"):  # Headway's Slurm operator account also has no login shell, so it is not checked
         identity.must_be_current(entry)
-        identity.limit(entry)
-    identity.become(entry)
-    identity.enter(entry, request["cwd"])
+        identity.apply_limits(entry)
+    identity.become_user(entry)
+    identity.enter_folder(entry, request["cwd"])
     os.execv("/bin/bash", as_login(request["argv"]))
 
 
-def run(request):
+def run_command(request):
     """Runs the command in its own session, so that all its processes can be signalled, and exits with its exit code. Ends
     it on SIGTERM and when its output is no longer read."""
     identity.mark = "\0refused\0"
     if request["user"] != "root":
-        identity.must_be_current(identity.person(request["user"]))
+        identity.must_be_current(identity.user_entry(request["user"]))
     wake_pipe = os.pipe()
 
     def on_sigterm(*_):
@@ -44,7 +44,7 @@ def run(request):
     if child == 0:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
-        start(request)
+        start_command(request)
     os.close(0)
     ended = os.pidfd_open(child)
     watch = select.poll()
@@ -62,7 +62,7 @@ def run(request):
     os._exit(identity.end_of(child))
 
 
-def start(request):
+def start_command(request):
     """Replaces this process with the command, as the user or as root."""
     if request["user"] != "root":
         exec_({**request, "cwd": ""})

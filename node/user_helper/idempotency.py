@@ -27,12 +27,12 @@ NO_LOCKS = (
 )
 
 
-def once(tag, work):
+def run_once(tag, work):
     """Runs `work` once for this tag, writes its output to standard output and error, and returns its exit code. `work`
     replaces its process by a program. A request that failed runs again when it is repeated. Returns NOBODY_KNOWS if an
     earlier run was interrupted, because its effect is unknown."""
     try:
-        file = opened(tag)
+        file = open_tag_file(tag)
     except OSError as error:
         identity.refuse(f"{os.environ['HOME']} can't be written, so nothing was submitted: {error.strerror}")
     try:
@@ -40,57 +40,60 @@ def once(tag, work):
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-    stored = os.pread(file, 1 << 22, 0)
-    if stored == b"begun":
-        os.write(2, b"an earlier try of this request was interrupted\n")
-        return NOBODY_KNOWS
-    if stored:
-        answer = json.loads(stored)
+    if stored := os.pread(file, 1 << 22, 0):
+        try:
+            answer = json.loads(stored)
+        except ValueError:  # "begun", or an answer of which the head lost a part with its power
+            os.write(2, b"an earlier try of this request was interrupted\n")
+            return NOBODY_KNOWS
         for number, name in ((1, "out"), (2, "err")):
             pour(number, answer[name].encode("latin-1"))
         return 0
-    keep(file, b"begun")
-    code, out, err = ran(work)
+    store_answer(file, b"begun")
+    os.fsync(
+        file
+    )  # a head that loses its power must not forget it; of the answer it may: that is the server's to store
+    code, out, err = run_in_child(work)
     if code and any(word in err for word in UNSURE):
         pour(2, err)
         return NOBODY_KNOWS
     words = {"out": out.decode("latin-1"), "err": err.decode("latin-1")}
     if code not in SIGNALLED:
-        keep(file, json.dumps(words).encode() if code == 0 else b"")
+        store_answer(file, json.dumps(words).encode() if code == 0 else b"")
     pour(1, out)
     pour(2, err)
     return code
 
 
-def opened(tag):
+def open_tag_file(tag):
     """Returns the tag's open file in the user's home."""
     folder = os.path.join(os.environ["HOME"], FOLDER)
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
-        forget_old(folder)
+        # A tag is the hash of a key: one request in 256 looks at all files, each of which costs a round trip on NFS.
+        for name in os.listdir(folder) if tag.startswith("00") else (tag,):
+            forget_old(os.path.join(folder, name))
     return os.open(os.path.join(folder, tag), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def forget_old(folder):
-    """Deletes tags' files that are older than KEPT_S."""
-    for entry in os.scandir(folder):
-        try:
-            if time.time() - entry.stat(follow_symlinks=False).st_mtime > KEPT_S:
-                os.unlink(entry.path)
-        except OSError:
-            pass
+def forget_old(path):
+    """Deletes a tag's file that is older than KEPT_S."""
+    try:
+        if time.time() - os.stat(path, follow_symlinks=False).st_mtime > KEPT_S:
+            os.unlink(path)
+    except OSError:
+        pass
 
 
-def keep(file, data):
-    """Writes the answer to the tag's file and syncs it."""
+def store_answer(file, data):
+    """Writes the answer to the tag's file."""
     # Written before truncating: if the machine fails in between, the file is not empty. An empty file would run again.
     os.pwrite(file, data, 0)
     os.ftruncate(file, len(data))
-    os.fsync(file)
 
 
-def ran(work):
+def run_in_child(work):
     """Returns (exit code, standard output, standard error) of the work, run in a child process."""
     pipes = os.memfd_create("out"), os.memfd_create("err")
 

@@ -20,7 +20,7 @@ def refuse(sentence):
     os._exit(REFUSED)
 
 
-def person(name):
+def user_entry(name):
     """Returns the passwd entry of a user who may use the cluster; refuses the request for others and for root."""
     try:
         entry = pwd.getpwnam(name)
@@ -34,10 +34,10 @@ def person(name):
 def must_be_current(entry):
     """Refuses the request if the user may no longer log in."""
     if entry.pw_shell.endswith(("nologin", "false")):
-        refuse(f"{entry.pw_name} may not work on this cluster any more")
+        refuse(f"{entry.pw_name} has no access to this cluster any more")
 
 
-def become(entry):
+def become_user(entry):
     """Drops root for good and becomes the user, with the environment of a login."""
     os.initgroups(entry.pw_name, entry.pw_gid)
     os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
@@ -54,7 +54,7 @@ def become(entry):
     )
 
 
-def limit(entry):
+def apply_limits(entry):
     """Applies the limits of the user's logins to this process, so that users can't exceed them through Headway."""
     global limited
     if limited:
@@ -64,12 +64,12 @@ def limit(entry):
         call = ["StartTransientUnit", "ssa(sv)a(sa(sv))", f"headway-{pid}.scope", "fail", "2"]
         more = ["PIDs", "au", "1", pid, "Slice", "s", f"user-{entry.pw_uid}.slice", "0"]
         argv = ["busctl", "--quiet", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1"]
-        quietly([*argv, "org.freedesktop.systemd1.Manager", *call, *more], {})
-    quietly([SESSION], {"PAM_TYPE": "open_session", "PAM_USER": entry.pw_name})
+        run_quietly([*argv, "org.freedesktop.systemd1.Manager", *call, *more], {})
+    run_quietly([SESSION], {"PAM_TYPE": "open_session", "PAM_USER": entry.pw_name})
     limited = True
 
 
-def quietly(argv, env):
+def run_quietly(argv, env):
     """Runs a program to its end without output. Ignores a missing program and its errors, as a login does."""
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
     try:
@@ -79,7 +79,7 @@ def quietly(argv, env):
     os.waitpid(child, 0)
 
 
-def enter(entry, cwd):
+def enter_folder(entry, cwd):
     """Changes to the folder `cwd`, relative to the home folder; "" is the home folder. Refuses the request if that fails."""
     place = os.path.join(entry.pw_dir, cwd) if cwd else entry.pw_dir
     try:

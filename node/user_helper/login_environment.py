@@ -57,9 +57,9 @@ def read_login_environment(entry):
     child = os.fork()
     if child == 0:
         os.close(ours)
-        identity.limit(entry)
-        identity.become(entry)
-        identity.enter(entry, "")
+        identity.apply_limits(entry)
+        identity.become_user(entry)
+        identity.enter_folder(entry, "")
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)

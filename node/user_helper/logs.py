@@ -17,11 +17,11 @@ SEARCH_S = 8
 LONGEST = 500  # bytes shown of a line in search results
 
 
-def follow(request):
+def follow_log(request):
     """Sends the file as it grows, read as the user, until the parent of this process ends."""
-    entry = identity.person(request["user"])
-    identity.limit(entry)
-    identity.become(entry)
+    entry = identity.user_entry(request["user"])
+    identity.apply_limits(entry)
+    identity.become_user(entry)
     path, offset = request["path"], request["offset"]
     handle, waited = None, False
     parent = os.getppid()
@@ -33,25 +33,25 @@ def follow(request):
                 identity.refuse(f"{path}: {error.strerror}")
         if handle is None:
             if not waited:
-                send(b"W")
+                write_frame(b"W")
                 waited = True
         else:
             size = os.fstat(handle).st_size
             if size < offset:
                 offset = 0
-                send(b"T")
+                write_frame(b"T")
             while chunk := os.pread(handle, identity.CHUNK, offset):
                 offset += len(chunk)
-                send(b"D %d" % len(chunk), chunk)
+                write_frame(b"D %d" % len(chunk), chunk)
             if replaced(path, handle):
                 os.close(handle)
                 handle, offset = None, 0
-                send(b"T")
+                write_frame(b"T")
                 continue
         time.sleep(POLL_S)
 
 
-def send(head, body=b""):
+def write_frame(head, body=b""):
     """Writes one frame to standard output."""
     out = sys.stdout.buffer
     out.write(head + b"\n" + body)
@@ -68,18 +68,18 @@ def replaced(path, handle):
     return (now.st_dev, now.st_ino) != (opened.st_dev, opened.st_ino)
 
 
-def read(batch):
+def read_log_part(batch):
     """Prints a part of each requested file, read as its user, and of each requested report."""
     for request in batch["files"]:
-        if identity.in_child(partial(answer, request)):
+        if identity.in_child(partial(answer_log_request, request)):
             print(json.dumps({"error": f"no user {request['user']}"}), flush=True)
     for request in batch.get("reports", ()):
         print(json.dumps(read_part({**request, "path": f"{REPORTS}/{int(request['job'])}.jsonl"})), flush=True)
 
 
-def answer(request):
+def answer_log_request(request):
     """Becomes the user and prints the part of the file."""
-    identity.become(identity.person(request["user"]))
+    identity.become_user(identity.user_entry(request["user"]))
     print(json.dumps(read_part(request)), flush=True)
 
 
@@ -99,12 +99,12 @@ def read_part(request):
     return {"size": size, "offset": offset, "b64": binascii.b2a_base64(data, newline=False).decode()}
 
 
-def search(request):
+def search_log(request):
     """Prints up to `most` lines that contain a text, in upper or lower case, each with its number and offset. Stops after
     SEARCH_S; `looked` is the number of bytes that were searched."""
-    entry = identity.person(request["user"])
-    identity.limit(entry)
-    identity.become(entry)
+    entry = identity.user_entry(request["user"])
+    identity.apply_limits(entry)
+    identity.become_user(entry)
     try:
         handle = open_log(request["path"])
     except OSError as error:

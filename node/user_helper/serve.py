@@ -7,12 +7,12 @@ import sys
 import warnings  # noqa: F401  (os.execvpe imports it; imported here once instead of in each child)
 
 from user_helper import identity
-from user_helper.logs import read
+from user_helper.logs import read_log_part
 from user_helper.submit import sbatch
 
 IDLE_S = 900  # without a request; Headway itself ends a helper much earlier
 MOST_ANSWER = 64 * 1024 * 1024  # bytes kept of each output; the rest is read and dropped
-DOES = {"sbatch": sbatch, "read": read}
+DOES = {"sbatch": sbatch, "read": read_log_part}
 
 
 def serve(opening):
@@ -21,9 +21,9 @@ def serve(opening):
     can't use the pipes of the helper."""
     user = opening["user"]
     if user:
-        entry = identity.person(user)
+        entry = identity.user_entry(user)
         identity.must_be_current(entry)
-        identity.limit(entry)
+        identity.apply_limits(entry)
     questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")  # neither is inherited through exec
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -41,12 +41,12 @@ def serve(opening):
         # If the helper ends before this line, the request has not started and can be sent to another helper.
         answers.write(b"begun\n")
         answers.flush()
-        code, out, err = served(request["ask"], data, user, (questions, answers))
+        code, out, err = serve_request(request["ask"], data, user, (questions, answers))
         answers.write(json.dumps({"code": code, "out": len(out), "err": len(err)}).encode() + b"\n" + out + err)
         answers.flush()
 
 
-def served(request, data, user, ours):
+def serve_request(request, data, user, ours):
     """Returns (exit code, standard output, standard error) of one request, run in a child process."""
     if (request["do"], request.get("user", "")) not in (("sbatch", user), ("read", user)):
         return identity.REFUSED, b"", b"this helper process does not serve this request\n"
@@ -62,7 +62,7 @@ def served(request, data, user, ours):
         be_served(request, data, out[1], err[1], ours)
     os.close(out[1])
     os.close(err[1])
-    output = gather(child, out[0], err[0])
+    output = gather_output(child, out[0], err[0])
     return identity.end_of(child), *output
 
 
@@ -89,7 +89,7 @@ def be_served(request, data, out, err, ours):
     os._exit(code)
 
 
-def gather(child, *numbers):
+def gather_output(child, *numbers):
     """Returns the child's output up to its end. Does not wait for processes that it leaves behind, which may keep the
     pipes open."""
     found = {number: bytearray() for number in numbers}

@@ -10,7 +10,7 @@ def sbatch(request):
     """Runs sbatch as the user and exits with its exit code. The script keeps its file name, because sbatch names the job
     after it, and lies in a folder that only the user can read. The folder is deleted when sbatch has ended: slurmctld
     then has its own copy."""
-    entry = identity.person(request["user"])
+    entry = identity.user_entry(request["user"])
     identity.must_be_current(entry)
     text = sys.stdin.buffer.read() if request["has_script"] else b""
     env = login_environment.login_environment(entry)
@@ -27,14 +27,14 @@ def sbatch(request):
         words += [path, *request["script_args"]]
 
     def work():
-        identity.limit(entry)
-        identity.become(entry)
+        identity.apply_limits(entry)
+        identity.become_user(entry)
         if request.get("stage"):
-            bundles.stage(request["stage"])
-        identity.enter(entry, request["cwd"])
+            bundles.stage_bundle(request["stage"])
+        identity.enter_folder(entry, request["cwd"])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if request.get("tag"):
-            os._exit(idempotency.once(request["tag"], run))
+            os._exit(idempotency.run_once(request["tag"], run))
         run()
 
     def run():
@@ -51,7 +51,7 @@ def sbatch(request):
 def remove(entry, folder):
     """Deletes the script's folder. Runs as the user, who may have replaced the folder by a link. Other content than plain
     files remains until /tmp is cleaned."""
-    identity.become(entry)
+    identity.become_user(entry)
     try:
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))

@@ -19,16 +19,16 @@ PIECE = 64 * 1024
 
 def tunnel(request):
     """Becomes the user and carries connections until standard input ends."""
-    entry = identity.person(request["user"])
+    entry = identity.user_entry(request["user"])
     identity.must_be_current(entry)
-    identity.limit(entry)
-    identity.become(entry)
+    identity.apply_limits(entry)
+    identity.become_user(entry)
     os.chdir("/")
-    asyncio.run(Tunnel(request["path"]).run())
+    asyncio.run(SocketTunnel(request["path"]).run())
     os._exit(0)
 
 
-class Tunnel:
+class SocketTunnel:
     """All connections to one Unix socket."""
 
     def __init__(self, path):

@@ -1,6 +1,8 @@
 """Headway: one YAML file becomes a self-healing Slurm GPU cluster on machines you own.
 
-Programs use `from headway import Client`. Nothing is imported before that name is used."""
+Programs use `from headway import Client`. Nothing is imported before that name is used.
+
+Not here: programs that run on machines (`node`)."""
 
 from __future__ import annotations
 

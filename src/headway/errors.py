@@ -6,12 +6,13 @@
     │   └── SignInAgain          the browser session is too old for what can't be undone          HTTP 403, exit 4
     ├── NotSignedIn              no or an unknown token                                           HTTP 401, exit 4
     ├── TooManyTries             sign-in has failed too often from here                           HTTP 429, exit 4
+    ├── TooManySubmits           one person submits more jobs a minute than the server allows     HTTP 429, exit 1
     ├── TooManyAtOnce            as much as may run at once runs already                          HTTP 429, exit 1
     ├── NotFound                 no such cluster, job, machine, ...                               HTTP 404, exit 5
     ├── Conflict                 another operation holds the cluster, or the plan has changed     HTTP 409, exit 6
     ├── NeedsConfirmation        a disturbing change with neither a terminal nor --yes            exit 3
     ├── Refused                  a request that can't be done as asked (a port in use, ...)       HTTP 400, exit 1
-    ├── StoreUnavailable         the server's own database does not answer (store.db.transactions) HTTP 503, exit 7
+    ├── StoreUnavailable         the server's own database does not answer (store.db.errors)      HTTP 503, exit 7
     ├── Unreachable              a machine, the controller or the server does not answer          HTTP 503, exit 7
     │   └── Unanswered           the same, after the request had gone out: it may have been done
     └── CommandFailed            a process ended badly; carries argv, code and stderr             HTTP 502, exit 1
@@ -46,10 +47,11 @@ class HeadwayError(Exception):
     http_status = 400
     kind = "error"
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", retry_after_s: int = 0) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.retry_after_s = retry_after_s  # after this time a retry may succeed; 0: it is not known
         # True if part of the work was done and undone again: a retry with the same key gets this answer
         # (api.http.idempotency).
         self.settled = False
@@ -107,6 +109,13 @@ class TooManyTries(HeadwayError):
     exit_code = 4
     http_status = 429
     kind = "too_many_tries"
+
+
+class TooManySubmits(HeadwayError):
+    """One person submits jobs too fast. Nothing was done, and a retry succeeds after `retry_after_s`."""
+
+    http_status = 429
+    kind = "too_many_submits"
 
 
 class TooManyAtOnce(HeadwayError):

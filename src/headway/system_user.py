@@ -8,7 +8,7 @@ import pwd
 from collections.abc import Iterator
 
 
-def behind() -> pwd.struct_passwd | None:
+def user_behind_sudo() -> pwd.struct_passwd | None:
     """Returns the user who called sudo; None without sudo or if root called it."""
     name = os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else ""
     try:

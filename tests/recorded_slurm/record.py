@@ -24,7 +24,7 @@ from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.slurm import node_commands, reservations
 from headway.slurm.accounting import sacct_jobs, sacct_usage, sacctmgr_reader
-from headway.slurm.adapters import adapter
+from headway.slurm.adapters import adapter_for
 from headway.slurm.reader import SlurmReader
 from headway.slurm.rest import SlurmRestClient, SlurmToken
 from headway.transport.ssh import Connections
@@ -48,7 +48,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     folder = HERE / version
     folder.mkdir(exist_ok=True)
     rest = SlurmRestClient(links, head, SlurmToken(jwt_key))
-    known = adapter(version)
+    known = adapter_for(version)
 
     def keep(name: str, text: str) -> None:
         (folder / name).write_text(text)

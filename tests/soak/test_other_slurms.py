@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.catalog.releases import IMAGES
+from headway.catalog.node_images import IMAGES
+from tests.cluster.jobs.lint_agreement import COUNT, compare
 from tests.cluster.lab import Lab, frozen_mirrors_will_do
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -42,6 +43,12 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_slurm_version_matches_image_and_second_apply_is_noop(lab: Lab) -> None:
     assert IMAGES[lab.image].slurm.name in lab.head("sinfo", "--version").out
     assert "nothing to change" in lab.cli("apply", str(lab.state / "old.yaml")).out
+
+
+def test_errors_of_lint_are_refusals_of_sbatch(lab: Lab) -> None:
+    found = compare(lab, "ann", seed=8)
+    assert found.false_errors == []
+    assert len(found.missed) <= COUNT / 100, found.missed
 
 
 def test_job_gets_requested_gpus(lab: Lab) -> None:

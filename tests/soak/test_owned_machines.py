@@ -3,6 +3,7 @@ used, broken and released. They install packages from their own sources, so this
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -88,7 +89,7 @@ def untouched(own: Own, number: int) -> bool:
 def test_plan_reports_found_machines_and_changes_nothing(own: Own) -> None:
     own.lab.cli("server", "start")
     planned = plan(own, own.file)
-    assert "what was found is what Slurm is told" in planned
+    assert "Slurm is configured with the values found" in planned
     assert f"own-1-[1-{len(MACHINES) - 1}]" in planned
     assert untouched(own, ONE)
 
@@ -100,7 +101,7 @@ def test_apply_refuses_wrong_sudo_password(own: Own) -> None:
         assert done.code != 0
         assert "the sudo password of ops is wrong" in done.err
         assert str(own.password) in done.err
-        assert "nothing was changed" in done.err
+        assert "no machine was changed" in done.err
         assert untouched(own, HEAD)
     finally:
         own.password.write_text("sesame\n")
@@ -144,6 +145,20 @@ def test_plan_refuses_unshared_scratch_without_kernel_nfs(own: Own) -> None:
         )
     finally:
         own.bare.inside(TWO, "umount", "/scratch")
+
+
+def test_plan_finds_the_machines_of_a_state_file(own: Own) -> None:
+    hosts = [
+        {"address": own.bare.address(n), "key": str(own.bare.key), "user": "ops", "sudo_password": str(own.password)}
+        for n in MACHINES
+    ]
+    state = {"version": 4, "outputs": {"hosts": {"value": hosts, "type": "dynamic"}}}
+    (own.bare.folder / "terraform.tfstate").write_text(json.dumps(state))
+    file = own.bare.folder / "made.yaml"
+    for source in ("file: terraform.tfstate", 'from: "cat terraform.tfstate"'):
+        head, _, _ = own.file.read_text().partition("hosts:\n")
+        file.write_text(f"{head}hosts: {{{source}}}\nteams: {{vision: {{users: [ann]}}}}\n")
+        assert plan(own, file) == plan(own, own.file)
 
 
 # --- set up, in two parts
@@ -213,7 +228,7 @@ def test_dataset_version_is_readonly_on_all_nodes(own: Own, tmp_path: Path) -> N
     said = lab.head("srun", "-N2", "sh", "-c", reads, user="ann").out.split()
     assert sorted(said) == ["alpha", "alpha", "refused", "refused"], "two nodes, in whichever order they speak"
     assert lab.cli("dataset", "verify", "words", *here).out.splitlines()[-1] == "words@1 is complete"
-    lab.cli("dataset", "remove", "words@1", "--yes", *here)
+    lab.cli("dataset", "rm", "words@1", "--yes", *here)
     assert "/datasets/words " not in lab.head("cat", "/proc/self/mounts").out
 
 
@@ -257,7 +272,7 @@ def test_reordering_inventory_moves_no_machine(own: Own) -> None:
     """The file is stored, because the order of a reserve counts; no machine changes."""
     said = own.lab.cli("apply", str(own.spec("own", (HEAD, TWO, ONE))), "--yes").out
     assert [line.split()[0] for line in said.splitlines() if " none " in line] == ["setting.keep"]
-    assert "nothing to do: the head and 2 nodes already are as the file says" in said
+    assert "nothing to do: the head and 2 nodes already match the file" in said
 
 
 def test_scaling_down_releases_machine_and_scaling_up_reuses_it(own: Own) -> None:
@@ -295,4 +310,5 @@ def test_down_restores_machines_for_reuse(own: Own) -> None:
         assert "active" not in said.split()
         assert "/etc/headway/held-by\n" not in said
         assert "headway" not in own.bare.inside(number, "nft", "list", "tables")
+        assert "hidepid=invisible" not in own.bare.inside(number, "cat", "/proc/self/mounts")
     assert "is set up" in own.lab.cli("apply", str(own.file), "--yes", timeout_s=1800).out  # and may be claimed again

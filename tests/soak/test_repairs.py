@@ -17,7 +17,7 @@ name: rep
 plan: h100-8
 nodes: 2
 spares: 1
-health: {lemon: {score: 3, spare_work: true}}
+health: {flaky_nodes: {score: 3, reserve: true}}
 teams: {vision: {users: [ann]}}
 """
 LINES = "while true; do echo ${SLURM_RESTART_COUNT:-0} >> /scratch/ann/$SLURM_JOB_ID; sleep 0.2; done"
@@ -130,11 +130,11 @@ def test_flaky_node_accepts_only_jobs_that_name_its_reservation(lab: Lab) -> Non
     lab.cli("fault", "xid", "79", node, "--gpu", "0")
     found = ended(lab, node, count + 1)
     assert found["steps"][-1]["text"].startswith(
-        "tests passed; back in service for jobs in reservation headway_lemons only"
+        "tests passed; back in service for jobs in reservation headway_flaky only"
     )
-    assert "for jobs in reservation headway_lemons only" in lab.cli("node", "history", node).out
+    assert "for jobs in reservation headway_flaky only" in lab.cli("node", "history", node).out
     refused = lab.sbatch("ann", "-w", node, "-o", "/dev/null", wrap="true")
-    asks = lab.sbatch("ann", "--reservation=headway_lemons", "--gpus-per-node=8", "-o", "/dev/null", wrap="sleep 2")
+    asks = lab.sbatch("ann", "--reservation=headway_flaky", "--gpus-per-node=8", "-o", "/dev/null", wrap="sleep 2")
     assert lab.wait_job(asks, "COMPLETED") == "COMPLETED"
     assert lab.field(asks, "NodeList") == node
     assert lab.state_of(refused) == "PENDING"

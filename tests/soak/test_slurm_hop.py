@@ -107,7 +107,7 @@ def test_jobs_survive_slurm_upgrade_with_server_killed_midway(hop: Hop) -> None:
     assert lab.head("salloc", "-N3", "srun", "hostname", user="ann").out.count("hop-1-") == 3
     lab.wait(lambda: lab.client.operations.list("hop")[0].state == "done", "the roll to end")
     apply.communicate(timeout=300)
-    assert "already are as the file says" in lab.cli("plan", str(hop.after)).out
+    assert "already match the file" in lab.cli("plan", str(hop.after)).out
     states = lab.head("sacct", "-X", "-n", "-P", "-o", "State", "-u", "ann").out.split()
     assert states == ["COMPLETED"] * 5
 

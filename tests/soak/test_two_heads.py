@@ -105,7 +105,7 @@ def test_second_head_takes_over_until_first_returns(twin: Twin) -> None:
     twin.bare.power_cut(HEAD)
     meanwhile = twin.lab.wait(lambda: twin.submit("true"), "a submission while the first head is away")
     twin.lab.wait(lambda: twin.leads(SECOND), "the second head to lead")
-    assert "own-head is away and own-head2 leads" in twin.lab.cli("status", "own", check=False).out
+    assert "own-head does not answer and own-head2 is the active head" in twin.lab.cli("status", "own", check=False).out
     twin.bare.power_on(HEAD)
     twin.lab.wait(lambda: twin.leads(HEAD), "the first head to lead again", TAKEN_OVER_S)
     twin.let_go(job, meanwhile)

@@ -60,7 +60,7 @@ def test_hanging_volume_drains_node_until_volume_returns(lab: Lab) -> None:
     on_node("kill", "-STOP", *server)
     try:
         why = lab.wait(reason, "the node to drain", patience_s=DETECTED_S)
-        assert "outside" in why
+        assert "remote_volumes" in why
         assert lab.state_of(job) == "RUNNING"
         waits = lab.sbatch("ann", "-o", "/dev/null", wrap="cat /models/there")
         assert "nothing to change" in lab.cli("plan", str(file), timeout_s=60).out.lower()

@@ -13,7 +13,7 @@ import pytest
 from headway.cli import common
 from headway.cli.main import main
 from headway.schemas.clusters import AccessOut, ChangeOut, ClusterOut, EventOut, OperationOut
-from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
+from headway.schemas.incidents import IncidentOut, IncidentStepOut, RequeuedJobOut, TimesOut
 from headway.schemas.jobs import JobOut
 from headway.schemas.nodes import GpuOut, NodeOut
 from headway.sdk.client import Client
@@ -181,7 +181,7 @@ def incident(number: int = 3, state: str = "out of service") -> IncidentOut:
         number=number, cluster="lab", node="lab-1-2", what="XID 79: fell off", action="rma", state=state,
         opened_at=1001.5, fault_at=1000.0, score=3, steps=steps,
         times=TimesOut(detect_s=1.5, drain_s=2.0, requeue_s=2.5),
-        jobs=[MovedJobOut(job=7, requeued_at=1002.5, running_at=1009.0)],
+        jobs=[RequeuedJobOut(job=7, requeued_at=1002.5, running_at=1009.0)],
     )  # fmt: skip
 
 

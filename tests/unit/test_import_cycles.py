@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import NODE, ROOT
+from tests.support.source_trees import nodes
 
 
 def modules_below(folder: Path) -> dict[str, Path]:
@@ -21,13 +22,12 @@ def modules_below(folder: Path) -> dict[str, Path]:
 
 
 def imported(path: Path, modules: dict[str, Path]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                yield full if full in modules else node.module
+    for node in nodes(path, ast.Import):
+        yield from (alias.name for alias in node.names)
+    for node in nodes(path, ast.ImportFrom):
+        for alias in node.names if node.module else ():
+            full = f"{node.module}.{alias.name}"
+            yield full if full in modules else node.module
 
 
 def cycle(modules: dict[str, Path]) -> list[str]:

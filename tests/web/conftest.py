@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
+
+from headway.store import open_store
 from tests.support.site import demo_state
 from tests.support.site.browser import CHROMIUM
 from tests.support.site.server import Site, serve
-
-from headway.store import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,19 +46,19 @@ def _patience() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns an empty database at the newest migration, to be copied."""
+    """Returns a folder with an empty database at the newest migration and its key, to be copied."""
     folder = tmp_path_factory.mktemp("database")
 
     async def make() -> None:
         await (await open_store(folder)).close()
 
     asyncio.run(make())
-    return folder / "headway.db"
+    return folder
 
 
 @pytest.fixture
 def site(tmp_path: Path, database: Path) -> Iterator[Site]:
-    shutil.copy(database, tmp_path / "headway.db")
+    shutil.copytree(database, tmp_path, dirs_exist_ok=True)
     yield from serve(tmp_path)
 
 

@@ -8,12 +8,12 @@ import tempfile
 import time
 
 from agent.checks.disk_owners import jobs_filling_disk, users_of_jobs
-from agent.checks.runner import HOST, MOUNT, WARN, MachineState, Result, bad, check, warn
+from agent.checks.runner import HOST_DISK, MOUNT, WARN, CheckResult, MachineReading, bad, check, warn
 from agent.metrics.host import read_text
 
 SLOW_S = 5.0
-_ROOM = (("/", 500), ("/var/lib/headway", 500), ("/tmp", 200))  # (folder, MiB below which jobs fail)
-_FILES = 1000  # free inodes below which jobs fail
+FREE_MIB = {"/": 500, "/var/lib/headway": 500, "/tmp": 200}  # folder -> MiB below which jobs fail
+FREE_INODES = 1000  # below which jobs fail
 _LEAVES_S = 600.0  # so long after the end of a user's last job the epilog may still be deleting its files
 _HOST_ADVICE = (
     "all local machines share it, and no node is drained for it: free space on the host "
@@ -23,14 +23,14 @@ DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 
 @check(every_s=15, limit_s=20, prolog=True, times=2)
-def disk(seen: MachineState) -> Result | None:
+def disk(seen: MachineReading) -> CheckResult | None:
     """Returns bad when the machine's own disks have too little space or too few inodes, and warns when they are 97 %
     full. Space that jobs have filled is treated like a volume that is away: no job starts here, running jobs go on, and
     the node recovers by itself."""
     had = {uid: entry for uid, entry in seen.kept.get("people", {}).items() if seen.now - entry[1] < _LEAVES_S}
     seen.kept["people"] = had | {uid: (job, seen.now) for uid, job in users_of_jobs().items()}
     owners = {uid: job for uid, (job, _) in seen.kept["people"].items()}
-    for place, least_mib in _ROOM:
+    for place, least_mib in FREE_MIB.items():
         if not os.path.isdir(place):
             continue
         stats = os.statvfs(place)
@@ -38,28 +38,28 @@ def disk(seen: MachineState) -> Result | None:
         why, lacks, lacks_files = "", (least_mib << 20) - free, 0
         if lacks > 0:
             why = f"{free >> 20} MiB free in {place}"
-        elif stats.f_files and stats.f_favail < _FILES:
-            why, lacks_files = f"no inodes left in {place}: {stats.f_favail} free", _FILES - stats.f_favail
+        elif stats.f_files and stats.f_favail < FREE_INODES:
+            why, lacks_files = f"no inodes left in {place}: {stats.f_favail} free", FREE_INODES - stats.f_favail
         if why:
             jobs = jobs_filling_disk(place, lacks, lacks_files, owners=owners, proc=seen.proc)
             holders = f"{'jobs' if len(jobs) > 1 else 'job'} {', '.join(map(str, jobs))}"
             if jobs:
                 return bad(f"{why}, held by {holders}", MOUNT)
-            if not seen.config.own_hardware and not _is_own(place):
-                return Result(WARN, f"the disk of the host is full, {why}; {_HOST_ADVICE}", HOST)
+            if not seen.config.own_hardware and not _is_in_memory(place):
+                return CheckResult(WARN, f"the disk of the host is full, {why}; {_HOST_ADVICE}", HOST_DISK)
             return bad(why)
         if stats.f_blocks and stats.f_bavail < stats.f_blocks * 0.03:
             return warn(f"{place} is 97 % full")
     return None
 
 
-def _is_own(place: str) -> bool:
+def _is_in_memory(place: str) -> bool:
     """Returns whether the folder is in memory, and so on no disk of the host."""
     return any(line.split()[1:3] == [place, "tmpfs"] for line in read_text("/proc/self/mounts").splitlines())
 
 
 @check(every_s=30, limit_s=30, times=2)
-def disk_writes(_: MachineState) -> Result | None:
+def disk_writes(_: MachineReading) -> CheckResult | None:
     """Returns bad when a small write to the machine's own disk fails or takes longer than SLOW_S: a failing disk is
     slow long before it stops."""
     place = next(place for place in ("/var/lib/headway", "/tmp") if os.path.isdir(place))

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from agent.gpu.job_gpus import JOBS
-from agent.jobs.processes import job_of
 from agent.metrics.host import read_text
+from agent.processes import job_of
 
 LOOK_S = 5.0  # time limit for counting, on a disk that may be busy; the whole check has 20 s
 CONTAINERS = "/var/lib/headway/containers"

@@ -1,4 +1,5 @@
-"""Why NVIDIA's driver does not work on a machine, from what the kernel and the file system show."""
+"""Why NVIDIA's driver does not work on a machine, from what the kernel and the file system show. A machine in a container has the
+kernel and the modules of its host, so the reason and the remedy are those of the host."""
 
 from __future__ import annotations
 
@@ -13,23 +14,24 @@ def driver_fault(sys: str = "/sys", root: str = "") -> str:
     """Returns why the driver does not work, with what to do; "" if none of the known reasons holds. `sys`: the mount point of
     sysfs; `root`: the folder of the root file system."""
     kernel = os.uname().release
+    there = " on the host" if os.path.exists(f"{root}/run/systemd/container") else ""
     loaded = _text(f"{sys}/module/nvidia/version")
     if loaded:
         libraries = sorted({os.path.realpath(path).rpartition(".so.")[2] for path in _libraries(root)} - {"1"})
         if libraries and loaded not in libraries:
-            return f"the kernel has driver {loaded}, and the libraries are of {libraries[-1]}: reboot"
+            return f"the kernel has driver {loaded}, and the libraries are of {libraries[-1]}: reboot{there and ' the host'}"
         return ""
     if os.path.isdir(f"{sys}/module/nouveau"):
-        return "nouveau holds the GPUs: blacklist it and reboot"
+        return f"nouveau holds the GPUs: blacklist it{there} and reboot"
     modules = [path for name in _FOLDERS for path in glob.glob(f"{root}/lib/modules/*/{name}/nvidia*.ko*")]
     kernels = sorted({path[len(root) :].split("/")[3] for path in modules})
     if kernel in kernels:
-        secure = " (Secure Boot refuses a module that is not signed)" if _secure_boot(sys) else ""
-        return f"the driver's module is not loaded{secure}: modprobe nvidia tells why"
+        secure = " (Secure Boot refuses a module that is not signed)" if _secure_boot(sys, root) else ""
+        return f"the driver's module is not loaded{secure}: modprobe nvidia{there} tells why"
     if kernels:
         built = f"the driver's module was built for kernel {kernels[-1]}, and {kernel} runs"
-        return f"{built}: install its headers, then dkms autoinstall"
-    return "" if _libraries(root) else "no driver of NVIDIA is installed"
+        return f"{built}: install its headers{there}, then dkms autoinstall"
+    return "" if _libraries(root) else f"no driver of NVIDIA is installed{there}"
 
 
 def _libraries(root: str) -> list[str]:
@@ -38,7 +40,10 @@ def _libraries(root: str) -> list[str]:
     )
 
 
-def _secure_boot(sys: str) -> bool:
+def _secure_boot(sys: str, root: str) -> bool:
+    # A container does not see its host's variables of EFI; node/programs/owned_machines/container_host.sh makes the file.
+    if os.path.exists(f"{root}/usr/lib/headway/secure-boot"):
+        return True
     for path in glob.glob(f"{sys}/firmware/efi/efivars/SecureBoot-*"):
         try:
             with open(path, "rb") as file:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 from agent.checks.driver_fault import driver_fault
-from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, MachineState, Result, bad, check, warn
+from agent.checks.runner import DRAIN, REBOOT, REPLACE, RESET_GPU, CheckResult, MachineReading, bad, check, warn
 from agent.gpu import gpu_metrics
 from agent.gpu.gpu_source import Gpu
 from agent.gpu.mig import wrong_instances
@@ -16,13 +16,13 @@ MPS_CONTROL = "nvidia-cuda-mps-control"
 _THROTTLES = {0x8: "hardware slowdown", 0x20: "temperature", 0x40: "temperature", 0x80: "power brake"}
 
 
-def _first(seen: MachineState, name: str, least: float = 1) -> Gpu | None:
+def _first(seen: MachineReading, name: str, least: float = 1) -> Gpu | None:
     """Returns the first GPU whose figure `name` is at least `least`; None if there is no such GPU."""
     return next((gpu for gpu in seen.gpus if gpu.figures.get(name, 0) >= least), None)
 
 
 @check(every_s=5, prolog=True, times=2)
-def gpu_count(seen: MachineState) -> Result | None:
+def gpu_count(seen: MachineReading) -> CheckResult | None:
     """Returns bad when fewer GPUs answer than Slurm gives to jobs (GRES)."""
     if not seen.config.gpus or seen.gpus_at is None:
         return None
@@ -38,7 +38,7 @@ def gpu_count(seen: MachineState) -> Result | None:
 
 
 @check(every_s=30, times=2)
-def gpu_parts(seen: MachineState) -> Result | None:
+def gpu_parts(seen: MachineReading) -> CheckResult | None:
     """Returns bad when a GPU does not have the MIG instances that Slurm gives to jobs."""
     if not seen.config.mig or not seen.gpus:
         return None
@@ -49,7 +49,7 @@ def gpu_parts(seen: MachineState) -> Result | None:
 
 
 @check(every_s=30, prolog=True)
-def gpu_mps(seen: MachineState) -> Result | None:
+def gpu_mps(seen: MachineReading) -> CheckResult | None:
     """Returns bad when jobs may share GPUs by MPS and its control daemon is not installed."""
     if not seen.config.mps or seen.config.simulated or shutil.which(MPS_CONTROL):
         return None
@@ -60,7 +60,7 @@ def gpu_mps(seen: MachineState) -> Result | None:
 
 
 @check(every_s=5)
-def gpu_answers(seen: MachineState) -> Result | None:
+def gpu_answers(seen: MachineReading) -> CheckResult | None:
     """Returns bad when the driver has not answered for SILENT_S."""
     since = seen.now - (seen.started if seen.gpus_at is None else seen.gpus_at)
     if seen.config.gpus and since > SILENT_S:
@@ -69,8 +69,20 @@ def gpu_answers(seen: MachineState) -> Result | None:
     return None
 
 
+@check(every_s=60)
+def gpu_driver(seen: MachineReading) -> CheckResult | None:
+    """Returns bad when the GPUs had no driver as the node joined, so that Slurm has none of them."""
+    count = seen.config.driverless_gpus
+    if not count:
+        return None
+    why = driver_fault(seen.sys) or "their driver has come since then, or is not known"
+    return bad(
+        f"Slurm has none of the {count} GPUs, because no driver found them when the node joined: {why}; then apply again"
+    )
+
+
 @check(every_s=5, prolog=True)
-def gpu_memory_errors(seen: MachineState) -> Result | None:
+def gpu_memory_errors(seen: MachineReading) -> CheckResult | None:
     """Returns bad for uncorrected ECC errors, failed or pending row remapping; warns at 8 rows remapped for uncorrected
     errors."""
     if gpu := _first(seen, gpu_metrics.ROWS_FAILED):
@@ -87,7 +99,7 @@ def gpu_memory_errors(seen: MachineState) -> Result | None:
 
 
 @check(every_s=15, times=2)
-def gpu_nvlink(seen: MachineState) -> Result | None:
+def gpu_nvlink(seen: MachineReading) -> CheckResult | None:
     """Returns bad when a GPU has fewer active NVLinks than the plan expects. GPUs in MIG mode do not use them."""
     links = 0 if seen.config.mig else seen.config.expects.get("nvlinks", 0)
     for gpu in seen.gpus:
@@ -98,7 +110,7 @@ def gpu_nvlink(seen: MachineState) -> Result | None:
 
 
 @check(every_s=10)
-def gpu_throttled(seen: MachineState) -> Result | None:
+def gpu_throttled(seen: MachineReading) -> CheckResult | None:
     """Warns when heat or the power supply lowers a GPU's clocks; returns bad when that lasts SLOWED_S, so it is not a
     short peak."""
     since = seen.kept.setdefault("throttled", {})
@@ -116,7 +128,7 @@ def _throttled(gpu: Gpu) -> str:
 
 
 @check(every_s=30, times=2)
-def gpu_pcie(seen: MachineState) -> Result | None:
+def gpu_pcie(seen: MachineReading) -> CheckResult | None:
     """Returns bad when a GPU uses fewer PCIe lanes than it has. The link's speed is not checked: it falls on purpose
     while a GPU is idle."""
     for gpu in seen.gpus:
@@ -127,7 +139,7 @@ def gpu_pcie(seen: MachineState) -> Result | None:
 
 
 @check(every_s=60, idle=True, times=2)
-def gpu_left_over(seen: MachineState) -> Result | None:
+def gpu_left_over(seen: MachineReading) -> CheckResult | None:
     """Warns when GPU memory is in use although no job is on the node: a process has survived its job."""
     for gpu in seen.gpus:
         used = gpu.figures.get(gpu_metrics.FB_USED, 0)

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from agent.checks.runner import MachineState, Result, check, warn
+from agent.checks.runner import CheckResult, MachineReading, check, warn
 from agent.gpu import gpu_metrics
 
 EVERY_S = 300.0  # these settings change with a reboot, if at all
@@ -22,12 +22,12 @@ _EXTENDED = 0x100  # offset of the first extended capability
 _ROCE_MTU = 4200  # bytes: 4096 of an RDMA packet and its headers
 
 
-def _has_gpus(seen: MachineState) -> bool:
+def _has_gpus(seen: MachineReading) -> bool:
     return bool(seen.config.gpus) and not seen.config.simulated
 
 
 @check(every_s=EVERY_S)
-def gpu_persistence(seen: MachineState) -> Result | None:
+def gpu_persistence(seen: MachineReading) -> CheckResult | None:
     """Warns when the driver unloads a GPU that no process uses."""
     off = [gpu.index for gpu in seen.gpus if gpu.figures.get(gpu_metrics.PERSISTENCE) == 0]
     if not _has_gpus(seen) or not off:
@@ -39,7 +39,7 @@ def gpu_persistence(seen: MachineState) -> Result | None:
 
 
 @check(every_s=EVERY_S)
-def gpu_iommu(seen: MachineState) -> Result | None:
+def gpu_iommu(seen: MachineReading) -> CheckResult | None:
     """Warns when the IOMMU translates the addresses of the GPUs' own transfers."""
     translated = []
     for gpu in seen.gpus if _has_gpus(seen) else ():
@@ -55,7 +55,7 @@ def gpu_iommu(seen: MachineState) -> Result | None:
 
 
 @check(every_s=EVERY_S)
-def gpu_acs(seen: MachineState) -> Result | None:
+def gpu_acs(seen: MachineReading) -> CheckResult | None:
     """Warns when PCI bridges send traffic between devices through the CPU (ACS). A virtual machine needs ACS."""
     if not _has_gpus(seen) or len(seen.gpus) < 2 or _is_virtual(seen):
         return None
@@ -69,7 +69,7 @@ def gpu_acs(seen: MachineState) -> Result | None:
 
 
 @check(every_s=EVERY_S)
-def gpu_direct_rdma(seen: MachineState) -> Result | None:
+def gpu_direct_rdma(seen: MachineReading) -> CheckResult | None:
     """Warns when network adapters can't reach GPU memory: neither nvidia_peermem nor the open kernel modules (which have
     DMA-BUF) are loaded."""
     if not _has_gpus(seen) or not os.path.isdir(f"{seen.sys}/class/infiniband"):
@@ -85,7 +85,7 @@ def gpu_direct_rdma(seen: MachineState) -> Result | None:
 
 
 @check(every_s=EVERY_S)
-def fabric_mtu(seen: MachineState) -> Result | None:
+def fabric_mtu(seen: MachineReading) -> CheckResult | None:
     """Warns when an Ethernet interface of an RDMA adapter is too small for RDMA packets of 4096 bytes."""
     small = []
     for port in sorted(glob.glob(f"{seen.sys}/class/infiniband/*/ports/1/link_layer")) if _has_gpus(seen) else ():
@@ -104,7 +104,7 @@ def fabric_mtu(seen: MachineState) -> Result | None:
 
 
 @check(every_s=EVERY_S)
-def memory_lock(seen: MachineState) -> Result | None:
+def memory_lock(seen: MachineReading) -> CheckResult | None:
     """Warns when jobs may not lock memory, which RDMA needs: they inherit slurmd's limit."""
     if not _has_gpus(seen) or not os.path.isdir(f"{seen.sys}/class/infiniband"):
         return None
@@ -119,7 +119,7 @@ def memory_lock(seen: MachineState) -> Result | None:
 
 
 @check(every_s=EVERY_S)
-def huge_pages(seen: MachineState) -> Result | None:
+def huge_pages(seen: MachineReading) -> CheckResult | None:
     """Warns when the kernel never uses huge pages for large allocations."""
     if not _has_gpus(seen) or "[never]" not in _text(f"{seen.sys}/kernel/mm/transparent_hugepage/enabled"):
         return None
@@ -155,7 +155,7 @@ def _acs_control(config: bytes) -> int | None:
     return None
 
 
-def _is_virtual(seen: MachineState) -> bool:
+def _is_virtual(seen: MachineReading) -> bool:
     """Returns whether this is a virtual machine, whose host sets IOMMU and ACS."""
     return " hypervisor " in f"{_text(f'{seen.proc}/cpuinfo', 8192)} ".replace("\n", " ")
 

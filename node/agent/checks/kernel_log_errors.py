@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from agent.checks.runner import DRAIN, REBOOT, REPLACE, MachineState, Result, bad, check
+from agent.checks.runner import DRAIN, REBOOT, REPLACE, CheckResult, MachineReading, bad, check
 
 # (pattern of the kernel's line, what it means, the action that helps). Each pattern matches from the line's beginning
 # and is longer than the 15 characters of a process name: the kernel also logs crashing programs, and a user may name a
@@ -60,7 +60,7 @@ def is_kernel_error(text: str) -> bool:
 
 
 @check(every_s=5)
-def kernel_errors(seen: MachineState) -> Result | None:
+def kernel_errors(seen: MachineReading) -> CheckResult | None:
     """Returns bad when the kernel's log of this boot has an error of the kernel, a processor, the hardware or a file
     system."""
     for text in seen.kernel:

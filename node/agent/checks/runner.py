@@ -1,7 +1,7 @@
 """Defines checks and runs them. The checks are in gpu_checks.py, kernel_log_errors.py, disk_checks.py, volume_checks.py,
 system_checks.py and host_settings.py; docs/howto/monitoring.md says how to add one.
 
-A check receives the machine's state (`MachineState`) and returns what is wrong, or None. It changes nothing and repairs nothing:
+A check receives the machine's state (`MachineReading`) and returns what is wrong, or None. It changes and repairs nothing:
 the policy, on the head and the server, decides what follows from a result."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from agent.config import Config
 from agent.gpu.gpu_source import Gpu
-from agent.gpu.job_gpus import Job
+from agent.gpu.job_gpus import GpuJob
 from agent.log import log
 
 OK, WARN, BAD = "ok", "warn", "bad"
@@ -25,12 +25,12 @@ UNFIT = "unfit"  # exists while a check with prolog=True is bad; holds the reaso
 LOOKED = "looked"  # exists once each of those checks has answered since boot; the prolog waits for it
 
 # Suggested actions, the lightest first.
-NONE, WATCH, HOST, MOUNT, RESET_GPU, REBOOT = "none", "watch", "host", "mount", "reset_gpu", "reboot"
-DRAIN, REPLACE = "drain", "replace"
+NONE, WATCH, HOST_DISK, MOUNT = "none", "watch", "host_disk", "mount"
+RESET_GPU, REBOOT, DRAIN, REPLACE = "reset_gpu", "reboot", "drain", "replace"
 
 
 @dataclass(frozen=True)
-class Result:
+class CheckResult:
     """What a check found. `action` is one of the suggested actions above; `gpu` is the number of the GPU in
     question."""
 
@@ -40,17 +40,17 @@ class Result:
     gpu: int | None = None
 
 
-FINE = Result(OK)
+FINE = CheckResult(OK)
 
 
-def warn(reason: str, action: str = WATCH, gpu: int | None = None) -> Result:
+def warn(reason: str, action: str = WATCH, gpu: int | None = None) -> CheckResult:
     """Returns a result that is reported but keeps no job away."""
-    return Result(WARN, reason, action, gpu)
+    return CheckResult(WARN, reason, action, gpu)
 
 
-def bad(reason: str, action: str = DRAIN, gpu: int | None = None) -> Result:
+def bad(reason: str, action: str = DRAIN, gpu: int | None = None) -> CheckResult:
     """Returns a result that says the node is faulty."""
-    return Result(BAD, reason, action, gpu)
+    return CheckResult(BAD, reason, action, gpu)
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Process:
 
 
 @dataclass
-class MachineState:
+class MachineReading:
     """The machine as it was last read. Checks look only at this."""
 
     config: Config
@@ -72,7 +72,7 @@ class MachineState:
     gpus: list[Gpu] = field(default_factory=list)
     gpus_at: float | None = None  # when the GPUs last answered; None: not yet
     gpu_error: str = ""  # the driver's error when the GPUs did not answer
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[GpuJob] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     kernel: list[str] = field(default_factory=list)  # this boot's log lines about errors of kernel or hardware
     sealed_at: float | None = None  # when MUNGE last worked
@@ -84,26 +84,26 @@ class MachineState:
 
 
 @dataclass(frozen=True)
-class Check:
+class AgentCheck:
     """A registered check; see `check` for the meaning of the fields."""
 
     name: str
-    run: Callable[[MachineState], Result | None]
+    run: Callable[[MachineReading], CheckResult | None]
     every_s: float
     prolog: bool  # while it is bad, the prolog sends new jobs away
     idle: bool  # runs only while no job is on the node
     waits: bool  # may wait for a disk or a network, so it runs in its own thread
     limit_s: float  # the longest it may take
     times: int  # how often in a row a new result must appear before it counts
-    hangs: str | Callable[[MachineState], str] = REBOOT  # the action that helps when it takes longer than limit_s
+    hangs: str | Callable[[MachineReading], str] = REBOOT  # the action that helps when it takes longer than limit_s
 
-    def hung_result(self, seen: MachineState, words: str) -> Result:
+    def hung_result(self, seen: MachineReading, words: str) -> CheckResult:
         """Returns the bad result for a check that has taken longer than its limit."""
         return bad(words, self.hangs if isinstance(self.hangs, str) else self.hangs(seen))
 
 
-CHECKS: list[Check] = []
-Look = Callable[[MachineState], "Result | None"]
+CHECKS: list[AgentCheck] = []
+Look = Callable[[MachineReading], "CheckResult | None"]
 
 
 def check(
@@ -113,7 +113,7 @@ def check(
     idle: bool = False,
     limit_s: float = 0,
     times: int = 1,
-    hangs: str | Callable[[MachineState], str] = REBOOT,
+    hangs: str | Callable[[MachineReading], str] = REBOOT,
 ) -> Callable[[Look], Look]:
     """Returns a decorator that registers a check under its function's name.
 
@@ -126,7 +126,7 @@ def check(
 
     def register(look: Look) -> Look:
         name = look.__name__
-        CHECKS.append(Check(name, look, every_s, prolog, idle, limit_s > 0, limit_s, times, hangs))
+        CHECKS.append(AgentCheck(name, look, every_s, prolog, idle, limit_s > 0, limit_s, times, hangs))
         return look
 
     return register
@@ -134,26 +134,26 @@ def check(
 
 @dataclass
 class _State:
-    check: Check
-    result: Result = FINE
+    check: AgentCheck
+    result: CheckResult = FINE
     known: bool = False  # whether a result has been reported
     at: float = 0.0  # Unix time of the result
     due: float = 0.0
     odd: int = 0  # how often in a row the check has disagreed with `result`
     thread: threading.Thread | None = None
     began: float = 0.0
-    answer: list[Result] = field(default_factory=list)
+    answer: list[CheckResult] = field(default_factory=list)
 
 
 class Runner:
     """Runs the checks that are due, and returns the results that changed."""
 
-    def __init__(self, checks: Iterable[Check] | None = None, folder: str = FOLDER) -> None:
+    def __init__(self, checks: Iterable[AgentCheck] | None = None, folder: str = FOLDER) -> None:
         self.states = {node_check.name: _State(node_check) for node_check in (CHECKS if checks is None else checks)}
         self._unfit, self._looked = f"{folder}/{UNFIT}", f"{folder}/{LOOKED}"
         self.looked = False  # whether every check with prolog=True has answered
 
-    def run_due(self, seen: MachineState, wall: float, *, whole: bool = True) -> list[dict[str, Any]]:
+    def run_due(self, seen: MachineReading, wall: float, *, whole: bool = True) -> list[dict[str, Any]]:
         """Runs the checks that are due and returns the results that changed. `whole`: whether `seen` is complete (the
         GPUs were read)."""
         changed = []
@@ -173,7 +173,7 @@ class Runner:
             if state.check.prolog:
                 state.due = 0.0
 
-    def _run_if_due(self, state: _State, seen: MachineState) -> Result | None:
+    def _run_if_due(self, state: _State, seen: MachineReading) -> CheckResult | None:
         """Returns the check's result; None if it is not due or has not answered yet."""
         node_check = state.check
         if state.thread is not None:
@@ -188,7 +188,7 @@ class Runner:
         state.thread.start()
         return None
 
-    def _waited(self, state: _State, seen: MachineState) -> Result | None:
+    def _waited(self, state: _State, seen: MachineReading) -> CheckResult | None:
         if state.thread is not None and not state.thread.is_alive():
             state.thread = None
             return state.answer[0]
@@ -198,7 +198,7 @@ class Runner:
         return None
 
     @staticmethod
-    def _counts(state: _State, found: Result) -> bool:
+    def _counts(state: _State, found: CheckResult) -> bool:
         if (found.state, found.action, found.gpu) == (state.result.state, state.result.action, state.result.gpu):
             state.odd = 0
             if not state.known:  # the first result is reported even if it is ok: before a restart it may have been bad
@@ -226,7 +226,7 @@ class Runner:
             log(f"{self._unfit}: {error}")
 
 
-def run_check(node_check: Check, seen: MachineState) -> Result:
+def run_check(node_check: AgentCheck, seen: MachineReading) -> CheckResult:
     """Returns the check's result. An exception in a check becomes a warning, so that the other checks still run."""
     try:
         return node_check.run(seen) or FINE
@@ -247,7 +247,7 @@ def result_message(state: _State) -> dict[str, Any]:
     }
 
 
-def run_every_check(seen: MachineState, checks: Iterable[Check] | None = None) -> list[dict[str, Any]]:
+def run_every_check(seen: MachineReading, checks: Iterable[AgentCheck] | None = None) -> list[dict[str, Any]]:
     """Runs all checks once, as after a repair, and returns their messages. A check that hangs is bad."""
     rows = []
     for node_check in CHECKS if checks is None else checks:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from agent.checks.runner import REBOOT, REPLACE, MachineState, Result, bad, check, warn
-from agent.jobs.processes import list_processes, runs_as_root
+from agent.checks.runner import REBOOT, REPLACE, CheckResult, MachineReading, bad, check, warn
 from agent.metrics import host
 from agent.metrics.host import read_text
+from agent.processes import list_processes, runs_as_root
 
 MOST_SKEW_S = 2.0  # MUNGE tolerates minutes, but the logs and incidents of two nodes should sort correctly
 STUCK_S = 120.0
@@ -16,7 +16,7 @@ DAEMON_S = 30.0
 
 
 @check(every_s=30, times=2)
-def host_memory(seen: MachineState) -> Result | None:
+def host_memory(seen: MachineReading) -> CheckResult | None:
     """Returns bad when the machine has lost memory modules or had uncorrectable memory errors; warns when less than 2 %
     is available."""
     top = f"{seen.sys}/devices/system/edac/mc"
@@ -24,7 +24,7 @@ def host_memory(seen: MachineState) -> Result | None:
         count = read_text(f"{top}/{place}/ue_count").strip()
         if count.isdigit() and int(count):
             return bad(f"{count} uncorrected memory errors ({place})", REPLACE)
-    found = host.meminfo(seen.proc)
+    found = host.read_meminfo(seen.proc)
     total_mib = found.get("MemTotal", 0) >> 20
     if seen.config.memory_mib and not seen.config.oversubscribed_cpus and 0 < total_mib < seen.config.memory_mib * 0.9:
         return bad(f"{total_mib} MiB of memory, {seen.config.memory_mib} expected", REPLACE)
@@ -33,7 +33,7 @@ def host_memory(seen: MachineState) -> Result | None:
 
 
 @check(every_s=10, times=2)
-def network(seen: MachineState) -> Result | None:
+def network(seen: MachineReading) -> CheckResult | None:
     """Returns bad when an InfiniBand port that worked before is down, and warns about more than 100 errors a minute on
     a network interface. A port that has never worked is not a fault: it may have no cable."""
     worked = seen.kept.setdefault("ports", set())
@@ -61,7 +61,7 @@ def network(seen: MachineState) -> Result | None:
 
 
 @check(every_s=15, times=2)
-def clock(seen: MachineState) -> Result | None:
+def clock(seen: MachineReading) -> CheckResult | None:
     """Warns when this clock differs from the head's, which comes with each answer, by more than MOST_SKEW_S."""
     if seen.skew_s is not None and abs(seen.skew_s) > MOST_SKEW_S:
         return warn(f"the clock differs by {seen.skew_s:+.1f} s from the head's")
@@ -69,7 +69,7 @@ def clock(seen: MachineState) -> Result | None:
 
 
 @check(every_s=15)
-def stuck_processes(seen: MachineState) -> Result | None:
+def stuck_processes(seen: MachineReading) -> CheckResult | None:
     """Warns about processes that have waited for a disk, a network file system or a driver for more than STUCK_S (state
     D). Not even SIGKILL ends them."""
     stuck = [process for process in seen.processes if process.state == "D" and seen.now - process.since > STUCK_S]
@@ -80,7 +80,7 @@ def stuck_processes(seen: MachineState) -> Result | None:
 
 
 @check(every_s=5, times=2)
-def slurmd(seen: MachineState) -> Result | None:
+def slurmd(seen: MachineReading) -> CheckResult | None:
     """Returns bad when slurmd is not running as root. The first DAEMON_S after the agent's start are not checked."""
     known = ((process.pid, process.name) for process in seen.processes)
     if seen.now - seen.started <= DAEMON_S or _runs("slurmd", known, seen.proc):
@@ -97,7 +97,7 @@ def _runs(daemon: str, among: Iterable[tuple[int, str]], proc: str) -> bool:
 
 
 @check(every_s=5, times=2)
-def munge(seen: MachineState) -> Result | None:
+def munge(seen: MachineReading) -> CheckResult | None:
     """Returns bad when MUNGE has not sealed a message for DAEMON_S. The agent seals a heartbeat each second."""
     since = seen.now - (seen.started if seen.sealed_at is None else seen.sealed_at)
     return bad(f"MUNGE has not answered for {since:.0f} s") if since > DAEMON_S else None

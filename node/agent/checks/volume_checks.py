@@ -6,19 +6,19 @@ import os
 import tempfile
 
 from agent.checks.disk_checks import DISK_FULL_ERRORS
-from agent.checks.runner import DRAIN, MOUNT, REBOOT, MachineState, Result, bad, check, warn
-from agent.config import Mount
+from agent.checks.runner import DRAIN, MOUNT, REBOOT, CheckResult, MachineReading, bad, check, warn
+from agent.config import ExpectedMount
 from agent.metrics.host import read_text
 
 
-def _mounted(seen: MachineState) -> dict[str, list[str]]:
+def _mounted(seen: MachineReading) -> dict[str, list[str]]:
     """Returns mount point -> mount options."""
     rows = (line.split() for line in read_text(f"{seen.proc}/self/mounts").splitlines())
     return {row[1]: row[3].split(",") for row in rows}
 
 
 @check(every_s=2, prolog=True)
-def volumes(seen: MachineState) -> Result | None:
+def volumes(seen: MachineReading) -> CheckResult | None:
     """Returns bad when a volume of the cluster is not mounted. Runs every 2 s, because a job that starts without its
     volume fails at once."""
     there = _mounted(seen)
@@ -30,18 +30,18 @@ def volumes(seen: MachineState) -> Result | None:
 
 
 @check(every_s=15, limit_s=10, prolog=True)
-def mounts(seen: MachineState) -> Result | None:
+def mounts(seen: MachineReading) -> CheckResult | None:
     """Returns bad when a mounted volume does not answer, or is read-only although it should be writable."""
     return _answering(seen, REBOOT, outside=False)
 
 
 @check(every_s=15, limit_s=10, prolog=True, hangs=MOUNT)
-def remote_volumes(seen: MachineState) -> Result | None:
+def remote_volumes(seen: MachineReading) -> CheckResult | None:
     """Does the same as `mounts` for volumes that another machine serves: they work again when that machine is back."""
     return _answering(seen, MOUNT, outside=True)
 
 
-def _answering(seen: MachineState, action: str, *, outside: bool) -> Result | None:
+def _answering(seen: MachineReading, action: str, *, outside: bool) -> CheckResult | None:
     there = _mounted(seen)
     for mount in seen.config.mounts:
         options = there.get(mount.path)
@@ -58,17 +58,17 @@ def _answering(seen: MachineState, action: str, *, outside: bool) -> Result | No
     return None
 
 
-def _scratch(seen: MachineState) -> Mount | None:
+def _scratch(seen: MachineReading) -> ExpectedMount | None:
     return next((mount for mount in seen.config.mounts if mount.path == "/scratch" and not mount.read_only), None)
 
 
-def _scratch_hangs(seen: MachineState) -> str:
+def _scratch_hangs(seen: MachineReading) -> str:
     mount = _scratch(seen)
     return MOUNT if mount is not None and mount.outside else REBOOT
 
 
 @check(every_s=300, idle=True, limit_s=20, hangs=_scratch_hangs)
-def scratch_writes(seen: MachineState) -> Result | None:
+def scratch_writes(seen: MachineReading) -> CheckResult | None:
     """Returns bad when a small file on /scratch can't be written, read back and removed; warns when /scratch is
     full."""
     mount = _scratch(seen)

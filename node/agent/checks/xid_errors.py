@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.checks.kernel_log_reader import kernel_line
-from agent.jobs.processes import job_of, uid_of_process
+from agent.processes import job_of, uid_of_process
 
 SAME_S = 10.0  # the same error from the log and from NVML within so long counts once
 MOST_IN_A_BEAT = 20

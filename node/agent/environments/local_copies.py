@@ -40,7 +40,7 @@ _QUIETLY = ("nice", "-n", "19", "ionice", "-c", "3")
 Run = Callable[[list[str], float], None]
 
 
-def run(argv: list[str], timeout_s: float) -> None:
+def run_command(argv: list[str], timeout_s: float) -> None:
     """Runs a command. Raises OSError or subprocess.SubprocessError."""
     subprocess.run(argv, check=True, capture_output=True, timeout=timeout_s, stdin=subprocess.DEVNULL)
 
@@ -81,7 +81,7 @@ def list_versions(folder: str = FOLDER) -> list[Version]:
     return found
 
 
-def newest(versions: Iterable[Version]) -> list[Version]:
+def newest_versions(versions: Iterable[Version]) -> list[Version]:
     """Returns the newest version of each environment, the one published last first."""
     last: dict[str, Version] = {}
     for version in versions:
@@ -90,14 +90,14 @@ def newest(versions: Iterable[Version]) -> list[Version]:
     return sorted(last.values(), key=lambda version: -version.published)
 
 
-def choose(versions: Iterable[Version], used_at: Mapping[str, float], most_bytes: float) -> list[Version]:
+def versions_to_keep(versions: Iterable[Version], used_at: Mapping[str, float], most_bytes: float) -> list[Version]:
     """Returns the versions to have on this disk: those that jobs used here, the last used first, then the newest of each
     environment, as many as `most_bytes` allow. `used_at`: place -> Unix seconds. Versions without files of their own are
     left out: those of the node image."""
     versions = [version for version in versions if version.bytes]
     used = sorted((one for one in versions if one.place in used_at), key=lambda one: -used_at[one.place])
     chosen: list[Version] = []
-    for version in [*used, *(one for one in newest(versions) if one.place not in used_at)]:
+    for version in [*used, *(one for one in newest_versions(versions) if one.place not in used_at)]:
         if sum(one.bytes for one in chosen) + version.bytes <= most_bytes:
             chosen.append(version)
     return chosen
@@ -124,7 +124,7 @@ def used_now(proc: str = "/proc") -> set[str]:
     return found
 
 
-def mounts(text: str) -> dict[str, str]:
+def mount_types(text: str) -> dict[str, str]:
     """Returns mount point -> type of file system from the text of /proc/self/mountinfo; of mounts over each other the
     topmost."""
     return dict(_MOUNTED.findall(text))
@@ -136,12 +136,12 @@ def delay_here_s(place: str) -> float:
 
 
 class LocalCopies:
-    """The copies on this node. `run` runs a command; `clock` returns Unix seconds; `delay_s` returns the seconds by which
+    """The copies on this node. `run_command` runs a command; `clock` returns Unix seconds; `delay_s` returns the seconds by which
     the copy of a version waits for those of other nodes."""
 
     def __init__(
         self,
-        run: Run = run,
+        run: Run = run_command,
         clock: Callable[[], float] = time.time,
         folder: str = FOLDER,
         copies: str = COPIES,
@@ -175,7 +175,7 @@ class LocalCopies:
         for place in used:
             self._note_use(place)
         disk = shutil.disk_usage(os.path.dirname(self._copies))
-        wanted = choose(versions, self._used_at(known), MOST_SHARE * disk.total)
+        wanted = versions_to_keep(versions, self._used_at(known), MOST_SHARE * disk.total)
         for place in sorted((self._have() & known) - {version.place for version in wanted} - used):
             self._drop(place, there)
         for version in wanted:
@@ -232,7 +232,7 @@ class LocalCopies:
 
     def _mounts(self) -> dict[str, str]:
         with open(f"{self._proc}/self/mountinfo") as file:
-            return mounts(file.read())
+            return mount_types(file.read())
 
     def _have(self) -> set[str]:
         """Returns the places of the complete copies."""
@@ -273,17 +273,17 @@ class LocalCopies:
         if disk.free - version.bytes < LEAST_FREE_SHARE * disk.total:
             return self._report(f"{version.place} is not copied to this disk: too little of it would stay free")
         try:
-            erase(draft)
+            delete_folder(draft)
             os.makedirs(os.path.dirname(place), mode=0o755, exist_ok=True)
             self._run([*_QUIETLY, "cp", "-a", "--", f"{self._folder}/{version.place}", draft], COPY_S)
             # A copy that a power cut left incomplete would have its final name otherwise.
             self._run(["sync", "-f", draft], COPY_S)
             if not self._is_copy(draft, version.place):
-                erase(draft)
+                delete_folder(draft)
                 return self._report(f"{version.place} is not copied to this disk: it is being removed")
             os.rename(draft, place)
         except (OSError, subprocess.SubprocessError) as error:
-            erase(draft)
+            delete_folder(draft)
             return self._report(f"{version.place} could not be copied to this disk: {error}")
         log(f"environment {version.place} is copied to this disk")
         return True
@@ -314,9 +314,9 @@ class LocalCopies:
                 return
             del there[target]
         gone = f"{self._copies}/.gone"
-        erase(gone)
+        delete_folder(gone)
         os.rename(f"{self._copies}/{place}", gone)
-        erase(gone)
+        delete_folder(gone)
 
     def _report(self, fault: str) -> bool:
         """Logs a fault once. Returns False."""
@@ -326,7 +326,7 @@ class LocalCopies:
         return False
 
 
-def erase(folder: str) -> None:
+def delete_folder(folder: str) -> None:
     """Deletes a folder whose folders may have no write bits."""
     if os.path.isdir(folder):
         for base, below, _ in os.walk(folder):

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from agent.environments.local_copies import FOLDER, Version, newest
+from agent.environments.local_copies import FOLDER, Version, newest_versions
 from agent.metrics.host import read_text
 
 PYTORCH = "pytorch"  # the environment that every cluster has
@@ -29,7 +29,7 @@ def available_bytes(proc: str = "/proc") -> int:
 def folders(versions: Iterable[Version], folder: str = FOLDER) -> list[str]:
     """Returns the folders with packages of the newest version of each environment: pytorch first, then the one published
     last. A version of the node image has no packages of its own, but uses those of the machine."""
-    order = sorted(newest(versions), key=lambda version: version.name != PYTORCH)
+    order = sorted(newest_versions(versions), key=lambda version: version.name != PYTORCH)
     return [f"{folder}/{version.place}/lib" if version.bytes else IMAGE_PACKAGES for version in order]
 
 

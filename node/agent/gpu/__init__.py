@@ -1,1 +1,3 @@
-"""GPUs behind one interface: the driver's library, a DCGM exporter, a simulation."""
+"""GPUs behind one interface: the driver's library, a DCGM exporter, a simulation.
+
+Not here: judgements about what they report (`node/agent/checks`)."""

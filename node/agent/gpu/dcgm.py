@@ -19,13 +19,14 @@ class Dcgm:
 
     simulated = False
     driver = ""
+    cuda = 0
 
     def __init__(self, address: tuple[str, int] = ADDRESS) -> None:
         self._address = address
 
     def read(self) -> list[Gpu]:
         """Returns all GPUs. Raises OSError when the exporter does not answer."""
-        return parse(self._get())
+        return parse_metrics(self._get())
 
     def _get(self) -> str:
         with socket.create_connection(self._address, timeout=5) as link:
@@ -40,7 +41,7 @@ class Dcgm:
         return body.decode(errors="replace")
 
 
-def parse(text: str) -> list[Gpu]:
+def parse_metrics(text: str) -> list[Gpu]:
     """Returns the GPUs in the exporter's text, by index. MIG instances are skipped."""
     found: dict[int, Gpu] = {}
     for name, labels, value in _LINE.findall(text):

@@ -1,4 +1,4 @@
-"""The interface to GPUs: `Gpu` and `Source`. The readings come from NVML (nvml.py), from a DCGM exporter on this machine
+"""The interface to GPUs: `Gpu` and `GpuSource`. The readings come from NVML (nvml.py), from a DCGM exporter on this machine
 (dcgm.py) or from the simulation (simulated.py); gpu_metrics.py names them."""
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Gpu:
     mig: list[Instance] | None = None  # its MIG instances; None: not asked, or the source can't tell
 
 
-class Source(Protocol):
+class GpuSource(Protocol):
     """Reads the GPUs of a machine."""
 
     simulated: bool
     driver: str
+    cuda: int  # newest major version of CUDA that the driver supports; 0 = not known
 
     def read(self) -> list[Gpu]:
         """Returns all GPUs. Raises OSError when the driver does not answer."""

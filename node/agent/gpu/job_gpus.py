@@ -10,14 +10,14 @@ GPU_OF_PART = "/run/headway/gpu-of-part"  # the GPU of each MIG instance, in the
 
 
 @dataclass(frozen=True)
-class Job:
+class GpuJob:
     """A job on this node and the indices of its GPUs."""
 
     number: int
     gpus: tuple[int, ...]
 
 
-def jobs_on_node(folder: str = JOBS, parts: str = GPU_OF_PART) -> list[Job]:
+def jobs_on_node(folder: str = JOBS, parts: str = GPU_OF_PART) -> list[GpuJob]:
     """Returns all jobs on this node, sorted by number. A job with MIG instances has the GPUs that they are parts of."""
     try:
         names = os.listdir(folder)
@@ -25,7 +25,7 @@ def jobs_on_node(folder: str = JOBS, parts: str = GPU_OF_PART) -> list[Job]:
         return []
     numbers = sorted(int(name) for name in names if name.isdigit())
     gpu_of = _numbers(parts)
-    return [Job(number, _gpus(_numbers(f"{folder}/{number}/gpus"), gpu_of)) for number in numbers]
+    return [GpuJob(number, _gpus(_numbers(f"{folder}/{number}/gpus"), gpu_of)) for number in numbers]
 
 
 def _gpus(held: tuple[int, ...], gpu_of: tuple[int, ...]) -> tuple[int, ...]:

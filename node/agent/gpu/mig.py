@@ -1,4 +1,4 @@
-"""MIG instances of this node's GPUs: makes them as the configuration says. `Driver` is the interface to the driver: NVML
+"""MIG instances of this node's GPUs: makes them as the configuration says. `MigDriver` is the interface to the driver: NVML
 (nvml_mig.py) or the simulation (simulated_mig.py)."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MigError(Exception):
     """The instances can't be made; the text says what to do."""
 
 
-class Driver(Protocol):
+class MigDriver(Protocol):
     """What the driver does with MIG. GPUs are named by N of /dev/nvidiaN. The functions raise MigError or OSError."""
 
     def gpus(self) -> list[int]:
@@ -72,7 +72,7 @@ def read_instances(rows: Iterable[dict[str, Any]]) -> tuple[Instance, ...]:
     return tuple(Instance(**{name: value for name, value in row.items() if name in names}) for row in rows)
 
 
-def make_instances(driver: Driver, wanted: tuple[Instance, ...], *, in_use: bool = False) -> Iterator[str]:
+def make_instances(driver: MigDriver, wanted: tuple[Instance, ...], *, in_use: bool = False) -> Iterator[str]:
     """Makes the instances of each GPU as wanted, () = no MIG mode. Yields what it does; nothing if all GPUs are so
     already. `in_use`: jobs are on the node, so nothing may be changed. Raises MigError or OSError; it may be run again
     then."""
@@ -84,7 +84,7 @@ def make_instances(driver: Driver, wanted: tuple[Instance, ...], *, in_use: bool
         yield from _of_gpu(driver, gpu, wanted)
 
 
-def _of_gpu(driver: Driver, gpu: int, wanted: tuple[Instance, ...]) -> Iterator[str]:
+def _of_gpu(driver: MigDriver, gpu: int, wanted: tuple[Instance, ...]) -> Iterator[str]:
     present = driver.instances(gpu) if driver.enabled(gpu) else []
     places = {instance.place for instance in wanted}
     for instance in present:
@@ -105,7 +105,7 @@ def _of_gpu(driver: Driver, gpu: int, wanted: tuple[Instance, ...]) -> Iterator[
         raise MigError(fault)
 
 
-def fault_of(driver: Driver, gpu: int, wanted: tuple[Instance, ...]) -> str:
+def fault_of(driver: MigDriver, gpu: int, wanted: tuple[Instance, ...]) -> str:
     """Returns how a GPU differs from what is wanted, "" if it doesn't."""
     if driver.enabled(gpu) != bool(wanted):
         return f"GPU {gpu} is {'not ' if wanted else ''}in MIG mode"

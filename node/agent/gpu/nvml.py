@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.gpu import gpu_metrics
 from agent.gpu.gpu_source import Gpu
-from agent.gpu.mig import Driver, Instance, MigError
+from agent.gpu.mig import Instance, MigDriver, MigError
 
 GPU_IS_LOST = 15
 TIMEOUT = 10
@@ -66,16 +66,19 @@ class GpuLost(OSError):
 
 
 class Nvml:
-    """A `Source` that asks NVML. Raises OSError if there is no driver. `library`: libnvidia-ml, or a stand-in for
+    """A `GpuSource` that asks NVML. Raises OSError if there is no driver. `library`: libnvidia-ml, or a stand-in for
     tests. `mig`: reads MIG instances; None where GPUs are not divided."""
 
     simulated = False
 
-    def __init__(self, library: Any = None, mig: Driver | None = None) -> None:
+    def __init__(self, library: Any = None, mig: MigDriver | None = None) -> None:
         self._mig = mig
         self._nvml = library or ctypes.CDLL("libnvidia-ml.so.1")
         self._call("nvmlInit_v2")
         self.driver = self._text("nvmlSystemGetDriverVersion")
+        self.cuda = 0
+        with contextlib.suppress(OSError, AttributeError):  # only the warning about a job's PyTorch needs it
+            self.cuda = self._number("nvmlSystemGetCudaDriverVersion_v2") // 1000  # 12040 is CUDA 12.4
         self._fixed: dict[int, Gpu] = {}
 
     def read(self) -> list[Gpu]:

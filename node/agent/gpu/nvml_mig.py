@@ -30,16 +30,6 @@ class _InstanceInfo(Structure):
     _fields_ = [("device", c_void_p), ("id", c_uint), ("profile", c_uint), ("placement", _Placement)]
 
 
-class _ComputeInfo(Structure):
-    _fields_ = [
-        ("device", c_void_p),
-        ("instance", c_void_p),
-        ("id", c_uint),
-        ("profile", c_uint),
-        ("placement", _Placement),
-    ]
-
-
 class _Profile(Structure):
     _fields_ = [
         ("id", c_uint),

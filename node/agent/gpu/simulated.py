@@ -12,7 +12,7 @@ import time
 from agent.config import Config
 from agent.gpu import gpu_metrics
 from agent.gpu.gpu_source import Gpu
-from agent.gpu.job_gpus import JOBS, Job, jobs_on_node
+from agent.gpu.job_gpus import JOBS, GpuJob, jobs_on_node
 from agent.gpu.simulated_mig import SimulatedMig
 
 FAULTS = "/run/headway/faults"
@@ -26,10 +26,11 @@ _POWER_W = {"h100": 700.0, "h200": 700.0, "b200": 1000.0, "a100": 400.0, "l40s":
 
 
 class Simulated:
-    """A `Source` that simulates the GPUs of `config`."""
+    """A `GpuSource` that simulates the GPUs of `config`."""
 
     simulated = True
     driver = "simulated"
+    cuda = 0
 
     def __init__(
         self,
@@ -65,8 +66,8 @@ class Simulated:
     def _indices(self) -> range:
         return range(self._config.gpus)
 
-    def _one(self, index: int, job: Job | None, fault: dict[str, str], passed: float) -> Gpu:
-        found = Gpu(index, self._uuid(index), f"{self._config.product} (simulated)", bus(index))
+    def _one(self, index: int, job: GpuJob | None, fault: dict[str, str], passed: float) -> Gpu:
+        found = Gpu(index, self._uuid(index), f"{self._config.product} (simulated)", pci_bus_id(index))
         if "lost" in fault or not os.path.exists(f"{self._devices}/nvidia{index}"):
             found.lost = True
             return found
@@ -122,7 +123,7 @@ class Simulated:
 
     # A job's CPU time and memory come from its cgroup, which counts all its processes.
 
-    def _update_busy_cpus(self, job: Job, now: float) -> None:
+    def _update_busy_cpus(self, job: GpuJob, now: float) -> None:
         """Updates how many CPUs a job keeps busy. A job that keeps one CPU busy shows its GPUs as fully used."""
         used = self._processor_s(job.number)
         at, before = self._used.get(job.number, (now, used))
@@ -140,7 +141,7 @@ class Simulated:
                     return float(line.split()[1]) / 1e6
         return 0.0
 
-    def _memory(self, job: Job) -> int:
+    def _memory(self, job: GpuJob) -> int:
         """Returns the job's memory in MiB."""
         for folder in self._folders("memory", job.number):
             return int(_text(f"{folder}/memory.usage_in_bytes") or 0) >> 20
@@ -159,7 +160,7 @@ class Simulated:
         return [place] if os.path.isdir(place) else []
 
 
-def bus(index: int) -> str:
+def pci_bus_id(index: int) -> str:
     """Returns the GPU's PCI address, the same that the simulated nvidia-smi prints."""
     return f"00000000:{0x19 + 0x11 * index & 0xFF:02X}:00.0"
 

@@ -1,8 +1,8 @@
 """Submits jobs again that slurmctld had accepted and lost. slurmctld saves its queue up to five seconds after a change; when
 it is killed before that, it comes back without the jobs of those seconds and gives their numbers to other jobs.
 
-`agent.pyz keep` runs before slurmctld starts: it copies the scripts and environments of the newest jobs, which slurmctld
-writes at once and deletes when it comes back without the jobs. `agent.pyz recall` runs afterwards: a submission that the
+`agent.pyz save-scripts` runs before slurmctld starts: it copies the scripts and environments of the newest jobs, which slurmctld
+writes at once and deletes when it comes back without the jobs. `agent.pyz resubmit` runs afterwards: a submission that the
 user's sbatch noted (cli_filter.lua), that has no job and that accounting has not seen end, is submitted again as its user, in
 the old order and so usually under the old number. A run that may still exist is first ended by Slurm, as soon as its node
 registers. What the controller does not accept because it went away again is kept on a list and tried again.
@@ -47,9 +47,9 @@ from agent.jobs.submission_notes import (
 from agent.marker_files import whole_lines
 
 T = TypeVar("T")
-KEPT = "/var/lib/headway/recall"
-DONE = "/var/lib/headway/recalled.jsonl"
-HANDED = "recall"  # next to the StateSaveLocation: both heads mount it, and only root writes there
+KEPT = "/var/lib/headway/resubmit"
+DONE = "/var/lib/headway/resubmitted.jsonl"
+HANDED = "resubmit"  # next to the StateSaveLocation: both heads mount it, and only root writes there
 DUE = "due.jsonl"
 SAVED = "saved"  # holds when the controller last wrote its queue
 BEGAN = "began"  # holds when the next controller began to lead
@@ -140,7 +140,7 @@ class Slurm:
         where = re.search(rb"\0SLURM_SUBMIT_DIR=([^\0]*)", kept.environment)
         cwd = where[1] if where else owner.pw_dir.encode()
         at = script_index(note.argv[1:])
-        with tempfile.TemporaryDirectory(prefix="headway-recall-") as folder, tempfile.TemporaryFile() as output:
+        with tempfile.TemporaryDirectory(prefix="headway-resubmit-") as folder, tempfile.TemporaryFile() as output:
             path = b""
             if kept.script and at is not None:
                 path = os.path.join(folder.encode(), os.path.basename(note.argv[1 + at]))

@@ -15,28 +15,30 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from agent.config import Config
-from agent.jobs.secret_server import ANSWER_S
+from agent.jobs.secret_server import ANSWER_S, read_until_closed
 from agent.log import log
+from agent.munge import Seals
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 MOST_NAMES = 16
 MOST_ANSWER = 4 * 1024 * 1024  # bytes
 WAIT_S = 30.0  # for a head that knows the secrets
-AGAIN_S = 1.0
-
-
-class Seals(Protocol):
-    """The part of agent.munge.Munge that this module needs."""
-
-    def open(self, sealed: bytes) -> tuple[bytes, int]: ...
-
-    def seal(self, data: bytes) -> bytes: ...
-
+RETRY_EVERY_S = 1.0
 
 Ask = Callable[[str, dict[str, Any]], dict[str, Any] | None]
+
+
+_NO_ANSWER = (
+    f"no head of the cluster has answered within {WAIT_S:g} s: tell an administrator to read the journal of headway-agent on the "
+    "head, then submit the job again"
+)
+_WITHOUT_SECRETS = (
+    "no secrets have reached the cluster's heads: none was ever set, or Headway's server has not reached the heads yet. Set the "
+    "secret with headway secret set, then submit the job again"
+)
 
 
 class NoSecrets(Exception):
@@ -74,9 +76,9 @@ def find_secrets(
     """Returns the values of the job's secrets by name. `job`: the prolog's environment. Raises NoSecrets."""
     names = list(dict.fromkeys(name for name in job["SPANK_HEADWAY_SECRETS"].split(",") if name))
     if wrong := [name for name in names if not NAME.fullmatch(name)]:
-        raise NoSecrets(f"{wrong[0][:80]!r} is no name of a secret")
+        raise NoSecrets(f"{wrong[0][:80]!r} is no name of a secret: give names that headway secret ls shows")
     if len(names) > MOST_NAMES:
-        raise NoSecrets(f"the job asks for {len(names)} secrets; {MOST_NAMES} is the most")
+        raise NoSecrets(f"the job requests {len(names)} secrets: request {MOST_NAMES} or fewer")
     account = job.get("SLURM_JOB_ACCOUNT", "")
     request = {
         "job": int(job["SLURM_JOB_ID"]),
@@ -88,17 +90,14 @@ def find_secrets(
     }
     until = clock() + WAIT_S
     while True:
-        answers = [answer for head in heads if (answer := ask(head, request)) and answer["revision"]]
-        if answers:
-            # A head that was away may have old secrets: the newest ones count.
-            newest = max(answers, key=lambda answer: int(answer["revision"]))
+        answers = [answer for head in heads if (answer := ask(head, request))]
+        # A head that was away may have old secrets: the newest ones count. A new head has none (revision 0) for some seconds.
+        newest = max(answers, key=lambda answer: int(answer["revision"]), default=None)
+        if newest and newest["revision"]:
             break
         if clock() >= until:
-            raise NoSecrets(
-                f"no head of the cluster has sent the secrets {', '.join(names)} within {WAIT_S:g} s: submit the job again "
-                "when Headway's server reaches the head"
-            )
-        sleep(AGAIN_S)
+            raise NoSecrets(_WITHOUT_SECRETS if answers else _NO_ANSWER)
+        sleep(RETRY_EVERY_S)
     if missing := newest["missing"]:
         team = f" and team {account} has none" if account else ""
         raise NoSecrets(
@@ -109,17 +108,14 @@ def find_secrets(
 
 
 def ask_head(head: str, port: int, request: dict[str, Any], munge: Seals) -> dict[str, Any] | None:
-    """Returns the answer of one head, None if there is none."""
+    """Returns the answer of one head, None if there is none within ANSWER_S."""
+    deadline = time.monotonic() + ANSWER_S
     try:
         sealed = munge.seal(json.dumps({"secrets": request}).encode())
         with socket.create_connection((head, port), timeout=ANSWER_S) as connection:
             connection.sendall(sealed)
             connection.shutdown(socket.SHUT_WR)
-            data = b""
-            while piece := connection.recv(1 << 16):
-                data += piece
-                if len(data) > MOST_ANSWER:
-                    raise OSError("the answer is too long")
+            data = read_until_closed(connection, MOST_ANSWER, deadline)
         if not data:
             raise OSError("no answer")
         text, uid = munge.open(data)

@@ -152,6 +152,7 @@ def script_index(words: Sequence[bytes]) -> int | None:
 
 
 def dependencies(words: Sequence[bytes], numbers: Mapping[int, int]) -> Iterator[bytes]:
+    """Yields sbatch's words with the job numbers of `--dependency` replaced by those of the jobs' new submissions."""
     before = b""
     for word in words:
         if word.startswith((b"--dependency=", b"-d")) or before in (b"--dependency", b"-d"):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.jobs.processes import job_of
+from agent.processes import job_of
 
 SOON_S = 1.0  # least time between two reports of a job that are sent immediately
 RATE_OVER_S = 30.0  # the token rate is a mean over so many seconds
@@ -19,7 +19,9 @@ TIMES = 2  # how often each report is sent, because a datagram may be lost
 FORGET_S = 600.0  # a job without reports for so long is forgotten by its node
 MOST_BYTES = 4096
 MOST_SENT = 32 * 1024  # bytes in one message to the head: sealed, it stays below UDP's limit of 64 KiB
-MEASURED = frozenset({"t", "n", "ago_s", "tokens_per_s", "torch_without_cuda"})  # fields that the agents add
+MEASURED = frozenset(
+    {"t", "n", "ago_s", "tokens_per_s", "torch_without_cuda", "torch_cuda_too_new"}
+)  # fields that the agents add
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]{0,63}")
 
 

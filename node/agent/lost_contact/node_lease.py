@@ -5,9 +5,10 @@ not the node: the node then asks other nodes, and most of them answer that they 
 of the head or of its agent ends no job. Only nodes that had contact to the head are asked, because many slots of an elastic
 cluster have no machine.
 
-A machine that was suspended notices this by the clock. It asks the head for how long the head missed it, in time during which
-the head itself ran. If the whole host stood still, as a suspended laptop with a local cluster or a paused hypervisor, the node
-was not set DOWN and its jobs go on. Without such an answer within WAKE_ANSWER_S, or with two heads, it ends its jobs.
+A machine that was suspended notices this by the clock. It asks each head for how long the head missed it, in time during which
+that head itself ran. If the whole host stood still, as a suspended laptop with a local cluster or a paused hypervisor, the node
+was not set DOWN and its jobs go on. Of two heads both must say so: whichever ran meanwhile may have taken over and set the node
+DOWN, also if it does not lead or is out of reach now. Without an answer of every head within WAKE_ANSWER_S it ends its jobs.
 
 With two heads, the answer of the leading head counts, because its controller sets the node DOWN. While no head is known to lead,
 as during a takeover, the answer of either head counts; a takeover begins 12 seconds after the last heartbeat, so it ends no job.
@@ -27,10 +28,10 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
-from agent.jobs.processes import job_of, runs_as_root
 from agent.log import log
 from agent.metrics.host import read_text
 from agent.munge import Munge
+from agent.processes import job_of, runs_as_root
 
 LEASE_S = 20.0
 LEASE_OVER_S = 28.0  # all processes have ended by then; the same value is in health/detection/silence_rules.py
@@ -53,14 +54,14 @@ class Lease(threading.Thread):
     and reports (job, reason) from `ended` to the head."""
 
     def __init__(
-        self, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None, *, one_head: bool = True
+        self, others: Callable[[], list[str]], end: Callable[[], set[int]] | None = None, *, heads: int = 1
     ) -> None:
         super().__init__(daemon=True)
-        self._one_head = one_head
-        self.question = 0  # number of the question to the head how long it missed this node; 0: there is none
+        self._heads = heads  # how many the cluster has
+        self.question = 0  # number of the question to the heads how long they missed this node; 0: there is none
         self._questions = 0
         self._woke_at = 0.0  # when the question was asked
-        self._missed_s: float | None = None  # the head's answer
+        self._missed: dict[str, float] = {}  # head -> its answer, in seconds
         self._others = others
         self._end = end or end_jobs
         self.last_contact = self._ticked = time.monotonic()
@@ -116,16 +117,17 @@ class Lease(threading.Thread):
             self._testified = None
         elif self._testified is None:
             self._testified = now
-        if stood_still and self._one_head:
+        if stood_still:
             self._questions += 1
-            self.question, self._woke_at, self._missed_s = self._questions, now, None
+            self.question, self._woke_at, self._missed = self._questions, now, {}
         if self.question:
-            if self._missed_s is None and now - self._woke_at < WAKE_ANSWER_S:
+            all_answered = len(self._missed) >= self._heads
+            if not all_answered and now - self._woke_at < WAKE_ANSWER_S:
                 return
-            stood_still = self._missed_s is None or self._missed_s >= MISSED_S
+            stood_still = not all_answered or max(self._missed.values()) >= MISSED_S
             self.question = 0
             if not stood_still:
-                log("this machine stood still, and the head with it: jobs go on")
+                log("this machine was suspended together with the heads; jobs continue")
         if not stood_still and now - self.last_contact < LEASE_S:
             self._over = False
             return
@@ -137,10 +139,10 @@ class Lease(threading.Thread):
             log(f"job {job}: its processes on this node were ended: {why}")
             self.ended.append((job, why))
 
-    def take_answer(self, question: Any, missed_s: Any) -> None:
-        """Takes the head's answer to `question`: for how many seconds it missed this node while it ran itself."""
+    def take_answer(self, head: str, question: Any, missed_s: Any) -> None:
+        """Takes a head's answer to `question`: for how many seconds it missed this node while it ran itself."""
         if question == self.question and isinstance(missed_s, int | float):
-            self._missed_s = float(missed_s)
+            self._missed[head] = float(missed_s)
 
     def _cut_off(self, now: float, answered: int) -> str:
         """Returns the reason if this node, not the head, is cut off; "" if the head is away, or if that is not known

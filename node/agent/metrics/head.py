@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Mapping
 
-from agent.jobs.processes import process_names
 from agent.log import log
 from agent.metrics import host, http_endpoint
 from agent.metrics.sampler import TEXT_S, DiskReader
+from agent.processes import process_names
 
 DAEMONS = {  # name -> process name, of which the kernel keeps 15 characters
     "slurmctld": "slurmctld",
@@ -51,7 +51,7 @@ class HeadSampler(threading.Thread):
         """Prepares the text once. `now`: Unix seconds."""
         running = process_names(self._proc)
         ages = [
-            ("headway_beat_age_seconds", {"from": node}, round(now - at, 2))
+            ("headway_heartbeat_age_seconds", {"from": node}, round(now - at, 2))
             for node, at in sorted(self._beats.items())
             if now - at < FORGOTTEN_S
         ]

@@ -69,14 +69,14 @@ def _cpu(proc: str) -> Iterator[Figure]:
         yield name, {}, float(value)
 
 
-def meminfo(proc: str = "/proc") -> dict[str, int]:
+def read_meminfo(proc: str = "/proc") -> dict[str, int]:
     """Returns the values of /proc/meminfo in bytes."""
     rows = (line.split() for line in read_text(f"{proc}/meminfo").splitlines())
     return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) == 3 and row[1].isdigit()}
 
 
 def _memory(proc: str) -> Iterator[Figure]:
-    found = meminfo(proc)
+    found = read_meminfo(proc)
     for name in _MEMORY:
         if name in found:
             yield f"node_memory_{name}_bytes", {}, found[name]

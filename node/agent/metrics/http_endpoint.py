@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agent.gpu.gpu_metrics import FIELDS, XID
 from agent.gpu.gpu_source import Gpu
-from agent.gpu.job_gpus import Job
+from agent.gpu.job_gpus import GpuJob
 from agent.log import log
 from agent.metrics.host import Figure
 
@@ -23,7 +23,7 @@ def metrics_text(
     driver: str,
     simulated: bool,
     gpus: Iterable[Gpu],
-    jobs: Iterable[Job],
+    jobs: Iterable[GpuJob],
     xids: Mapping[int, int],
     figures: Iterable[Figure],
     checks: Mapping[str, int],

@@ -24,7 +24,7 @@ class Zone:
     path: str
 
 
-def zones(sys: str = "/sys") -> list[Zone]:
+def rapl_zones(sys: str = "/sys") -> list[Zone]:
     """Returns each package and its memory zone. Core and graphics zones are parts of a package, and "psys" contains the
     packages, so they are left out."""
     top = f"{sys}/{_FOLDER}"
@@ -64,7 +64,7 @@ class Rapl:
 
     def energy_j(self) -> Iterator[Figure]:
         """Yields the joules of each zone so far. A zone that can't be read is left out until it can be read."""
-        self._zones = self._zones or zones(self._sys)  # the driver may be loaded after the agent has started
+        self._zones = self._zones or rapl_zones(self._sys)  # the driver may be loaded after the agent has started
         for zone in self._zones:
             energy_uj = _number(f"{zone.path}/energy_uj")
             if energy_uj is None:

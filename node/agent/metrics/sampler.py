@@ -18,20 +18,20 @@ from agent.checks import (  # noqa: F401  (checks register themselves)
     system_checks,
     volume_checks,
 )
-from agent.checks.runner import LEVELS, MachineState, Process, Runner
+from agent.checks.runner import LEVELS, MachineReading, Process, Runner
 from agent.checks.xid_errors import bus_of
 from agent.config import Config
-from agent.gpu.gpu_source import Gpu, Source
+from agent.gpu.gpu_source import Gpu, GpuSource
 from agent.gpu.job_gpus import jobs_on_node
 from agent.jobs.orphaned_jobs import OrphanedJobs
-from agent.jobs.processes import list_processes, runs_as_root
-from agent.jobs.torch_builds import TorchWatch
+from agent.jobs.torch_builds import InstalledDriver, TorchWatch
 from agent.log import log
 from agent.lost_contact.node_lease import end_jobs
 from agent.metrics import host, http_endpoint
 from agent.metrics.active_clock import ActiveClock
 from agent.metrics.host import Figure
 from agent.metrics.rapl import Rapl
+from agent.processes import list_processes, runs_as_root
 
 READ_S = 5.0
 LOOK_S = 1.0
@@ -46,7 +46,7 @@ _MOST_LINES = 20
 class GpuReader(threading.Thread):
     """Reads the GPUs in a thread of its own, because a faulty driver may block for ever."""
 
-    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, source: GpuSource, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(daemon=True)
         self._source = source
         self._clock = clock
@@ -90,14 +90,14 @@ class DiskReader(threading.Thread):
 def _errors(errors: dict[tuple[int, int], tuple[int, float]]) -> Iterator[Figure]:
     rows = [({"gpu": str(gpu), "code": str(code)}, *values) for (gpu, code), values in sorted(errors.copy().items())]
     yield from (("headway_xid_errors_total", labels, often) for labels, often, _ in rows)
-    yield from (("headway_xid_last_seconds", labels, last) for labels, _, last in rows)
+    yield from (("headway_xid_last_timestamp_seconds", labels, last) for labels, _, last in rows)
 
 
 class Sampler(threading.Thread):
     """Reads the machine, runs the checks and prepares the metrics text, each second."""
 
     def __init__(
-        self, config: Config, source: Source | None, runner: Runner | None = None, proc: str = "/proc"
+        self, config: Config, source: GpuSource | None, runner: Runner | None = None, proc: str = "/proc"
     ) -> None:
         super().__init__(daemon=True)
         self._source = source
@@ -112,13 +112,12 @@ class Sampler(threading.Thread):
         self._states: dict[int, tuple[str, str, float]] = {}  # pid -> (name, state, since)
         self._due = self._text_due = 0.0
         self._whole = False  # whether the GPUs were read, or FIRST_S has passed
-        self.seen = MachineState(config, started=self.awake(), proc=proc)
+        self.seen = MachineReading(config, started=self.awake(), proc=proc)
         self.changed: deque[dict[str, Any]] = deque(maxlen=500)  # check results for the main loop to send
-        self.cpu_torch: deque[int] = (
-            deque()
-        )  # jobs whose PyTorch has no CUDA, for the main loop to put into their reports
+        # Jobs whose PyTorch can't use their GPUs, with what is wrong, for the main loop to put into their reports.
+        self.cpu_torch: deque[tuple[int, str]] = deque()
         real_gpus = bool(config.gpus) and not config.simulated
-        self._torch = TorchWatch(lambda: self.seen.jobs, self.cpu_torch, proc) if real_gpus else None
+        self._torch = TorchWatch(lambda: self.seen.jobs, self.cpu_torch, self._driver, proc) if real_gpus else None
         self.lost: deque[int] = deque()  # jobs that lost their slurmstepd, for the main loop to report to the head
         self.kernel: deque[str] = deque(maxlen=_MOST_LINES)  # lines from the main loop, which follows the kernel's log
         self.xids: dict[int, int] = {}
@@ -126,6 +125,9 @@ class Sampler(threading.Thread):
         self.sealed_at: float | None = None
         self.skew_s: float | None = None
         self.text = b""
+
+    def _driver(self) -> InstalledDriver:
+        return InstalledDriver(self._source.driver, self._source.cuda) if self._source else InstalledDriver()
 
     def gpus_by_bus(self) -> dict[str, int]:
         """Returns PCI bus address (":3b:00") -> number of each GPU that has been read."""
@@ -161,7 +163,7 @@ class Sampler(threading.Thread):
             self._text_due = now + TEXT_S
             self._write(seen)
 
-    def _write(self, seen: MachineState) -> None:
+    def _write(self, seen: MachineReading) -> None:
         source = self._source
         energy = self._rapl.energy_j() if self._rapl else ()
         self.text = http_endpoint.metrics_text(
@@ -181,9 +183,9 @@ class Sampler(threading.Thread):
             {name: LEVELS[state.result.state] for name, state in self._runner.states.items()},
         )
 
-    def _see(self, now: float) -> MachineState:
+    def _see(self, now: float) -> MachineReading:
         old, reader = self.seen, self.reader
-        self.seen = MachineState(
+        self.seen = MachineReading(
             config=old.config,
             now=now,
             gpus=reader.gpus if reader else [],

@@ -1,6 +1,7 @@
 """Active tests of an idle node, run before it returns to service.
 
     agent.pyz test NAME [--json] [--seconds S] [--expect JSON]       NAME: checks, memory, burn, copy, upload, peer, dcgm, all
+    agent.pyz test all|dcgm --dcgm-level 2                           with NVIDIA's longer diagnostic, about two minutes
     agent.pyz test allreduce --peers ADDRESS,ADDRESS,... --rank N    on all these nodes at the same time; one address: between
                                                                      the GPUs of that node
     agent.pyz test rdma --peers ADDRESS,ADDRESS --rank N             RDMA ports between two nodes; nothing where neither has any
@@ -23,10 +24,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from agent.checks.kernel_log_reader import KernelLog, kernel_line
-from agent.checks.runner import BAD, MachineState, run_every_check
-from agent.config import PATH, Config, load
+from agent.checks.runner import BAD, FOLDER, UNFIT, MachineReading, run_every_check
+from agent.config import PATH, Config, load_config
 from agent.gpu import gpu_metrics
-from agent.gpu.gpu_source import Gpu, Source
+from agent.gpu.gpu_source import Gpu, GpuSource
 from agent.gpu.gpu_source_choice import open_source
 from agent.gpu.job_gpus import jobs_on_node
 from agent.munge import Munge
@@ -34,8 +35,8 @@ from agent.node_tests.allreduce import load_gloo, run_allreduce_test
 from agent.node_tests.burn import run_burn_test
 from agent.node_tests.copies import run_copy_test, run_peer_copy_test, run_upload_test
 from agent.node_tests.cuda_driver import LIBRARY, SIMULATED_LIBRARY, CudaDevice, CudaDriver
+from agent.node_tests.dcgm import LEVEL, LONG_LEVEL, run_dcgm_test
 from agent.node_tests.dcgm import PROGRAM as DCGMI
-from agent.node_tests.dcgm import run_dcgm_test
 from agent.node_tests.end_on_job_start import gives_way_to_jobs
 from agent.node_tests.fabric_member import take_part
 from agent.node_tests.memory import run_memory_test
@@ -47,6 +48,7 @@ GPU_TESTS = ("memory", "burn", "copy", "upload", "peer")
 NAMES = ("checks", *GPU_TESTS, "dcgm", "allreduce", "rdma", "fabric", "all")
 _SIMULATED_S = 0.5  # the longest time that one figure is measured where GPUs are simulated
 _LONG_AGO_S = 3600.0
+_PROLOG_S = 90.0  # the slowest check of the prolog runs every 30 s, or twice 15 s apart, and may take 20 s
 
 
 def main(words: list[str]) -> int:
@@ -59,9 +61,10 @@ def main(words: list[str]) -> int:
     ask.add_argument("--expect", type=json.loads, default={}, help="figures that replace the plan's")
     ask.add_argument("--peers", type=lambda text: text.split(","), default=[])
     ask.add_argument("--rank", type=int, default=0)
+    ask.add_argument("--dcgm-level", type=int, choices=(LEVEL, LONG_LEVEL), default=LEVEL)
     ask.add_argument("--config", default=PATH)
     arguments = ask.parse_args(words)
-    config = load(arguments.config)
+    config = load_config(arguments.config)
     config.expects.update(arguments.expect)
     if arguments.name == "fabric":
         for line in take_part(config, lambda: prepare_allreduce(config, arguments.seconds)):
@@ -78,13 +81,17 @@ def run_tests(config: Config, arguments: argparse.Namespace) -> Iterator[NodeTes
     """Yields the results of the tests that the arguments ask for."""
     source = open_source(config)
     name = str(arguments.name)
+    fit = False
     if name in ("checks", "all"):
-        yield from run_all_checks(config, source)
+        fit = True
+        for result in run_all_checks(config, source):
+            fit = fit and result.ok
+            yield result
     if name == "all":
         yield from run_gpu_tests(GPU_TESTS, config, source, arguments.seconds)
-        yield from run_dcgm(config)
+        yield from run_dcgm(config, arguments.dcgm_level)
     elif name == "dcgm":
-        yield from run_dcgm(config)
+        yield from run_dcgm(config, arguments.dcgm_level)
     elif name == "allreduce":
         run = GpuTests(config, arguments.seconds, peers=arguments.peers, rank=arguments.rank).run
         yield run_guarded(name, config, lambda: run(name))
@@ -93,6 +100,26 @@ def run_tests(config: Config, arguments: argparse.Namespace) -> Iterator[NodeTes
             yield run_guarded(name, config, lambda: measure_rdma(arguments, active_ports()))
     elif name in GPU_TESTS:
         yield from run_gpu_tests((name,), config, source, arguments.seconds)
+    if fit and (why := wait_until_prolog_accepts()):
+        yield NodeTestResult("prolog", False, reason=f"it would turn jobs away: {why}")
+
+
+def wait_until_prolog_accepts(unfit: str = f"{FOLDER}/{UNFIT}", patience_s: float = _PROLOG_S) -> str:
+    """Waits until the running agent, too, has seen that its checks pass. Returns why the prolog still turns jobs away, ""
+    if it does not.
+
+    The tests look at a repaired node before the agent's next round does. A node that returned to service in between
+    would turn its first job away, and Slurm would drain it."""
+    ends = time.monotonic() + patience_s
+    while True:
+        try:
+            with open(unfit) as file:
+                reason = file.read().strip()
+        except FileNotFoundError:
+            return ""
+        if time.monotonic() >= ends:
+            return reason
+        time.sleep(0.2)
 
 
 def prepare_allreduce(config: Config, seconds: float) -> Callable[[list[str], int], NodeTestResult]:
@@ -104,7 +131,7 @@ def prepare_allreduce(config: Config, seconds: float) -> Callable[[list[str], in
 
 
 def run_gpu_tests(
-    names: Sequence[str], config: Config, source: Source | None, seconds: float, *, library: str = ""
+    names: Sequence[str], config: Config, source: GpuSource | None, seconds: float, *, library: str = ""
 ) -> Iterator[NodeTestResult]:
     """Yields the results of these tests of the node's GPUs; none on a node without GPUs. `library` as in GpuTests."""
     tests = GpuTests(config, seconds, library=library)
@@ -116,7 +143,7 @@ def run_gpu_tests(
             yield run_guarded(name, config, lambda name=name: tests.run(name))
 
 
-def run_dcgm(config: Config) -> Iterator[NodeTestResult]:
+def run_dcgm(config: Config, level: int = LEVEL) -> Iterator[NodeTestResult]:
     """Yields the result of NVIDIA's diagnostic; none on a node without GPUs, and where GPUs are simulated unless dcgmi is
     installed."""
     if not config.gpus or (config.simulated and not shutil.which(DCGMI)):
@@ -125,7 +152,7 @@ def run_dcgm(config: Config) -> Iterator[NodeTestResult]:
     def measure() -> NodeTestResult:
         if config.mig:
             raise NodeTestSkipped("the GPUs of this node are divided into MIG instances")
-        passed, settings = run_dcgm_test()
+        passed, settings = run_dcgm_test(level)
         return NodeTestResult("dcgm", True, config.simulated, float(passed), "tests passed", reason=settings)
 
     yield run_guarded("dcgm", config, measure)
@@ -139,22 +166,22 @@ def measure_rdma(arguments: argparse.Namespace, ports: Mapping[str, Port]) -> No
     return NodeTestResult("rdma", True, False, float(f"{figure:.4g}"), unit, reason=skipped)
 
 
-def run_all_checks(config: Config, source: Source | None) -> Iterator[NodeTestResult]:
+def run_all_checks(config: Config, source: GpuSource | None) -> Iterator[NodeTestResult]:
     """Yields the result of every check of the agent, run once. A warning counts as passed."""
     for row in run_every_check(read_machine(config, source)):
         shown = config.simulated and row["check"].startswith("gpu_")
         yield NodeTestResult(row["check"], row["state"] != BAD, shown, reason=row["reason"])
 
 
-def read_machine(config: Config, source: Source | None) -> MachineState:
+def read_machine(config: Config, source: GpuSource | None) -> MachineReading:
     """Returns the state of this machine as the checks need it, read now."""
     from agent.checks.kernel_log_errors import is_kernel_error
     from agent.checks.runner import Process
-    from agent.jobs.processes import list_processes
     from agent.metrics.sampler import GpuReader
+    from agent.processes import list_processes
 
     now = time.monotonic()
-    seen = MachineState(config, now=now, started=now - _LONG_AGO_S, jobs=jobs_on_node())
+    seen = MachineReading(config, now=now, started=now - _LONG_AGO_S, jobs=jobs_on_node())
     if source is not None:
         reader = GpuReader(source)
         reader.start()
@@ -172,7 +199,7 @@ def read_machine(config: Config, source: Source | None) -> MachineState:
     return seen
 
 
-def device_errors(name: str, source: Source | None) -> str:
+def device_errors(name: str, source: GpuSource | None) -> str:
     """Returns what the driver reports against the GPUs in the test `name`; "" if nothing."""
     found: list[Gpu] = source.read() if source else []
     for device in found:
@@ -262,7 +289,7 @@ class GpuTests:
         return NodeTestResult(test, True, self._config.simulated, float(f"{figure:.4g}"), unit, least)
 
 
-def start(words: list[str]) -> None:
+def start_tests(words: list[str]) -> None:
     """Runs `main`. The all-reduce may need torch, so it gets the packages of this machine's Python, which the agent
     otherwise does not load."""
     if "allreduce" in words or "fabric" in words:

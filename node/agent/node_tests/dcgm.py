@@ -15,8 +15,9 @@ from agent.node_tests.programs import Ended, find_program, run_program
 from agent.node_tests.results import NodeTestFailed, NodeTestSkipped
 
 PROGRAM, PACKAGE = "dcgmi", "datacenter-gpu-manager"
-LEVEL = 2  # software, PCIe and memory; about two minutes
-_LIMIT_S = 240.0
+# Level 1: software, some seconds, so that the tests of a node take 90 s at most. Level 2: PCIe and memory too, about two minutes.
+LEVEL, LONG_LEVEL = 1, 2
+_LIMIT_S = {LEVEL: 45.0, LONG_LEVEL: 240.0}
 _NAMES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _SETTINGS = "deployment"  # the category of tests of drivers and settings
 _HARMLESS = {1, 3, 5}  # dcgmErrorSeverity: MONITOR, UNKNOWN, CONFIG
@@ -26,7 +27,7 @@ _MOST_FAULTS = 4
 
 
 @dataclass(frozen=True)
-class Fault:
+class DcgmFault:
     """A result of the diagnostic other than passed or skipped. `hardware`: it counts against the node."""
 
     test: str
@@ -39,11 +40,14 @@ class Fault:
         return " ".join(part for part in (self.test, self.where) if part) + (f": {self.text}" if self.text else "")
 
 
-def run_dcgm_test(*, level: int = LEVEL, limit_s: float = _LIMIT_S) -> tuple[int, str]:
-    """Runs the diagnostic and returns the number of its tests that passed, and what it says about settings ("" if
-    nothing). Raises NodeTestFailed for a fault of hardware, and NodeTestSkipped where it can't run."""
+def run_dcgm_test(level: int = LEVEL, *, limit_s: float = 0.0) -> tuple[int, str]:
+    """Runs the diagnostic, for at most `limit_s` seconds (0: the level's limit). Returns the number of its tests that passed,
+    and what it says about settings ("" if nothing). Raises NodeTestFailed for a fault of hardware, and NodeTestSkipped where
+    it can't run."""
     program = find_program(PROGRAM, PACKAGE)
-    passed, faults = read_report(run_program([program, "diag", "--run", str(level), "--json"], limit_s))
+    passed, faults = read_report(
+        run_program([program, "diag", "--run", str(level), "--json"], limit_s or _LIMIT_S[level])
+    )
     bad = [fault.words() for fault in faults if fault.hardware]
     if bad:
         more = f" and {len(bad) - _MOST_FAULTS} more" if len(bad) > _MOST_FAULTS else ""
@@ -53,7 +57,7 @@ def run_dcgm_test(*, level: int = LEVEL, limit_s: float = _LIMIT_S) -> tuple[int
     return passed, "; ".join(fault.words() for fault in faults)
 
 
-def read_report(ended: Ended) -> tuple[int, list[Fault]]:
+def read_report(ended: Ended) -> tuple[int, list[DcgmFault]]:
     """Returns the number of tests that passed, and the faults. Raises NodeTestSkipped if the diagnostic did not run."""
     try:
         report = json.loads(ended.out[max(ended.out.find("{"), 0) :])
@@ -80,7 +84,7 @@ def _results(test: dict[str, Any]) -> list[dict[str, Any]]:
     return found or ([summary] if isinstance(summary, dict) else [])
 
 
-def _faults(test: dict[str, Any], category: str) -> Iterator[Fault]:
+def _faults(test: dict[str, Any], category: str) -> Iterator[DcgmFault]:
     for row in _results(test):
         if row.get("status") not in ("Fail", "Warn"):
             continue
@@ -92,7 +96,7 @@ def _faults(test: dict[str, Any], category: str) -> Iterator[Fault]:
         settings = category == _SETTINGS
         harmless = all(_is_harmless(one, settings=settings) for one in listed) if listed else settings
         place = f"on {kind} {where}" if where else ""
-        yield Fault(
+        yield DcgmFault(
             str(test.get("name")), place, " ".join(text.split()), hardware=row["status"] == "Fail" and not harmless
         )
 

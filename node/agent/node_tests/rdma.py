@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.node_tests.nccl import Control, connected
-from agent.node_tests.network_report import listed, report_network, text
+from agent.node_tests.network_report import list_folder, read_text, report_network
 from agent.node_tests.programs import Ended, end_program, find_program, run_program, start_program
 from agent.node_tests.results import NodeTestFailed, NodeTestSkipped
 
@@ -50,7 +50,7 @@ def active_ports(sys: str = "/sys") -> dict[str, Port]:
         if not row["active"] or os.path.basename(os.path.realpath(f"{device}/device/driver")) == _EFA:
             continue
         address = _roce_address(port)
-        if address or text(f"{port}/link_layer") != "Ethernet":
+        if address or read_text(f"{port}/link_layer") != "Ethernet":
             name = f"{row['device']}:{row['port']}"
             found[name] = Port(name, row["gbit_s"], address)
     return found
@@ -58,8 +58,10 @@ def active_ports(sys: str = "/sys") -> dict[str, Port]:
 
 def _roce_address(port: str) -> str:
     """Returns the number of the port's RoCE v2 address over IPv4, which crosses routers; "" without one."""
-    for number in sorted(listed(f"{port}/gids"), key=lambda name: (len(name), name)):
-        if text(f"{port}/gid_attrs/types/{number}") == "RoCE v2" and ":0000:ffff:" in text(f"{port}/gids/{number}"):
+    for number in sorted(list_folder(f"{port}/gids"), key=lambda name: (len(name), name)):
+        if read_text(f"{port}/gid_attrs/types/{number}") == "RoCE v2" and ":0000:ffff:" in read_text(
+            f"{port}/gids/{number}"
+        ):
             return number
     return ""
 
@@ -98,10 +100,12 @@ def run_rdma_test(peers: Sequence[str], rank: int, seconds: float, ports: Mappin
                 errors[port] = str(found["error"])
             else:
                 figures[port] = float(found["gbit_s"])
-    return judge(figures, errors, ports)
+    return judge_bandwidth(figures, errors, ports)
 
 
-def judge(figures: Mapping[str, float], errors: Mapping[str, str], ports: Mapping[str, Port]) -> tuple[float, int, str]:
+def judge_bandwidth(
+    figures: Mapping[str, float], errors: Mapping[str, str], ports: Mapping[str, Port]
+) -> tuple[float, int, str]:
     """Returns what run_rdma_test returns, and raises as it does. An error fails no node: a port may be on a network that
     does not reach the other node."""
     if not figures:

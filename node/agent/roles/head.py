@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import random
 import re
@@ -17,6 +18,7 @@ from agent.config import Config
 from agent.failover.leader import LeaderFile, LeaderMonitor
 from agent.failover.takeover_recovery import TakeoverRecovery
 from agent.failover.unreachable_first_head import FirstHeadMonitor
+from agent.heartbeats import HEARTBEAT_S, HEARTBEATS_FILE, write_heartbeats
 from agent.jobs.secret_server import SecretServer
 from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun
@@ -32,15 +34,16 @@ REPORTS = "/var/lib/headway/reports"
 PORT = 6821
 MOST_LINES = 4000  # lines in a job's file; when there are more, every second one is deleted
 KEEP_S = 14 * 86400
-BEAT_S = 1.0
 FAULTS = "/var/lib/headway/faults.jsonl"
-BEATS = "/run/headway/beats.json"
 TURNS = "/run/headway/turns.jsonl"  # jobs that have just begun or ended on a node
 CONTROLLER = "/run/slurmctld"
 MOST_TURNS = 1_000_000  # bytes; then the file is deleted and begun again
 HEARD_S = 5.0  # nodes receive the addresses of other nodes that sent a heartbeat within so long
 MOST_OTHERS = 8
 MISSED_KEPT_S = 30.0
+# How long it stays unknown for how long a node was missed before its first message: a node that wakes up sends other messages,
+# and then asks within a second (WAKE_ANSWER_S of node/agent/lost_contact/node_lease.py).
+UNKNOWN_KEPT_S = 2.0
 MOST_FAULTS = 4000  # lines in FAULTS; when there are more, the older half is deleted
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -60,7 +63,7 @@ class NodeMessages:
             message = json.loads(line)
             self._faults[message["id"]] = None
             if "check" in message:
-                self._checks[message["node"], message["check"]] = _gist(message)
+                self._checks[message["node"], message["check"]] = _state_key(message)
         self.beats: dict[str, float] = {}  # node -> Unix time of its last message
         self._active: dict[str, float] = {}  # node -> when its last message came, in ActiveClock's seconds
         self._missed: dict[str, tuple[float, float]] = {}  # node -> (seconds without a message, when they ended)
@@ -117,17 +120,19 @@ class NodeMessages:
 
     def _missed_for(self, node: str, active: float) -> float | None:
         """Returns the longest time without a message of the node within the last MISSED_KEPT_S, without the time in
-        which this agent did not run; None for a node that has not sent one before. A node that wakes up sends other
-        messages before it asks."""
+        which this agent did not run; None if it is unknown, because the node's first message to this agent came within the
+        last UNKNOWN_KEPT_S. A node that wakes up sends other messages before it asks."""
         before = self._active.get(node)
         self._active[node] = active
         if before is None:
+            self._missed[node] = math.inf, active
             return None
-        missed_s, ended = self._missed.get(node, (0.0, active))
-        if active - ended > MISSED_KEPT_S or active - before >= missed_s:
+        missed_s, ended = self._missed[node]
+        kept_s = MISSED_KEPT_S if math.isfinite(missed_s) else UNKNOWN_KEPT_S
+        if active - ended > kept_s or active - before >= missed_s:
             missed_s, ended = active - before, active
         self._missed[node] = missed_s, ended
-        return round(missed_s, 2)
+        return round(missed_s, 2) if math.isfinite(missed_s) else None
 
     def _others(self, node: str, at: float) -> list[str]:
         """Returns the addresses of up to MOST_OTHERS other nodes that have sent a heartbeat recently."""
@@ -163,9 +168,9 @@ class NodeMessages:
         changed, results = [], dict[tuple[str, str], tuple[Any, ...]]()
         for result in checks:
             key = (result["node"], str(result.get("check", "")))
-            if results.get(key, self._checks.get(key, _FINE)) != _gist(result):
+            if results.get(key, self._checks.get(key, _FINE)) != _state_key(result):
                 changed.append(result)
-                results[key] = _gist(result)
+                results[key] = _state_key(result)
         rows = {str(row.get("id", "")): row for row in (*faults, *changed)}
         new = {name: row for name, row in rows.items() if name and name not in self._faults}
         if new:
@@ -178,16 +183,6 @@ class NodeMessages:
                 file.writelines(lines)
             os.replace(f"{self._faults_file}.new", self._faults_file)
             self._faults = dict.fromkeys([*self._faults][-len(lines) :])
-
-    def write_heartbeats(self, path: str) -> None:
-        """Writes the time of each node's last message, for `watch`. A failure is logged: `watch` then reports that this
-        agent is away."""
-        try:
-            with open(f"{path}.new", "w") as file:
-                file.write(json.dumps({node: round(at, 2) for node, at in self.beats.items()}))
-            os.replace(f"{path}.new", path)
-        except OSError as error:
-            log(f"{path}: {error}")
 
     def _add(self, job: int, values: dict[str, Any]) -> None:
         path = f"{self._folder}/{job}.jsonl"
@@ -238,7 +233,7 @@ def _append(path: str, line: str, *, sync: bool = False) -> None:
 _FINE = ("ok", "none", None)
 
 
-def _gist(result: dict[str, Any]) -> tuple[Any, ...]:
+def _state_key(result: dict[str, Any]) -> tuple[Any, ...]:
     return _FINE if result.get("state") == "ok" else (result.get("state"), result.get("action"), result.get("gpu"))
 
 
@@ -319,8 +314,8 @@ def serve_head(config: Config) -> None:
             due = now + 3600
         if now >= beat:
             head.leads, head.controller = leading.is_this_head() is not False, controller_number()
-            head.write_heartbeats(BEATS)
-            beat = now + BEAT_S
+            write_heartbeats(HEARTBEATS_FILE, head.beats)
+            beat = now + HEARTBEAT_S
         if not select.select([ears], [], [], max(0.0, beat - now))[0]:
             continue
         data, sender = ears.recvfrom(65535)

@@ -23,8 +23,8 @@ from agent.failover.reregistration import Reregistration
 from agent.gpu.gpu_source_choice import LateSource
 from agent.gpu.job_gpus import jobs_on_node
 from agent.gpu.nvml import Nvml
+from agent.heartbeats import HEARTBEAT_S
 from agent.jobs.job_changes import LOOK_S, JobChanges
-from agent.jobs.torch_builds import FLAG
 from agent.jobs.training_reports import MOST_BYTES, Reports
 from agent.log import log
 from agent.lost_contact.key_change import UNREAD, key_change_begun
@@ -39,7 +39,6 @@ SOCKET = "/run/headway/report/socket"
 FLUSH_S = 2.0
 BREATH_S = 0.05
 AT_ONCE = 200  # datagrams received in one go, followed by a pause, so that a flood of reports does not load the machine
-BEAT_S = 1.0
 TURN_S = 0.4  # least time between two heartbeats when jobs begin or end
 LOG_S = 0.1  # polling interval of a log that is a plain file; /dev/kmsg wakes the main loop
 MARK = "/run/headway/xid"  # touched at each GPU error: the epilog then waits until the error's action is known
@@ -72,7 +71,7 @@ def serve_node(config: Config) -> None:
     results = ChangedResults(faults.node, faults.boot)
     turns = JobChanges()
     kernel_log = KernelLog(config.kernel_log)
-    lease = Lease(lambda: other_node_addresses(config.heads), one_head=not config.other_heads)
+    lease = Lease(lambda: other_node_addresses(config.heads), heads=len(config.heads))
     asked = 0  # the last question of the lease that was sent
     registers = Reregistration()
     if config.offline_response:
@@ -100,19 +99,19 @@ def serve_node(config: Config) -> None:
             )
             beat = now
         while watcher.cpu_torch:
-            reports.set_flag(watcher.cpu_torch.popleft(), FLAG, now)
+            reports.set_flag(*watcher.cpu_torch.popleft(), now)
         if results.add(watcher.changed):
             touch_file(MARK)  # a job that fails now may have failed because of this
             beat = now
         if turns.has_changed(now):
-            beat = min(beat, max(now, beat - BEAT_S + TURN_S))
+            beat = min(beat, max(now, beat - HEARTBEAT_S + TURN_S))
         if lease.question != asked:
             beat = now
         if now >= beat:
             asked = lease.question
             message = {**faults.pending_message(), **results.message_part(), **turns.message_part(now)}
             send(message | ({"woke": asked} if asked else {}))
-            beat = now + BEAT_S
+            beat = now + HEARTBEAT_S
         if now >= due:
             reports.flush(now)
             due = now + FLUSH_S
@@ -127,11 +126,11 @@ def serve_node(config: Config) -> None:
             if faults.acknowledge(answer.get("got")):
                 beat = now  # a severe error may wait behind a flood of light ones
             results.acknowledge(answer.get("got"))
+            lease.take_answer(config.heads[number], answer.get("woke"), answer.get("missed_s"))
             if renews_lease(answer):
                 if "now" in answer:
                     registers.note_leader(config.heads[number], int(answer.get("controller", 0)), now)
                 lease.last_contact, lease.known = time.monotonic(), other_nodes_in_answer(answer)
-                lease.take_answer(answer.get("woke"), answer.get("missed_s"))
                 watcher.skew_s = time.time() - answer["now"] if "now" in answer else watcher.skew_s
         if ears in ready:
             receive_reports(ears, reports)

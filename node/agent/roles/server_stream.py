@@ -8,17 +8,16 @@ import re
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO
 
-from agent.jobs.secret_server import DELIVERIES
+from agent.heartbeats import HEARTBEAT_S, HEARTBEATS_FILE, heartbeat_summary
+from agent.jobs.secret_server import SECRET_DELIVERIES_FILE
 from agent.lost_contact.offline_responder import ACTIONS, WATCHED
 from agent.marker_files import read_whole_lines, touch_file
-from agent.roles.head import BEATS, FAULTS, TURNS
+from agent.roles.head import FAULTS, TURNS
 from agent.roles.power_requests import ASKED, FILE
 
-BEAT_S = 1.0
 LOG_S = 0.1  # polling interval
-SILENT_S = 2.0
 AGAIN_S = 10.0  # least time between two starts of journalctl
 MOST_NAMED = 256  # jobs in one line; for more than that, the server reads the whole queue anyway
 JOURNAL = ("journalctl", "--follow", "--lines=0", "--output=cat", "--unit=slurmctld")
@@ -92,11 +91,11 @@ class ControllerLog:
 
 def stream_events(
     faults: str = FAULTS,
-    beats: str = BEATS,
+    beats: str = HEARTBEATS_FILE,
     turns: str = TURNS,
     power_requests: str = f"{ASKED}/{FILE}",
     journal: Sequence[str] = JOURNAL,
-    deliveries: str = DELIVERIES,
+    deliveries: str = SECRET_DELIVERIES_FILE,
 ) -> None:
     """Prints events for the server until it stops reading, one JSON object a line.
 
@@ -109,7 +108,7 @@ def stream_events(
     away"""
     due, spool, begun = 0.0, NewLines(faults, old=True), NewLines(turns, old=False)
     wishes, named = NewLines(power_requests, old=False), ControllerLog(journal)
-    given = NewLines(deliveries, old=True)
+    delivery_lines = NewLines(deliveries, old=True)
     for line in read_whole_lines(ACTIONS):  # printed before the faults they belong to
         # The key is "deed" because servers of other versions read this too.
         print(f'{{"deed": {line.rstrip()}}}', flush=True)
@@ -117,7 +116,7 @@ def stream_events(
         for line in spool.read_new():
             kind = "check" if '"check": ' in line else "fault"
             print(f'{{"{kind}": {line}}}', flush=True)
-        for line in given.read_new():
+        for line in delivery_lines.read_new():
             print(f'{{"secrets": {line}}}', flush=True)
         turned = begun.read_new()
         if turned:
@@ -129,21 +128,7 @@ def stream_events(
         if wishes.read_new():
             print('{"power": true}', flush=True)
         if time.monotonic() >= due:
-            due = time.monotonic() + BEAT_S
-            print(json.dumps(heartbeat_ages(beats, time.time())), flush=True)
+            due = time.monotonic() + HEARTBEAT_S
+            print(json.dumps(heartbeat_summary(beats, time.time())), flush=True)
             touch_file(WATCHED)
         time.sleep(LOG_S)
-
-
-def heartbeat_ages(beats: str, now: float) -> dict[str, Any]:
-    """Returns the second's summary for the server. `beats`: path of the heartbeats' file. `now`: Unix seconds."""
-    try:
-        relay_s = now - os.stat(beats).st_mtime
-        with open(beats) as file:
-            ages = {node: round(now - at, 1) for node, at in json.load(file).items()}
-    except (OSError, ValueError):
-        return {"relay": -1}
-    if relay_s > SILENT_S:
-        return {"relay": round(relay_s, 1)}
-    silent = {node: age for node, age in ages.items() if age > SILENT_S}
-    return {"alive": len(ages) - len(silent), "silent": silent}

@@ -1,5 +1,5 @@
-/* Gives an SSH session on a node the /tmp, /dev/shm, secrets and limit of processes of its job, into which pam_slurm_adopt
- * has moved the session.
+/* Gives an SSH session on a node the /tmp, /dev/shm, secrets, limit of processes and network policy of its job, into which
+ * pam_slurm_adopt has moved the session.
  *
  * Slurm does this only with job_container/tmpfs, which spank/private_tmp.c replaces. As there, the folders that the prolog
  * created are bound in a new mount namespace of the session. The session's cgroup names the job. A session without a job
@@ -9,6 +9,8 @@
  */
 #define _GNU_SOURCE
 #include "../spank/job_processes.h"
+
+#include "../spank/job_network.h"
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -66,6 +68,10 @@ int pam_sm_open_session(void *handle, int flags, int argc, const char **argv)
         return PAM_SUCCESS;
     if (limit_processes(job) != 0)
         syslog(LOG_AUTHPRIV | LOG_ERR, "headway: no limit of processes for a session in job %u: %s", job, strerror(errno));
+    if (join_network_cgroup(folder) != 0) {
+        syslog(LOG_AUTHPRIV | LOG_ERR, "headway: no network policy for a session in job %u: %s", job, strerror(errno));
+        return PAM_SESSION_ERR;
+    }
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
         syslog(LOG_AUTHPRIV | LOG_ERR, "headway: no private /tmp of job %u: %s", job, strerror(errno));
         return PAM_SESSION_ERR;

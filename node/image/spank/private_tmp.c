@@ -1,5 +1,5 @@
-/* Gives all tasks of a job the job's own /tmp, /dev/shm and secrets, and the job's limit of processes. The prolog creates
- * the folders, the epilog deletes them.
+/* Gives all tasks of a job the job's own /tmp, /dev/shm and secrets, its limit of processes and its network policy. The prolog
+ * creates the folders, the epilog deletes them.
  *
  * Slurm's job_container/tmpfs keeps one mount namespace per job alive by a bind mount of it on a file. Linux refuses this
  * mount if the new namespace's number is not higher than the caller's. Kernels that assign numbers per processor (seen on
@@ -15,6 +15,8 @@
 #define _GNU_SOURCE
 #include "job_processes.h"
 
+#include "job_network.h"
+
 #include <sched.h>
 #include <slurm/spank.h>
 #include <stdint.h>
@@ -22,14 +24,16 @@
 
 SPANK_PLUGIN(headway_private_tmp, 1);
 
-#define BASE JOB_FOLDERS
 #define SECRETS "/run/headway/secrets"
 #define LONGEST_NAME 64
+#define MOST_NAMES 16 /* as in node/agent/jobs/secret_files.py */
 
-static char names[2048];    /* of the secrets, with commas between them */
-static char sentence[1024]; /* why the job can't have its secrets */
+static char names[MOST_NAMES * (LONGEST_NAME + 1)]; /* of the secrets, with commas between them */
+static int names_count;
+static char secrets_error[1024]; /* why the job can't have its secrets */
+static char network_error[256];  /* why it can't be put under its network policy */
 
-/* Adds NAME[,NAME...] to `names`. */
+/* Adds NAME[,NAME...] to `names`. Slurm calls it for each --secret. */
 static int on_secret(int val, const char *value, int remote)
 {
     const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
@@ -40,12 +44,13 @@ static int on_secret(int val, const char *value, int remote)
         size_t length = strspn(rest, letters);
 
         if (length == 0 || length > LONGEST_NAME || strchr("0123456789_.-", *rest) || (rest[length] && rest[length] != ',')) {
-            slurm_error("headway: --secret=%.80s: a name has up to 64 letters, digits, _, - and ., and begins with a letter",
-                        value ? value : "");
+            slurm_error("headway: --secret=%.80s: a name has up to %d letters, digits, _, - and ., and begins with a letter: give"
+                        " names that headway secret ls shows",
+                        value ? value : "", LONGEST_NAME);
             return -1;
         }
-        if (strlen(names) + length + 2 > sizeof(names)) {
-            slurm_error("headway: --secret: too many names");
+        if (++names_count > MOST_NAMES) {
+            slurm_error("headway: --secret: a job gets at most %d secrets: name fewer", MOST_NAMES);
             return -1;
         }
         if (names[0])
@@ -68,7 +73,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
     if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR && context != S_CTX_REMOTE)
         return 0;
     if (spank_option_register(spank, &option) != ESPANK_SUCCESS)
-        slurm_error("headway: option --secret can't be registered");
+        slurm_error("headway: option --secret can't be registered: tell an administrator");
     return 0;
 }
 
@@ -79,7 +84,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
     if (spank_context() == S_CTX_REMOTE || names[0] == '\0')
         return 0;
     if (spank_job_control_setenv(spank, "HEADWAY_SECRETS", names, 1) != ESPANK_SUCCESS) {
-        slurm_error("headway: --secret can't be passed to the job");
+        slurm_error("headway: --secret can't be passed to the job: submit it again, and tell an administrator if that fails too");
         return -1;
     }
     return 0;
@@ -91,7 +96,7 @@ static int bind_over(uint32_t job, const char *part, const char *target)
 {
     char source[128];
 
-    snprintf(source, sizeof(source), BASE "/%u/%s", job, part);
+    snprintf(source, sizeof(source), JOB_FOLDERS "/%u/%s", job, part);
     if (mount(source, target, NULL, MS_BIND, NULL) == 0)
         return 0;
     slurm_error("headway: %s of job %u can't be bound on %s: %s", part, job, target, strerror(errno));
@@ -127,18 +132,10 @@ static void mark_started(const char *folder)
 static void set_mps(spank_t spank, const char *folder)
 {
     char path[160], text[128];
-    ssize_t length;
-    int file;
 
     snprintf(path, sizeof(path), "%s/mps", folder);
-    file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
+    if (read_small(path, text, sizeof(text)) <= 0)
         return;
-    length = read(file, text, sizeof(text) - 1);
-    close(file);
-    if (length <= 0)
-        return;
-    text[length] = '\0';
     text[strcspn(text, "\n")] = '\0';
     if (spank_setenv(spank, "CUDA_MPS_PIPE_DIRECTORY", text, 1) != ESPANK_SUCCESS ||
         spank_setenv(spank, "CUDA_MPS_LOG_DIRECTORY", text, 1) != ESPANK_SUCCESS)
@@ -146,21 +143,16 @@ static void set_mps(spank_t spank, const char *folder)
 }
 
 /* Reads the sentence that the prolog left if the job can't have its secrets. */
-static void read_sentence(const char *folder)
+static void read_secrets_error(const char *folder)
 {
     char path[160];
-    ssize_t length;
-    int file;
+    int length;
 
-    snprintf(path, sizeof(path), "%s/no-secrets", folder);
-    file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return;
-    length = read(file, sentence, sizeof(sentence) - 1);
-    close(file);
-    if (length <= 0)
-        length = snprintf(sentence, sizeof(sentence), "headway: the job can't have its secrets\n");
-    sentence[length] = '\0';
+    snprintf(path, sizeof(path), "%s/secrets-error", folder);
+    length = read_small(path, secrets_error, sizeof(secrets_error));
+    if (length == 0 || (length < 0 && errno != ENOENT))
+        snprintf(secrets_error, sizeof(secrets_error),
+                 "headway: the job can't have its secrets: tell an administrator to read slurmd's journal on this node\n");
 }
 
 /* Shows the job's secrets at SECRETS, which is empty outside of the job. */
@@ -169,7 +161,7 @@ static int bind_secrets(spank_t spank, uint32_t job)
     char path[160];
     struct stat info;
 
-    snprintf(path, sizeof(path), BASE "/%u/secrets", job);
+    snprintf(path, sizeof(path), JOB_FOLDERS "/%u/secrets", job);
     if (stat(path, &info) != 0)
         return 0;
     if (spank_setenv(spank, "HEADWAY_SECRETS_DIR", SECRETS, 1) != ESPANK_SUCCESS)
@@ -189,7 +181,7 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
     go_first();
     if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
         return 0;
-    snprintf(folder, sizeof(folder), BASE "/%u", job);
+    snprintf(folder, sizeof(folder), JOB_FOLDERS "/%u", job);
     if (stat(folder, &info) != 0) {
         /* The prolog always creates it. If it is missing, the job runs with the shared /tmp instead of failing. */
         slurm_error("headway: %s is missing, job %u shares the node's /tmp", folder, job);
@@ -198,26 +190,33 @@ int slurm_spank_task_init_privileged(spank_t spank, int argc, char **argv)
     if (limit_processes(job) != 0)
         slurm_info("headway: job %u has no limit of processes: %s", job, strerror(errno)); /* to the journal, not to the user */
     mark_started(folder);
+    if (join_network_cgroup(folder) != 0)
+        snprintf(network_error, sizeof(network_error),
+                 "headway: the network policy can't be applied to job %u: %s: tell an administrator\n", job, strerror(errno));
     set_mps(spank, folder);
-    read_sentence(folder);
+    read_secrets_error(folder);
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) {
         slurm_error("headway: no private /tmp for job %u: %s", job, strerror(errno));
         return -1;
     }
     if (bind_over(job, "tmp", "/tmp") || bind_over(job, "shm", "/dev/shm"))
         return -1;
-    if (bind_secrets(spank, job) != 0 && sentence[0] == '\0')
-        snprintf(sentence, sizeof(sentence), "headway: the job's secrets can't be mounted on %s\n", SECRETS);
+    if (bind_secrets(spank, job) != 0 && secrets_error[0] == '\0')
+        snprintf(secrets_error, sizeof(secrets_error),
+                 "headway: the job's secrets can't be mounted on %s: tell an administrator to read slurmd's journal on this node\n",
+                 SECRETS);
     return 0;
 }
 
 /* Runs as the user, with the task's own stderr. */
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
+    const char *said = network_error[0] ? network_error : secrets_error;
+
     (void)spank, (void)argc, (void)argv;
-    if (sentence[0] == '\0')
+    if (said[0] == '\0')
         return 0;
-    if (write(STDERR_FILENO, sentence, strlen(sentence)) < 0)
+    if (write(STDERR_FILENO, said, strlen(said)) < 0)
         _exit(1);
     _exit(1); /* Slurm ignores the result of an optional plugin */
 }

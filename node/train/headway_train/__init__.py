@@ -3,6 +3,8 @@
     from headway_train import Checkpointer, report
 
 `report` imports no torch; `Checkpointer` imports it at first use.
+
+Not here: what receives the reports (`node/agent/jobs`).
 """
 
 from __future__ import annotations

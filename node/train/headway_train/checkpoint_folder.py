@@ -31,7 +31,7 @@ class CheckpointError(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class CheckpointFile:
     """Size in bytes and hash of one file."""
 
     size: int
@@ -39,24 +39,25 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class CheckpointManifest:
     """The files of a checkpoint. `time`: Unix seconds; `format`: "dcp" or "torch", see state.py."""
 
     step: int
     time: float
     world_size: int
     format: str
-    files: dict[str, Entry]
+    files: dict[str, CheckpointFile]
 
     @staticmethod
-    def parse(text: str) -> Manifest:
+    def parse(text: str) -> CheckpointManifest:
         """Returns the manifest in `text`. Raises ValueError if `text` is not a manifest."""
         try:
             document = json.loads(text)
             files = {
-                str(name): Entry(int(entry["size"]), str(entry["blake2b"])) for name, entry in document["files"].items()
+                str(name): CheckpointFile(int(entry["size"]), str(entry["blake2b"]))
+                for name, entry in document["files"].items()
             }
-            return Manifest(
+            return CheckpointManifest(
                 int(document["step"]),
                 float(document["time"]),
                 int(document["world_size"]),
@@ -94,7 +95,7 @@ def name_of(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def published(folder: Path) -> list[tuple[int, Path]]:
+def published_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     """Returns (step, folder) of every published checkpoint, the newest first."""
     try:
         names = os.listdir(folder)
@@ -104,7 +105,7 @@ def published(folder: Path) -> list[tuple[int, Path]]:
     return sorted(found, reverse=True)
 
 
-def begin(folder: Path, step: int) -> Path:
+def begin_checkpoint(folder: Path, step: int) -> Path:
     """Creates and returns a new folder for the files of this step. Raises CheckpointError if it would be on scratch and
     scratch is missing."""
     if SCRATCH in folder.parents:
@@ -115,22 +116,22 @@ def begin(folder: Path, step: int) -> Path:
     return part
 
 
-def describe(path: Path) -> Entry:
+def describe_file(path: Path) -> CheckpointFile:
     """Syncs a written file to disk, reads it back, and returns its size and hash. Raises OSError."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         return _entry(file)
 
 
-def _entry(file: object) -> Entry:
+def _entry(file: object) -> CheckpointFile:
     digest, size = hashlib.blake2b(digest_size=32), 0
     while chunk := file.read(_CHUNK):  # type: ignore[attr-defined]
         digest.update(chunk)
         size += len(chunk)
-    return Entry(size, digest.hexdigest())
+    return CheckpointFile(size, digest.hexdigest())
 
 
-def publish(part: Path, manifest: Manifest) -> Path:
+def publish_checkpoint(part: Path, manifest: CheckpointManifest) -> Path:
     """Renames a written folder to its final name and returns the path. Raises CheckpointError if its files are not those
     of the manifest, because then the ranks wrote to different folders."""
     there = {name for name in os.listdir(part) if name != MANIFEST}
@@ -144,16 +145,16 @@ def publish(part: Path, manifest: Manifest) -> Path:
         os.fsync(file.fileno())
     _sync(part)
     if target.exists():  # from an earlier run of this job; this run has resumed from an earlier step
-        _discard(target)
+        discard(target)
     part.rename(target)
     _sync(part.parent)
     return target
 
 
-def read_manifest(place: Path) -> Manifest:
+def read_manifest(place: Path) -> CheckpointManifest:
     """Returns the checkpoint's manifest. Raises ValueError with the cause if it can't be used."""
     try:
-        manifest = Manifest.parse((place / MANIFEST).read_text(encoding="utf-8"))
+        manifest = CheckpointManifest.parse((place / MANIFEST).read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{MANIFEST}: {error.strerror}") from None
     if place.name != name_of(manifest.step):
@@ -161,7 +162,7 @@ def read_manifest(place: Path) -> Manifest:
     return manifest
 
 
-def faults(place: Path, manifest: Manifest, *, share: int = 0, of: int = 1) -> list[str]:
+def faults(place: Path, manifest: CheckpointManifest, *, share: int = 0, of: int = 1) -> list[str]:
     """Returns the faults of the files as sentences; [] if the files are unchanged. `of` readers share the work; this one
     checks share number `share`. Sizes are checked first, so that a truncated file is found without reading."""
     mine = sorted(manifest.files)[share::of]
@@ -171,7 +172,7 @@ def faults(place: Path, manifest: Manifest, *, share: int = 0, of: int = 1) -> l
     return [words for name in mine if (words := _content_fault(place / name, manifest.files[name]))]
 
 
-def _size_fault(path: Path, entry: Entry) -> str:
+def _size_fault(path: Path, entry: CheckpointFile) -> str:
     try:
         size = path.stat().st_size
     except OSError as error:
@@ -179,7 +180,7 @@ def _size_fault(path: Path, entry: Entry) -> str:
     return f"{path.name} has {size} bytes of {entry.size}" if size != entry.size else ""
 
 
-def _content_fault(path: Path, entry: Entry) -> str:
+def _content_fault(path: Path, entry: CheckpointFile) -> str:
     try:
         with path.open("rb") as file:
             found = _entry(file)
@@ -188,15 +189,15 @@ def _content_fault(path: Path, entry: Entry) -> str:
     return f"{path.name} is not what was written" if found != entry else ""
 
 
-def prune(folder: Path, keep: int, newest: int) -> None:
+def prune_checkpoints(folder: Path, keep: int, newest: int) -> None:
     """Deletes all but the `keep` newest checkpoints up to step `newest`, which was just written. Checkpoints of later steps
     do not count and are kept: this run found them damaged when it resumed."""
-    old = [place for step, place in published(folder) if step <= newest][keep:]
+    old = [place for step, place in published_checkpoints(folder) if step <= newest][keep:]
     for place in old:
-        _discard(place)
+        discard(place)
 
 
-def sweep(folder: Path, mine: Iterable[Path] = ()) -> None:
+def delete_incomplete(folder: Path, mine: Iterable[Path] = ()) -> None:
     """Deletes incomplete folders that killed runs have left."""
     kept = {path.name for path in mine}
     for name in os.listdir(folder) if folder.is_dir() else ():
@@ -204,7 +205,7 @@ def sweep(folder: Path, mine: Iterable[Path] = ()) -> None:
             shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _discard(place: Path) -> None:
+def discard(place: Path) -> None:
     """Deletes the folder. It is renamed first, so that an interrupted deletion leaves no folder with a checkpoint's
     name."""
     gone = place.with_name(f".{place.name}.{os.urandom(4).hex()}.gone")

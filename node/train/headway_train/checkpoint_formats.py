@@ -21,7 +21,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from headway_train import per_rank
-from headway_train.checkpoint_folder import CheckpointError, Manifest
+from headway_train.checkpoint_folder import CheckpointError, CheckpointManifest
 from headway_train.ranks import Ranks
 
 try:
@@ -51,10 +51,10 @@ class Held:
     own: dict[str, Any] = field(default_factory=dict)
 
 
-def hold(state: Mapping[str, Any], ranks: Ranks) -> Held:
-    """Returns the state as `capture` does, divided into common entries and this rank's own entries: those that differ
+def hold_state(state: Mapping[str, Any], ranks: Ranks) -> Held:
+    """Returns the state as `capture_state` does, divided into common entries and this rank's own entries: those that differ
     between ranks and are neither model nor optimizer. All ranks must call it."""
-    captured = capture(state)
+    captured = capture_state(state)
     if ranks.size == 1:
         return Held(captured)
     plain = [name for name, value in state.items() if not isinstance(value, (nn.Module, Optimizer))]
@@ -83,7 +83,7 @@ def _pieces(value: Any) -> list[bytes | memoryview] | None:
     return [header, bytes(content)]
 
 
-def capture(state: Mapping[str, Any], form: str = FORMAT) -> dict[str, Any]:
+def capture_state(state: Mapping[str, Any], form: str = FORMAT) -> dict[str, Any]:
     """Returns plain values and tensors under the same names. The tensors are those of the training, not copies. All ranks
     must call it."""
     return {name: _capture(value, state, form) for name, value in state.items()}
@@ -98,7 +98,7 @@ def _capture(value: Any, state: Mapping[str, Any], form: str) -> Any:
     return _bare(value).state_dict() if hasattr(value, "state_dict") else value
 
 
-def restore(state: dict[str, Any], saved: Mapping[str, Any], form: str = FORMAT) -> None:
+def restore_state(state: dict[str, Any], saved: Mapping[str, Any], form: str = FORMAT) -> None:
     """Loads the content of a checkpoint into the objects of `state`, and replaces its plain values."""
     for name, value in list(state.items()):
         if form == "dcp" and isinstance(value, nn.Module):
@@ -132,7 +132,7 @@ def _owner(optimizer: Optimizer, state: Mapping[str, Any]) -> nn.Module:
     )
 
 
-def write(captured: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> None:
+def write_state(captured: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> None:
     """Writes the state into the folder `part`; returns when this rank's files are complete."""
     _write_own(captured, part, ranks)
     if form == "dcp":
@@ -143,13 +143,13 @@ def write(captured: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> None:
 
 def _write_own(captured: Held, part: Path, ranks: Ranks) -> None:
     if captured.own:
-        torch.save(copied(captured.own, all_of_it=True), part / per_rank.file_of(ranks.rank))
+        torch.save(copy_state(captured.own, all_of_it=True), part / per_rank.file_of(ranks.rank))
 
 
 def write_beside(captured: Held, part: Path, ranks: Ranks, form: str = FORMAT) -> Callable[[], object]:
     """Copies the state to main memory and starts to write the copy. Returns a function that finishes the write; call it in
     another thread, so that the training continues."""
-    mine = Held(copied(captured.common), copied(captured.own, all_of_it=True))
+    mine = Held(copy_state(captured.common), copy_state(captured.own, all_of_it=True))
     if form == "dcp" and hasattr(dcp, "async_save"):
         writer = dcp.FileSystemWriter(part)
         writing: Future[Any] = dcp.async_save(mine.common, storage_writer=writer, process_group=ranks.group)
@@ -161,10 +161,10 @@ def write_beside(captured: Held, part: Path, ranks: Ranks, form: str = FORMAT) -
                 writing.result()
 
         return finish
-    return lambda: write(mine, part, ranks, form)
+    return lambda: write_state(mine, part, ranks, form)
 
 
-def copied(value: Any, *, all_of_it: bool = False) -> Any:
+def copy_state(value: Any, *, all_of_it: bool = False) -> Any:
     """Returns a copy that the next training step does not change. Tensors on a GPU are copied only with `all_of_it`, because
     async_save copies them itself. Tensors in main memory are copied always: async_save would write them while the next
     step changes them."""
@@ -174,26 +174,26 @@ def copied(value: Any, *, all_of_it: bool = False) -> Any:
             return value.clone()
         return value if FORMAT == "dcp" and hasattr(dcp, "async_save") and not all_of_it else value.cpu()
     if isinstance(value, dict):
-        return {name: copied(item, all_of_it=all_of_it) for name, item in value.items()}
+        return {name: copy_state(item, all_of_it=all_of_it) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        parts = [copied(item, all_of_it=all_of_it) for item in value]
+        parts = [copy_state(item, all_of_it=all_of_it) for item in value]
         # a namedtuple's constructor takes its fields one by one
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return copy.deepcopy(value)
 
 
-def read(state: dict[str, Any], place: Path, ranks: Ranks, manifest: Manifest) -> None:
+def read_state(state: dict[str, Any], place: Path, ranks: Ranks, manifest: CheckpointManifest) -> None:
     """Reads a checkpoint into the objects of `state`. All ranks must call it. Raises CheckpointError."""
     form, found = manifest.format, list[dict[str, Any]]()
     ranks.together(lambda: found.append(_read_own(place, ranks, manifest)))
     mine = found[0]
     if form == "torch":
         loaded = torch.load(place / _FILE, map_location="cpu")
-        restore(state, {**loaded, **mine}, form)
+        restore_state(state, {**loaded, **mine}, form)
         return
     if form != FORMAT:
         raise CheckpointError(f"torch {torch.__version__} can't read the checkpoint's format {form!r}")
-    loaded = capture(state, form)
+    loaded = capture_state(state, form)
     common = {name: value for name, value in loaded.items() if name not in mine}
     # Each rank's plan of its reads finds a mismatch. dcp.load finds it too, but with Python 3.13 and torch 2.6 the ranks
     # fail when they exchange that error.
@@ -201,10 +201,12 @@ def read(state: dict[str, Any], place: Path, ranks: Ranks, manifest: Manifest) -
     planner.set_up_planner(common, dcp.FileSystemReader(place).read_metadata(), ranks.rank == 0)
     ranks.together(planner.create_local_plan)
     dcp.load(common, storage_reader=dcp.FileSystemReader(place), process_group=ranks.group)
-    restore(state, {**common, **{name: _into(loaded[name], mine[name]) for name in loaded.keys() & mine.keys()}}, form)
+    restore_state(
+        state, {**common, **{name: _into(loaded[name], mine[name]) for name in loaded.keys() & mine.keys()}}, form
+    )
 
 
-def _read_own(place: Path, ranks: Ranks, manifest: Manifest) -> dict[str, Any]:
+def _read_own(place: Path, ranks: Ranks, manifest: CheckpointManifest) -> dict[str, Any]:
     """Returns the entries that were saved for each rank: this rank's, or rank 0's if the number of ranks has
     changed."""
     name, of_another = per_rank.source(ranks.rank, ranks.size, manifest.world_size, manifest.files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal as signals
 import sys
 import threading
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from headway_train import checkpoint_folder, checkpoint_formats
-from headway_train.checkpoint_folder import CheckpointError, Manifest
+from headway_train.checkpoint_copies import VARIABLE, CheckpointCopies
+from headway_train.checkpoint_folder import CheckpointError, CheckpointManifest
 from headway_train.progress import saved
 from headway_train.ranks import Flag, Ranks
 
@@ -21,10 +23,19 @@ class Checkpointer:
 
     All ranks create it after init_process_group, and all call its methods at the same steps. `directory` defaults to
     $HEADWAY_CHECKPOINT_DIR, which a requeued job keeps. The newest `keep` checkpoints are kept. `signal` is the warning
-    signal that the job requests (`#SBATCH --signal=USR1@120`); see `warned`. Raises CheckpointError on all ranks in a job
-    that has neither that variable nor a scratch folder."""
+    signal that the job requests (`#SBATCH --signal=USR1@120`); see `warned`. `copy_to`: s3://BUCKET/PREFIX or a folder to
+    which each checkpoint is copied while the training goes on, and from which `load` fetches a newer one; it defaults to
+    $HEADWAY_CHECKPOINT_COPY. Raises CheckpointError on all ranks in a job that has neither $HEADWAY_CHECKPOINT_DIR nor a
+    scratch folder, and if nothing can be copied there."""
 
-    def __init__(self, directory: str | Path | None = None, *, keep: int = 3, signal: str = "USR1") -> None:
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        *,
+        keep: int = 3,
+        signal: str = "USR1",
+        copy_to: str | None = None,
+    ) -> None:
         if keep < 1:
             raise ValueError(f"keep must be at least 1, not {keep}")
         self._ranks = Ranks()
@@ -34,6 +45,8 @@ class Checkpointer:
         # would be in different folders.
         self.directory = self._folder(directory)
         self._keep = keep
+        self._copies: CheckpointCopies | None = None  # of rank 0
+        self._copied = self._open_copies(copy_to)
         self._swept = False
         self._writing: threading.Thread | None = None
         self._failed: CheckpointError | None = None
@@ -53,8 +66,14 @@ class Checkpointer:
         saved(time.monotonic() - began)
 
     def wait(self) -> None:
-        """Waits until a background write is published. Raises CheckpointError when it failed. Call it before the
-        training ends."""
+        """Waits until a background write is published, and the newest checkpoint copied. Raises CheckpointError on all
+        ranks if either failed. Call it before the training ends."""
+        self._wait_for_write()
+        copies = self._copies
+        if self._copied:
+            self._ranks.together(copies.wait if copies is not None else lambda: None, only=0)
+
+    def _wait_for_write(self) -> None:
         if self._writing is not None:
             self._writing.join()
             self._writing = None
@@ -73,13 +92,14 @@ class Checkpointer:
         step, 0 if no checkpoint exists. If the number of ranks has changed, all ranks get rank 0's copy of the entries
         that were saved for each rank, and a line on standard error names them. Raises CheckpointError if the checkpoint
         does not fit, for example after a change of the model."""
-        self.wait()
+        self._wait_for_write()
+        self._fetch()
         found = self._newest()
         if found is None:
             return 0
         place, manifest = found
         try:
-            self._ranks.together(lambda: checkpoint_formats.read(training, place, self._ranks, manifest))
+            self._ranks.together(lambda: checkpoint_formats.read_state(training, place, self._ranks, manifest))
         except CheckpointError as error:
             raise CheckpointError(f"{place} can't be loaded into this training: {error}") from None
         return manifest.step
@@ -97,15 +117,39 @@ class Checkpointer:
         assert chosen is not None
         return chosen
 
+    def _open_copies(self, given: str | None) -> bool:
+        """Returns whether checkpoints are copied; rank 0 decides."""
+
+        def choose() -> bool:
+            target = given if given is not None else os.environ.get(VARIABLE, "")
+            if target:
+                self._copies = CheckpointCopies(target, self._keep)
+            return bool(target)
+
+        return bool(self._ranks.together(choose, only=0)[0])
+
+    def _fetch(self) -> None:
+        """Gets the newest checkpoint from its copy, where this folder does not have it: the training ran on another
+        cluster, or scratch was lost."""
+
+        def fetch() -> None:
+            assert self._copies is not None
+            place = self._copies.fetch(self.directory)
+            if place is not None:
+                print(f"checkpoint {place.name} is fetched from {self._copies.target}", file=sys.stderr, flush=True)
+
+        if self._copied:
+            self._ranks.together(fetch, only=0)
+
     # --- parts of `save`
 
     def _save(self, step: int, training: dict[str, Any], *, background: bool) -> None:
-        self.wait()
+        self._wait_for_write()
         self._agree(step)
-        captured = checkpoint_formats.hold(training, self._ranks)
+        captured = checkpoint_formats.hold_state(training, self._ranks)
         part = self._begin(step)
         if not background:
-            self._finish(self._ranks, lambda: checkpoint_formats.write(captured, part, self._ranks), step, part)
+            self._finish(self._ranks, lambda: checkpoint_formats.write_state(captured, part, self._ranks), step, part)
             return
         finish: list[Callable[[], object]] = []
         self._ranks.together(lambda: finish.append(checkpoint_formats.write_beside(captured, part, self._beside)))
@@ -123,9 +167,9 @@ class Checkpointer:
         def begin() -> Path:
             # at the first save and not in __init__, so that a reader does not delete a running training's parts
             if not self._swept:
-                checkpoint_folder.sweep(self.directory)
+                checkpoint_folder.delete_incomplete(self.directory)
                 self._swept = True
-            return checkpoint_folder.begin(self.directory, step)
+            return checkpoint_folder.begin_checkpoint(self.directory, step)
 
         part = self._ranks.together(begin, only=0)[0]
         assert part is not None
@@ -142,18 +186,20 @@ class Checkpointer:
     def _finish(self, ranks: Ranks, write: Callable[[], object], step: int, part: Path) -> None:
         """Writes the parts, verifies them on disk, publishes the checkpoint, and deletes the oldest."""
 
-        def describe() -> dict[str, checkpoint_folder.Entry]:
+        def describe() -> dict[str, checkpoint_folder.CheckpointFile]:
             return {
-                path.name: checkpoint_folder.describe(path)
+                path.name: checkpoint_folder.describe_file(path)
                 for path in part.iterdir()
                 if _writer(path.name) == ranks.rank
             }
 
         def publish() -> Path:
             names = {name: entry for entries in described for name, entry in (entries or {}).items()}
-            manifest = Manifest(step, checkpoint_folder.now(), ranks.size, checkpoint_formats.FORMAT, names)
-            place = checkpoint_folder.publish(part, manifest)
-            checkpoint_folder.prune(self.directory, self._keep, step)
+            manifest = CheckpointManifest(step, checkpoint_folder.now(), ranks.size, checkpoint_formats.FORMAT, names)
+            place = checkpoint_folder.publish_checkpoint(part, manifest)
+            checkpoint_folder.prune_checkpoints(self.directory, self._keep, step)
+            if self._copies is not None:
+                self._copies.add(place)
             return place
 
         try:
@@ -162,12 +208,14 @@ class Checkpointer:
             ranks.together(publish, only=0)
         except CheckpointError as error:
             if ranks.rank == 0:
-                checkpoint_folder.sweep(self.directory)
+                checkpoint_folder.delete_incomplete(self.directory)
             raise CheckpointError(f"the checkpoint of step {step} could not be written: {error}") from None
 
-    def _newest(self) -> tuple[Path, Manifest] | None:
+    def _newest(self) -> tuple[Path, CheckpointManifest] | None:
         ranks = self._ranks
-        for _, place in ranks.chosen(checkpoint_folder.published(self.directory) if ranks.rank == 0 else []):
+        for _, place in ranks.chosen(
+            checkpoint_folder.published_checkpoints(self.directory) if ranks.rank == 0 else []
+        ):
             manifest, wrong = ranks.chosen(_manifest(place) if ranks.rank == 0 else (None, ""))
             if manifest is not None:
                 faults_by_rank = ranks.gather(
@@ -181,7 +229,7 @@ class Checkpointer:
         return None
 
 
-def _manifest(place: Path) -> tuple[Manifest | None, str]:
+def _manifest(place: Path) -> tuple[CheckpointManifest | None, str]:
     try:
         return checkpoint_folder.read_manifest(place), ""
     except ValueError as error:

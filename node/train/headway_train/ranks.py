@@ -64,7 +64,7 @@ class Ranks:
     def _gather_tensors(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         """Returns every rank's tensor, in rank order; all have the same shape and type."""
         received = [torch.empty_like(tensor) for _ in range(self.size)]
-        keep(tensor, *received)
+        keep_tensors(tensor, *received)
         dist.all_gather(received, tensor, group=self.group)
         return received
 
@@ -98,7 +98,7 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
-def keep(*tensors: torch.Tensor) -> None:
+def keep_tensors(*tensors: torch.Tensor) -> None:
     """Keeps the tensors of a message until its process group has ended."""
     _kept.append(list(tensors))
 
@@ -123,7 +123,7 @@ class Flag:
             return mine
         answer = self._answer()
         tensor = torch.tensor([int(mine)])
-        keep(tensor)
+        keep_tensors(tensor)
         work = dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self._ranks.group, async_op=True)
         self._pending = (work, tensor)
         return answer

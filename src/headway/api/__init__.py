@@ -1,2 +1,3 @@
-"""The REST API over HTTP: the FastAPI application, its endpoints, authentication and error answers. Use cases are in
-`headway.services`, requests and answers in `headway.schemas`, the dashboard in `headway.web`."""
+"""The REST API over HTTP: the FastAPI application, its endpoints, authentication and error answers.
+
+Not here: use cases (`headway.services`), requests and answers (`headway.schemas`), the dashboard (`headway.web`)."""

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(prefix=API_PREFIX, include_in_schema=False)
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
@@ -32,6 +32,10 @@ PROBLEMS = {  # kind -> (HTTP status, meaning)
     "not_allowed": (403, "this person may not do this"),
     "sign_in_again": (403, "the browser session is too old for what can't be undone: sign in again"),
     "too_many_tries": (429, "too many failed sign-ins from this address; wait"),
+    "too_many_submits": (
+        429,
+        "one person submits more jobs a minute than the server allows; nothing was done, Retry-After says how long to wait",
+    ),
     "too_many_at_once": (429, "the limit of concurrent requests is reached; nothing was done, try again in a moment"),
     "not_found": (404, "it does not exist"),
     "conflict": (409, "it is in use, or it has changed since it was read"),
@@ -40,24 +44,30 @@ PROBLEMS = {  # kind -> (HTTP status, meaning)
     "unreachable": (503, "a machine, Slurm or the database does not answer; try again"),
     "command_failed": (502, "a program on the cluster ended with an error; the detail has its message"),
     "step_failed": (502, "a step on a machine failed; the detail names both"),
+    "cloud_refusal": (400, "the cloud refused a request; nothing was rented"),
+    "no_capacity": (400, "the cloud has no machine of this type in this zone now"),
+    "quota_exceeded": (400, "a quota of the cloud account does not allow another machine"),
+    "throttled": (429, "the cloud takes no more requests for the moment; try again in a minute"),
+    "cloud_auth_failed": (400, "the cloud does not accept the server's credentials, or they lack a right"),
+    "cloud_rejected": (400, "the cloud rejects the request itself: an unknown image, a wrong network"),
     "error": (400, "another error"),
     "bug": (500, "an unexpected error; the server's log has it"),
 }
 
 
 @router.get("/docs")
-async def docs(request: Request) -> HTMLResponse:
+async def get_docs(request: Request) -> HTMLResponse:
     """Returns the documentation page."""
-    return HTMLResponse(page(request.app.openapi()))
+    return HTMLResponse(docs_html(request.app.openapi()))
 
 
 @router.get("/docs.css")
-async def style() -> Response:
+async def get_docs_css() -> Response:
     """Returns the style sheet of the documentation page."""
     return Response(STYLE, media_type="text/css")
 
 
-def page(spec: dict[str, Any]) -> str:
+def docs_html(spec: dict[str, Any]) -> str:
     """Returns the OpenAPI document as HTML."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Headway API</title>",

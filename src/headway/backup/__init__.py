@@ -1,2 +1,3 @@
-"""Backups of clusters: the file format, writing, restoring, and deleting old files. When scheduled backups run is
-decided in `server.workers`; keys are replaced in `cluster.keys`."""
+"""Backups of clusters: the file format, writing, restoring, and deleting old files.
+
+Not here: when scheduled backups run (`server.workers`), the replacement of keys (`cluster.keys`)."""

@@ -15,16 +15,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.backup.archive import Reader
+from headway.backup.archive import ArchiveReader
 from headway.backup.create import program_argv
-from headway.backup.verify import VerifiedBackup, rows, verify_backup
+from headway.backup.verify import VerifiedBackup, record_rows, verify_backup
 from headway.cluster.apply import apply_cluster
 from headway.cluster.context import ClusterContext
 from headway.cluster.observe import replaced_machines
 from headway.domain.cluster import ACCOUNTING_FOLDER, Cluster, head_names
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation_progress import ReportProgress
-from headway.errors import CommandFailed, Conflict, HeadwayError, Refused
+from headway.errors import CommandFailed, HeadwayError, Refused
 from headway.slurm.accounting.sacctmgr_commands import close_runaway_jobs_argv
 from headway.store.clusters.cluster_records import BRINGING
 
@@ -52,24 +52,13 @@ def read_contents(path: Path, key: bytes) -> BackupContents:
     proof = verify_backup(path, key)
     contents: dict[str, Any] = {}
     uids: dict[str, int] = {}
-    with Reader(path, key) as reader:
+    with ArchiveReader(path, key) as reader:
         for name, pieces in reader.parts():
             if name in ("about", "secrets"):
                 contents[name] = json.loads(b"".join(pieces))
             elif name == "records":
-                uids = {values["name"]: values["uid"] for table, values in rows(pieces) if table == "uids"}
+                uids = {values["name"]: values["uid"] for table, values in record_rows(pieces) if table == "uids"}
     return BackupContents(contents["about"], contents["secrets"], uids, proof)
-
-
-async def require_matching_uids(cluster: str, env_store: Any, kept: BackupContents) -> None:
-    """Raises Conflict when users of the backup have other uids on this server: files would belong to the wrong
-    user."""
-    conflicts = await env_store.cluster_records.uid_conflicts(kept.uids)
-    if conflicts:
-        raise Conflict(
-            f"users of {cluster} would get files of other users on this server: {'; '.join(conflicts[:5])}",
-            hint="restore it on another server; nothing was changed",
-        )
 
 
 async def restore_records(cluster: str, env_store: Any, path: Path, key: bytes, kept: BackupContents) -> int:
@@ -78,12 +67,12 @@ async def restore_records(cluster: str, env_store: Any, path: Path, key: bytes, 
         if name == BRINGING:
             continue
         await env_store.secrets.put_if_absent(cluster, name, value)
-    with await asyncio.to_thread(Reader, path, key) as reader:
+    with await asyncio.to_thread(ArchiveReader, path, key) as reader:
         parts = reader.parts()
         while (part := await asyncio.to_thread(next, parts, None)) is not None:
             name, pieces = part
             if name == "records":
-                return int(await env_store.cluster_records.restore(cluster, _read_beside(rows(pieces))))
+                return int(await env_store.cluster_records.restore(cluster, _read_beside(record_rows(pieces))))
     return 0
 
 
@@ -104,7 +93,7 @@ async def _read_beside(found: Iterator[T]) -> AsyncIterator[T]:
             yield row
 
 
-async def restore(
+async def restore_cluster(
     cluster: Cluster, context: ClusterContext, report: ReportProgress, path: Path, key: bytes, ref: str
 ) -> None:
     """Restores Slurm's state and its database. `ref` names this restore: after an interruption it starts from the
@@ -211,7 +200,7 @@ async def _restore_parts(
     cluster: Cluster, context: ClusterContext, head: Machine, report: ReportProgress, path: Path, key: bytes
 ) -> None:
     takers = {"state": ("take", cluster.state_folder), "database": ("database", ACCOUNTING_FOLDER)}
-    with await asyncio.to_thread(Reader, path, key) as reader:
+    with await asyncio.to_thread(ArchiveReader, path, key) as reader:
         parts = reader.parts()
         while (part := await asyncio.to_thread(next, parts, None)) is not None:
             name, pieces = part

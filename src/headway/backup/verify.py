@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.backup.archive import Damaged, Header, Reader
+from headway.backup.archive import ArchiveReader, Damaged, Header
 
 PARTS = ("state", "database", "about", "secrets", "records")
 _DUMP_ENDS = b"-- Dump completed"
@@ -31,7 +31,7 @@ def verify_backup(path: Path, key: bytes) -> VerifiedBackup:
     """Reads a whole backup and checks its parts. Raises Damaged."""
     records = files = 0
     seen = []
-    with Reader(path, key) as reader:
+    with ArchiveReader(path, key) as reader:
         for name, pieces in reader.parts():
             seen.append(name)
             if name == "state":
@@ -39,13 +39,13 @@ def verify_backup(path: Path, key: bytes) -> VerifiedBackup:
             elif name == "database":
                 _check_dump(path, pieces)
             elif name == "records":
-                records = sum(1 for _ in rows(pieces))
+                records = sum(1 for _ in record_rows(pieces))
         if sorted(seen) != sorted(PARTS):
             raise Damaged(f"{path} lacks {', '.join(sorted(set(PARTS) - set(seen)))}", hint="take another backup")
         return VerifiedBackup(reader.header, path.stat().st_size, records, files)
 
 
-def rows(pieces: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+def record_rows(pieces: Iterable[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (table, values) of the part "records"."""
     unpack, rest = zlib.decompressobj(), b""
     for piece in pieces:

@@ -27,25 +27,25 @@ class Ends:
     unit_moments: float
 
 
-def held_between(marks: Sequence[int], began: Mapping[int, Ends], ended: Mapping[int, Ends]) -> list[float]:
-    """Returns the unit-seconds that runs held in each interval between two consecutive marks.
+def allocated_between(marks: Sequence[int], began: Mapping[int, Ends], ended: Mapping[int, Ends]) -> list[float]:
+    """Returns the unit-seconds that were allocated to runs in each interval between two consecutive marks.
 
     `began` and `ended` are keyed by the index of the interval (marks[i] to marks[i + 1]) in which the run began or
     ended; -1 means before the first mark. This needs two sums per interval instead of a loop over every run. The
     results are integers if the sums are."""
-    held: list[float] = [0] * (len(marks) - 1)
+    allocated: list[float] = [0] * (len(marks) - 1)
     for sign, moments in ((1, began), (-1, ended)):
         first = moments.get(-1, Ends(0, 0))
         units, moment_sum = first.units, first.unit_moments
         before = units * marks[0] - moment_sum
-        for i in range(len(held)):
+        for i in range(len(allocated)):
             here = moments.get(i, Ends(0, 0))
             units += here.units
             moment_sum += here.unit_moments
             after = units * marks[i + 1] - moment_sum
-            held[i] += sign * (after - before)
+            allocated[i] += sign * (after - before)
             before = after
-    return held
+    return allocated
 
 
 class Stretches:
@@ -76,7 +76,7 @@ class Stretches:
             {at: Ends(*sums) for at, sums in sums_by_interval.items()}
             for sums_by_interval in (self._began, self._ended)
         )
-        return held_between(self._marks, began, ended)
+        return allocated_between(self._marks, began, ended)
 
 
 HALF_S = 1800  # Daily rollups are kept per half hour: hours begin on a half hour in all but a few time zones.
@@ -142,7 +142,7 @@ def percentile(counts: Iterable[tuple[int, int]], which: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """GPUs on working nodes that no job holds; `together` of them are on nodes that are entirely free."""
+    """GPUs on working nodes that are allocated to no job; `together` of them are on nodes that are entirely free."""
 
     gpus: int
     together: int
@@ -154,18 +154,18 @@ class Free:
 
 
 def free(nodes: Iterable[tuple[int, int]]) -> Free:
-    """Counts the free GPUs. `nodes` has (GPUs, GPUs held) for each working node."""
+    """Counts the free GPUs. `nodes` has (GPUs, allocated GPUs) for each working node."""
     gpus = together = 0
-    for there, held in nodes:
-        gpus += there - held
-        together += there if not held else 0
+    for there, allocated in nodes:
+        gpus += there - allocated
+        together += there if not allocated else 0
     return Free(gpus, together)
 
 
 @dataclass(frozen=True, slots=True)
 class Fragments:
-    """GPU-seconds per interval between two marks. `free`: no job held them, and their node worked. `fragmented`: the
-    part of `free` on nodes where a job held other GPUs, so that a job of whole nodes could not have used it."""
+    """GPU-seconds per interval between two marks. `free`: allocated to no job, and their node worked. `fragmented`: the
+    part of `free` on nodes where other GPUs were allocated, so that a job of whole nodes could not have used it."""
 
     free: tuple[float, ...]
     fragmented: tuple[float, ...]
@@ -178,16 +178,16 @@ class Fragments:
 
 
 def fragments(
-    works: Sequence[float], touched: Sequence[float], away: Sequence[float], held: Sequence[float]
+    works: Sequence[float], touched: Sequence[float], away: Sequence[float], allocated: Sequence[float]
 ) -> Fragments:
     """Computes free and fragmented GPU-seconds for each interval.
 
     `works`: GPU-seconds of nodes while they existed and were not down, drained or spare. `touched`: GPU-seconds of all
-    GPUs of such nodes while a job held at least one of them. `held`: GPU-seconds held by jobs; `away`: the part of
-    `held` on nodes that did not work. Two consecutive runs may both claim the same second, so results are limited to 0
+    GPUs of such nodes while at least one of them was allocated. `allocated`: GPU-seconds allocated to jobs; `away`: the part of
+    `allocated` on nodes that did not work. Two consecutive runs may both claim the same second, so results are limited to 0
     or more."""
     free, parts = [], []
-    for there, both, out, used in zip(works, touched, away, held, strict=True):
+    for there, both, out, used in zip(works, touched, away, allocated, strict=True):
         free.append(max(0.0, there - used + out))
         parts.append(min(free[-1], max(0.0, both - used + out)))
     return Fragments(tuple(free), tuple(parts))

@@ -1,8 +1,8 @@
 """Divides an invoice among teams. Every cent ends in one column of one team, or in a named unassigned amount. Pure.
 
-A team pays for the time its jobs held: productive, lost (work that was repeated after a fault or a preemption) and
-held but idle. Time that no job held is capacity (idle, spare and broken) and is shared by the rules in the cluster
-file."""
+A team pays for what was allocated to its jobs: productive, lost (work that was repeated after a fault or a preemption)
+and allocated but idle. Time that was allocated to no job is capacity (idle, spare and broken) and is shared by the
+rules in the cluster file, and so are fixed costs, which do not depend on nodes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from headway.billing.price_segments import Segment
 from headway.domain.billing import GroupUsage
 from headway.domain.cluster import BY_SHARE, BY_USE, COST_CENTRE
 
-HELD = ("productive", "lost", "held_idle")
+ALLOCATED = ("productive", "lost", "allocated_idle")
 CAPACITY = ("idle", "spare", "broken")
-COLUMNS = (*HELD, *CAPACITY)
+FIXED = "fixed"
+SHARED = (*CAPACITY, FIXED)  # by the rules
+COLUMNS = (*ALLOCATED, *SHARED)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How each kind of capacity is shared: BY_USE (in proportion to the cost of what each team held), BY_SHARE (in
-    proportion to the teams' shares in the cluster file), or COST_CENTRE with a name (no team pays; that cost centre
-    does)."""
+    """How each kind of capacity, and fixed costs, are shared: BY_USE (in proportion to the cost of what was allocated to each
+    team), BY_SHARE (in proportion to the teams' shares in the cluster file), or COST_CENTRE with a name (no team pays; that
+    cost centre does)."""
 
     idle: str
     spare: str
     broken: str
+    fixed: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class TeamCost:
 
 @dataclass(frozen=True, slots=True)
 class Unassigned:
-    """An amount that no team pays. `what`: a column of capacity, or "correction". `centre`: the cost centre that pays,
+    """An amount that no team pays. `what`: a column of SHARED, or "correction". `centre`: the cost centre that pays,
     "" if no rule names one."""
 
     what: str
@@ -67,55 +70,59 @@ class Chargeback:
 
 
 @dataclass
-class Costs:
-    """Exact costs in USD: of what each team's jobs held, by column, and of capacity, by kind."""
+class TeamCosts:
+    """Exact costs in USD: of what was allocated to each team's jobs, by column, and of what is shared, by column."""
 
-    held: dict[tuple[str, str], Fraction] = field(default_factory=dict)  # (team, column)
-    capacity: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(CAPACITY, Fraction(0)))
+    allocated: dict[tuple[str, str], Fraction] = field(default_factory=dict)  # (team, column)
+    shared: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(SHARED, Fraction(0)))
 
     def add(
         self,
         segment: Segment,
         uses: Iterable[GroupUsage],
         nodes: Iterable[MeteredMachine],
-        held_broken: Fraction,
+        allocated_broken: Fraction,
         unused_s: int = 0,
     ) -> None:
         """Adds one segment.
 
-        `held_broken`: node-seconds that jobs held on nodes while these were broken. Jobs may finish on a drained node,
+        `allocated_broken`: node-seconds allocated to jobs on nodes while these were broken. Jobs may finish on a drained node,
         and their team pays for that time. `unused_s`: node-seconds of reserved machines that did not exist; they count
         as idle capacity."""
         price = segment.usd_per_second
-        held_s = Fraction(0)
+        allocated_s = Fraction(0)
         for use in uses:
             lost, idle = use.lost_unit_s, use.idle_unit_s
-            for column, unit_s in zip(HELD, (use.unit_s - lost - idle, lost, idle), strict=True):
+            for column, unit_s in zip(ALLOCATED, (use.unit_s - lost - idle, lost, idle), strict=True):
                 node_s = Fraction(unit_s, use.per_node)
-                held_s += node_s
+                allocated_s += node_s
                 key = (use.team, column)
-                self.held[key] = self.held.get(key, Fraction(0)) + node_s * price
+                self.allocated[key] = self.allocated.get(key, Fraction(0)) + node_s * price
         there = spare = broken = Fraction(0)
         for one in nodes:
             there += intervals.seconds(one.there)
             spare += intervals.seconds(one.spare)
             broken += intervals.seconds(one.broken)
-        broken = max(Fraction(0), broken - held_broken)
-        idle_s = max(Fraction(0), there - held_s - spare - broken) + unused_s
+        broken = max(Fraction(0), broken - allocated_broken)
+        idle_s = max(Fraction(0), there - allocated_s - spare - broken) + unused_s
         for kind, node_s in (("idle", idle_s), ("spare", spare), ("broken", broken)):
-            self.capacity[kind] += node_s * price
+            self.shared[kind] += node_s * price
+
+    def add_fixed(self, segment: Segment, seconds: int) -> None:
+        """Adds the seconds of a fixed cost in one segment."""
+        self.shared[FIXED] += seconds * segment.usd_per_second
 
 
-def share_out(invoice: Invoice, costs: Costs, rules: Rules, shares: Mapping[str, int]) -> Chargeback:
+def share_out(invoice: Invoice, costs: TeamCosts, rules: Rules, shares: Mapping[str, int]) -> Chargeback:
     """Divides the invoice. `shares` has the share of each team in the cluster file. The parts add up to the invoice
     exactly."""
     used: dict[str, Fraction] = {}
-    for (team, _), amount in costs.held.items():
+    for (team, _), amount in costs.allocated.items():
         used[team] = used.get(team, Fraction(0)) + amount
-    parts: dict[tuple[str, str], Fraction] = dict(costs.held)  # (team, column)
+    parts: dict[tuple[str, str], Fraction] = dict(costs.allocated)  # (team, column)
     by_centre: dict[tuple[str, str], Fraction] = {}  # (column, centre)
-    for kind in CAPACITY:
-        amount, rule = costs.capacity[kind], getattr(rules, kind)
+    for kind in SHARED:
+        amount, rule = costs.shared[kind], getattr(rules, kind)
         weights = _weights(rule, used, shares)
         whole = sum(weights.values(), Fraction(0))
         if not whole:
@@ -166,7 +173,7 @@ def packed(found: Chargeback) -> dict[str, object]:
 
 
 def unpacked(invoice: Invoice, kept: Mapping[str, Any]) -> Chargeback:
-    """Returns the chargeback stored by `packed`."""
-    teams = tuple(TeamCost(team, cents) for team, cents in kept["teams"])
+    """Returns the chargeback stored by `packed`. One that was closed before a column existed has 0 in it."""
+    teams = tuple(TeamCost(team, {column: cents.get(column, 0) for column in COLUMNS}) for team, cents in kept["teams"])
     unassigned = tuple(Unassigned(*fields) for fields in kept["unassigned"])
     return Chargeback(invoice, teams, unassigned)

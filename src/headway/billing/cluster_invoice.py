@@ -2,8 +2,8 @@
 spares. `chargeback` divides it among teams.
 
 Machine lifetimes are measured in seconds, and a second costs 1/3600 of the hourly price; only the amount of a line is
-rounded. A closed invoice never changes: if later data gives another amount, the difference is a line of the next
-invoice."""
+rounded. Amounts are net: no tax is computed. A closed invoice never changes: if later data gives another amount, the
+difference is a line of the next invoice."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from headway.billing.intervals import Span
 from headway.billing.money import cents
 from headway.billing.periods import Period
 from headway.billing.price_segments import HOUR_S, Segment
-from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind
+from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind, fixed_cost_name
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One line of an invoice. `what`: node | spare | unused (a reserved machine that did not exist) | correction. A
-    correction names the period that it corrects, and its seconds may be negative."""
+class InvoiceLine:
+    """One line of an invoice. `what`: node | spare | unused (a reserved machine that did not exist) | fixed (a cost that does
+    not depend on nodes; `group` is its name) | correction. A correction names the period that it corrects, and its seconds
+    may be negative."""
 
     what: str
     group: str
-    billing: str  # "on demand" | "reserved" | "spot"
+    billing: str  # "on demand" | "reserved" | "spot" | "fixed"
     usd_per_hour: Decimal
     seconds: int
     amount_cents: int
@@ -41,7 +42,7 @@ class Invoice:
 
     cluster: str
     period: Period
-    lines: tuple[Line, ...]
+    lines: tuple[InvoiceLine, ...]
 
     @property
     def total_cents(self) -> int:
@@ -77,16 +78,16 @@ def metered(
         was.setdefault((state.node, state.kind is SpanKind.SPARE), []).append((state.began, state.ended or now))
     found = []
     for (group, machine), alive in sorted(there.items()):
-        spare = intervals.union(was.get((machine, True), ()))
-        broken = intervals.without(intervals.union(was.get((machine, False), ())), spare)
+        spare = intervals.merge_spans(was.get((machine, True), ()))
+        broken = intervals.subtract_spans(intervals.merge_spans(was.get((machine, False), ())), spare)
         for segment in cut:
             if segment.group != group:
                 continue
-            here = intervals.common(
-                intervals.union(alive), [(segment.start, min(segment.end, max(now, segment.start)))]
+            here = intervals.intersect_spans(
+                intervals.merge_spans(alive), [(segment.start, min(segment.end, max(now, segment.start)))]
             )
             if here:
-                parts = tuple(tuple(intervals.common(here, kind)) for kind in (spare, broken))
+                parts = tuple(tuple(intervals.intersect_spans(here, kind)) for kind in (spare, broken))
                 found.append(MeteredMachine(segment, machine, tuple(here), *parts))
     return found
 
@@ -111,7 +112,7 @@ def invoice_lines(
     quantities: dict[tuple[str, str, str, Decimal], int] = {}
 
     def add(segment: Segment, what: str, count: int) -> None:
-        key = (segment.group, what, segment.billing, segment.usd_per_hour)
+        key = (fixed_cost_name(segment.group) or segment.group, what, segment.billing, segment.usd_per_hour)
         quantities[key] = quantities.get(key, 0) + count
 
     for one in nodes:
@@ -119,16 +120,16 @@ def invoice_lines(
         add(one.segment, "node", intervals.seconds(one.there) - spare)
         add(one.segment, "spare", spare)
     for segment, count in not_there:
-        add(segment, "unused", count)
+        add(segment, "fixed" if fixed_cost_name(segment.group) else "unused", count)
     lines = tuple(
-        Line(what, group, billing, price, count, cents(Fraction(price) * count / HOUR_S))
+        InvoiceLine(what, group, billing, price, count, cents(Fraction(price) * count / HOUR_S))
         for (group, what, billing, price), count in quantities.items()
         if count
     )
     return Invoice(cluster, period, lines)
 
 
-def corrections(closed: Invoice, corrected: Sequence[Line], now: Invoice) -> list[Line]:
+def corrections(closed: Invoice, corrected: Sequence[InvoiceLine], now: Invoice) -> list[InvoiceLine]:
     """Returns the lines that correct a closed period: the difference between the present invoice and the amounts
     already billed, which are those of the closed invoice and of later corrections (`corrected`)."""
     billed: dict[tuple[str, str, Decimal], tuple[int, int]] = {}
@@ -136,13 +137,13 @@ def corrections(closed: Invoice, corrected: Sequence[Line], now: Invoice) -> lis
     _add(billed, before, -1)
     _add(billed, now.lines, 1)
     return [
-        Line("correction", group, billing, price, count, amount, closed.period.name)
+        InvoiceLine("correction", group, billing, price, count, amount, closed.period.name)
         for (group, billing, price), (count, amount) in sorted(billed.items())
         if count or amount
     ]
 
 
-def _add(into: dict[tuple[str, str, Decimal], tuple[int, int]], lines: Iterable[Line], sign: int) -> None:
+def _add(into: dict[tuple[str, str, Decimal], tuple[int, int]], lines: Iterable[InvoiceLine], sign: int) -> None:
     """Adds lines by price. Nodes and spares have the same price, so a node that turns out to have been a spare needs
     no correction."""
     for line in lines:
@@ -167,7 +168,7 @@ def unpacked(kept: Mapping[str, Any]) -> Invoice:
     """Returns the invoice stored by `packed`."""
     name, start, end = kept["period"]
     lines = tuple(
-        Line(what, group, billing, Decimal(price), count, amount, of)
+        InvoiceLine(what, group, billing, Decimal(price), count, amount, of)
         for what, group, billing, price, count, amount, of in kept["lines"]
     )
     return Invoice(str(kept["cluster"]), Period(name, start, end), lines)

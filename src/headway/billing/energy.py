@@ -62,10 +62,10 @@ Part = tuple[int, int, str]  # identifies a part of a run: job, start, group
 def shared(
     drawn: Iterable[tuple[str, int, float]], step_s: int, holds: Iterable[CpuAllocation], cpus: Mapping[str, int]
 ) -> dict[Part, tuple[int, int]]:
-    """Divides the energy of nodes among the runs that held their CPUs; returns (joules, CPU-seconds) for each.
+    """Divides the energy of nodes among the runs to which their CPUs were allocated; returns (joules, CPU-seconds) for each.
 
     `drawn`: (node, time, watts), the mean over the `step_s` seconds before that time. `cpus`: number of CPUs of each
-    node. Energy for CPUs that no run held is not assigned to any run."""
+    node. Energy of CPUs that were allocated to no run is not assigned to any run."""
     on: dict[str, list[tuple[CpuAllocation, Fraction]]] = {}
     for hold in holds:
         for node in hold.nodes:

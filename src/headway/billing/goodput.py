@@ -23,19 +23,19 @@ class Parts:
     waiting: int = 0
 
     @property
-    def held(self) -> int:
-        """Returns the GPU-seconds that the job held."""
+    def allocated(self) -> int:
+        """Returns the GPU-seconds that were allocated to the job."""
         return self.productive + self.lost + self.idle
 
     @property
     def goodput(self) -> float | None:
-        """Returns the productive share of the held (and billed) time, or None if nothing was held."""
-        return self.productive / self.held if self.held else None
+        """Returns the productive share of the allocated (and billed) time, or None if nothing was allocated."""
+        return self.productive / self.allocated if self.allocated else None
 
     @property
     def ettr(self) -> float | None:
         """Returns the effective training time ratio: goodput with the time in the queue counted as well."""
-        whole = self.held + self.waiting
+        whole = self.allocated + self.waiting
         return self.productive / whole if whole else None
 
 
@@ -66,7 +66,7 @@ def lost_s(state: str, start: int, end: int, saved_at: float | None) -> int:
     return round(end - start - kept)
 
 
-def within(start: int, end: int, lost_s: int, idle_s: int, low: int, high: int) -> tuple[int, int, int]:
+def part_within(start: int, end: int, lost_s: int, idle_s: int, low: int, high: int) -> tuple[int, int, int]:
     """Returns the seconds of a run between `low` and `high`: (all, lost, idle). Lost time lies at the end of the run;
     idle time is spread evenly over the rest. If an interval is split, each value is the sum over the parts."""
     during = max(0, min(end, high) - max(start, low))
@@ -87,7 +87,7 @@ def interval_s(failure_s: float, write_s: float) -> float:
     return max(write_s, math.sqrt(2.0 * failure_s * write_s))
 
 
-def waste(every_s: float, failure_s: float, write_s: float) -> float:
+def wasted_share(every_s: float, failure_s: float, write_s: float) -> float:
     """Returns the share of time, 0 to 1, spent on writing checkpoints and on repeating work."""
     return min(1.0, write_s / every_s + every_s / (2.0 * failure_s))
 
@@ -101,8 +101,8 @@ class Advice:
     saves: float
 
 
-def advice(every_s: float, failure_s: float, write_s: float) -> Advice:
+def checkpoint_advice(every_s: float, failure_s: float, write_s: float) -> Advice:
     """Compares the present checkpoint interval `every_s` with the best one. All arguments are in seconds."""
     best = interval_s(failure_s, write_s)
-    better = waste(every_s, failure_s, write_s) - waste(best, failure_s, write_s)
+    better = wasted_share(every_s, failure_s, write_s) - wasted_share(best, failure_s, write_s)
     return Advice(every_s, best, max(0.0, better))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 Span = tuple[int, int]
 
 
-def union(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """Returns the union: sorted, without empty spans; spans that overlap or touch are joined."""
     found: list[Span] = []
     for start, end in sorted(span for span in spans if span[1] > span[0]):
@@ -18,8 +18,8 @@ def union(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
-    """Returns the intersection. Both arguments must be as `union` returns them."""
+def intersect_spans(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
+    """Returns the intersection. Both arguments must be as `merge_spans` returns them."""
     found: list[Span] = []
     i = j = 0
     while i < len(one) and j < len(other):
@@ -33,8 +33,8 @@ def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
     return found
 
 
-def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
-    """Returns the parts of `one` that are not in `other`. Both arguments must be as `union` returns them."""
+def subtract_spans(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
+    """Returns the parts of `one` that are not in `other`. Both arguments must be as `merge_spans` returns them."""
     found: list[Span] = []
     for start, end in one:
         at = start

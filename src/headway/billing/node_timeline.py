@@ -56,8 +56,8 @@ def intervals(
             for life in mine
             for state, span, reason in _of_life(life, spans_by_node.get(node, ()), start, until, now)
         ]
-        alive = spans.union((life.began, life.ended or now) for life in mine)
-        off = spans.without([(max(start, mine[0].began), until)], alive)
+        alive = spans.merge_spans((life.began, life.ended or now) for life in mine)
+        off = spans.subtract_spans([(max(start, mine[0].began), until)], alive)
         parts += [NodeInterval(node, mine[-1].group, NodeCondition.OFF, *span) for span in off]
         found += sorted(parts, key=lambda interval: interval.start)
     return [_open(interval) if interval.end == now else interval for interval in found]
@@ -66,17 +66,19 @@ def intervals(
 def _of_life(
     life: MachineLifetime, reported: Sequence[NodeSpan], start: int, until: int, now: int
 ) -> Iterable[tuple[NodeCondition, Span, str]]:
-    left = spans.common([(life.began, life.ended or now)], [(start, until)]) if start < until else []
+    left = spans.intersect_spans([(life.began, life.ended or now)], [(start, until)]) if start < until else []
     for kind, state in (
         (SpanKind.SPARE, NodeCondition.SPARE),
         (SpanKind.DOWN, NodeCondition.DOWN),
         (SpanKind.DRAINED, NodeCondition.DRAINED),
     ):
         known = [node_span for node_span in reported if node_span.kind is kind]
-        there = spans.common(left, spans.union((node_span.began, node_span.ended or now) for node_span in known))
+        there = spans.intersect_spans(
+            left, spans.merge_spans((node_span.began, node_span.ended or now) for node_span in known)
+        )
         for span in there:
             yield state, span, _reason(known, span) if state is not NodeCondition.SPARE else ""
-        left = spans.without(left, there)
+        left = spans.subtract_spans(left, there)
     for span in left:
         yield NodeCondition.UP, span, ""
 

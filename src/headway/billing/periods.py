@@ -26,7 +26,7 @@ class Period:
         return self.end - self.start
 
 
-def zone(name: str) -> tzinfo:
+def time_zone(name: str) -> tzinfo:
     """Returns the time zone of this name. Raises ValueError for an unknown name."""
     try:
         return ZoneInfo(name)
@@ -34,7 +34,7 @@ def zone(name: str) -> tzinfo:
         raise ValueError(f"{name!r} is no time zone") from error
 
 
-def month(name: str, where: tzinfo) -> Period:
+def month_period(name: str, where: tzinfo) -> Period:
     """Returns the month of a name like "2026-10". Raises ValueError if it is not a month."""
     found = _MONTH.fullmatch(name)
     if found is None or not 1 <= int(found[2]) <= 12 or not FIRST <= name <= LAST:
@@ -46,7 +46,7 @@ def month(name: str, where: tzinfo) -> Period:
 def month_of(at: float, where: tzinfo) -> Period:
     """Returns the month that contains a moment (unix seconds)."""
     day = datetime.fromtimestamp(at, where)
-    return month(f"{day.year:04d}-{day.month:02d}", where)
+    return month_period(f"{day.year:04d}-{day.month:02d}", where)
 
 
 def last_week(at: float, where: tzinfo) -> Period:
@@ -58,18 +58,18 @@ def last_week(at: float, where: tzinfo) -> Period:
     return Period(f"{year:04d}-W{number:02d}", _midnight(first, where), _midnight(monday, where))
 
 
-def before(period: Period, where: tzinfo) -> Period | None:
+def previous_month(period: Period, where: tzinfo) -> Period | None:
     """Returns the month before, or None if the period is the first accepted month."""
     return None if period.name == FIRST else month_of(period.start - 1, where)
 
 
-def moment(text: str, where: tzinfo) -> int:
+def parse_moment(text: str, where: tzinfo) -> int:
     """Returns unix seconds for "2026-10-03" (its first moment), "2026-10" (likewise), "2026-10-03T12:30" or unix
     seconds. Raises ValueError for any other text."""
     if text.isascii() and text.isdigit() and len(text) > 4:
         return int(text)
     if _MONTH.fullmatch(text):
-        return month(text, where).start
+        return month_period(text, where).start
     found = datetime.fromisoformat(text)
     return int((found if found.tzinfo else found.replace(tzinfo=where)).timestamp())
 

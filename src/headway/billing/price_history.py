@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from headway.domain.billing import NodePrice
+from headway.domain.billing import NodePrice, fixed_cost_group
 from headway.domain.cluster import Cluster
 
 
 def current_prices(cluster: Cluster, known: Iterable[NodePrice], since: float) -> list[NodePrice]:
-    """Returns prices that apply from `since` on: for each group of the cluster, and for groups that the file no
-    longer names. `known` are the prices stored before."""
+    """Returns prices that apply from `since` on: for each group of the cluster, for each fixed cost, and for those of
+    both that the file no longer names. `known` are the prices stored before."""
     found = [
         NodePrice(
             group.name,
@@ -23,15 +23,17 @@ def current_prices(cluster: Cluster, known: Iterable[NodePrice], since: float) -
         )
         for group in cluster.groups
     ]
+    found += [
+        NodePrice(fixed_cost_group(name), since, price, reserved=1)
+        for name, price in cluster.costs.fixed_usd_per_hour.items()
+    ]
     return [*found, *prices_of_removed_groups(known, (row.group for row in found), since)]
 
 
 def prices_of_removed_groups(known: Iterable[NodePrice], kept: Iterable[str], since: float) -> list[NodePrice]:
     """Returns prices that set the reserved machines to 0 from `since` on, for groups that are not in `kept`: only
-    existing machines are paid from then on."""
-    newest = {row.group: row for row in known}
+    existing machines are paid from then on. A fixed cost ends so."""
+    newest, staying = {row.group: row for row in known}, set(kept)
     return [
-        replace(row, since=since, reserved=0)
-        for group, row in newest.items()
-        if row.reserved and group not in set(kept)
+        replace(row, since=since, reserved=0) for group, row in newest.items() if row.reserved and group not in staying
     ]

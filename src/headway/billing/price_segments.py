@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from headway.billing.periods import Period
-from headway.domain.billing import NodePrice
+from headway.domain.billing import NodePrice, fixed_cost_name
 
 HOUR_S = 3600
 
@@ -26,7 +26,9 @@ class Segment:
 
     @property
     def billing(self) -> str:
-        """Returns the kind of billing: "reserved", "spot" or "on demand"."""
+        """Returns the kind of billing: "fixed", "reserved", "spot" or "on demand"."""
+        if fixed_cost_name(self.group):
+            return "fixed"
         return "reserved" if self.reserved else "spot" if self.spot else "on demand"
 
     @property

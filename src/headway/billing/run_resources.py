@@ -1,4 +1,4 @@
-"""The resources that a run held in each node group. Pure."""
+"""The resources that were allocated to a run in each node group. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Versions of Slurm, MUNGE and NVIDIA's driver with known vulnerabilities; the data is in catalog/advisories.yaml."""
+"""Versions of Slurm, MUNGE, NVIDIA's driver and its container toolkit with known vulnerabilities; the data is in
+catalog/advisories.yaml."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Advisory:
     """A published vulnerability and the versions that fix it."""
 
     cve: tuple[str, ...]
-    program: str  # "slurm" | "munge" | "nvidia-driver"
+    program: str  # "slurm" | "munge" | "nvidia-driver" | "nvidia-container-toolkit"
     fixed: tuple[_Version, ...]  # oldest first
     newest: str  # the newest fixed version, as text
     lets: str

@@ -9,12 +9,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headway.catalog.releases import IMAGES, is_at_least
+from headway.catalog.node_images import IMAGES
+from headway.catalog.slurm_releases import is_at_least
 from headway.validation import syntax_rules
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SlurmKey:
     """A key of slurm.conf and the form of its value."""
 
     pattern: str  # regular expression for the whole value, or the text that `_number` returns
@@ -27,46 +28,48 @@ def _number(highest: int, lowest: int = 0) -> str:
     return f"int:{lowest}:{highest}"
 
 
-_U32 = Key(_number(4_294_967_294), "a whole number")
+_U32 = SlurmKey(_number(4_294_967_294), "a whole number")
 _WEIGHT = _U32
-_SECONDS = Key(_number(65533, 1), "seconds, 1 to 65533")
-_MINUTES = Key(f"{_number(65533)}|UNLIMITED", "minutes, 0 to 65533, or UNLIMITED")
-_YES_NO = Key("YES|NO", "YES or NO")
-_TIME = Key(r"[0-9]{1,4}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,6}(:[0-9]{2}){0,2}", "a time such as 7-0 or 14-00:00:00")
-_HALF_LIFE = Key(f"(?=.*[1-9])({_TIME.pattern})", f"{_TIME.form}; not 0: use would never fade")
+_SECONDS = SlurmKey(_number(65533, 1), "seconds, 1 to 65533")
+_MINUTES = SlurmKey(f"{_number(65533)}|UNLIMITED", "minutes, 0 to 65533, or UNLIMITED")
+_YES_NO = SlurmKey("YES|NO", "YES or NO")
+_TIME = SlurmKey(
+    r"[0-9]{1,4}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,6}(:[0-9]{2}){0,2}", "a time such as 7-0 or 14-00:00:00"
+)
+_HALF_LIFE = SlurmKey(f"(?=.*[1-9])({_TIME.pattern})", f"{_TIME.form}; not 0: use would never fade")
 _CODE = "(1?[0-9]{1,2}|2[0-4][0-9]|25[0-5])"
-_EXIT_CODES = Key(f"{_CODE}(-{_CODE})?(,{_CODE}(-{_CODE})?)*", "exit codes up to 255, such as 1,100-110")
+_EXIT_CODES = SlurmKey(f"{_CODE}(-{_CODE})?(,{_CODE}(-{_CODE})?)*", "exit codes up to 255, such as 1,100-110")
 _FLAG = "ACCRUE_ALWAYS|CALCULATE_RUNNING|DEPTH_OBLIVIOUS|INCR_ONLY|MAX_TRES|NO_FAIR_TREE|SMALL_RELATIVE_TO_TIME"
-_LEVEL = Key("quiet|fatal|error|info|verbose|debug[2-5]?", "quiet, fatal, error, info, verbose or debug to debug5")
-_TRES_WEIGHTS = Key(
+_LEVEL = SlurmKey("quiet|fatal|error|info|verbose|debug[2-5]?", "quiet, fatal, error, info, verbose or debug to debug5")
+_TRES_WEIGHTS = SlurmKey(
     r"[A-Za-z]+(/[a-z0-9_]+)?=[0-9]+(\.[0-9]+)?[KMG]?(,[A-Za-z]+(/[a-z0-9_]+)?=[0-9]+(\.[0-9]+)?[KMG]?)*",
     "weights such as CPU=1000,GRES/gpu=3000",
 )
 
-CLUSTER_KEYS: dict[str, Key] = {
+CLUSTER_KEYS: dict[str, SlurmKey] = {
     "BatchStartTimeout": _SECONDS,
-    "CompleteWait": Key(_number(65533), "seconds, 0 to 65533"),
+    "CompleteWait": SlurmKey(_number(65533), "seconds, 0 to 65533"),
     "DisableRootJobs": _YES_NO,
-    "EnforcePartLimits": Key("ALL|ANY|NO", "ALL, ANY or NO"),
-    "FairShareDampeningFactor": Key(_number(65533, 1), "a whole number, 1 to 65533"),
-    "InactiveLimit": Key(_number(65533), "seconds, 0 to 65533"),
-    "JobFileAppend": Key("0|1", "0 or 1"),
-    "JobRequeue": Key("0|1", "0 or 1"),
-    "KillOnBadExit": Key("0|1", "0 or 1"),
+    "EnforcePartLimits": SlurmKey("ALL|ANY|NO", "ALL, ANY or NO"),
+    "FairShareDampeningFactor": SlurmKey(_number(65533, 1), "a whole number, 1 to 65533"),
+    "InactiveLimit": SlurmKey(_number(65533), "seconds, 0 to 65533"),
+    "JobFileAppend": SlurmKey("0|1", "0 or 1"),
+    "JobRequeue": SlurmKey("0|1", "0 or 1"),
+    "KillOnBadExit": SlurmKey("0|1", "0 or 1"),
     "KillWait": _SECONDS,
-    "MailDomain": Key(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,200}[A-Za-z0-9])?", "a domain name"),
-    "MaxArraySize": Key(_number(4_000_001, 2), "a whole number, 2 to 4000001"),
-    "MaxBatchRequeue": Key(_number(1000, 1), "a whole number, 1 to 1000", since="24.11"),
-    "MaxJobCount": Key(_number(10_000_000, 1000), "a whole number, 1000 to 10000000"),
-    "MaxStepCount": Key(_number(10_000_000, 1), "a whole number, 1 to 10000000"),
-    "MaxTasksPerNode": Key(_number(65533, 1), "a whole number, 1 to 65533"),
-    "MessageTimeout": Key(_number(100, 5), "seconds, 5 to 100"),
-    "MinJobAge": Key(_number(86400, 2), "seconds, 2 to 86400"),
+    "MailDomain": SlurmKey(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,200}[A-Za-z0-9])?", "a domain name"),
+    "MaxArraySize": SlurmKey(_number(4_000_001, 2), "a whole number, 2 to 4000001"),
+    "MaxBatchRequeue": SlurmKey(_number(1000, 1), "a whole number, 1 to 1000", since="24.11"),
+    "MaxJobCount": SlurmKey(_number(10_000_000, 1000), "a whole number, 1000 to 10000000"),
+    "MaxStepCount": SlurmKey(_number(10_000_000, 1), "a whole number, 1 to 10000000"),
+    "MaxTasksPerNode": SlurmKey(_number(65533, 1), "a whole number, 1 to 65533"),
+    "MessageTimeout": SlurmKey(_number(100, 5), "seconds, 5 to 100"),
+    "MinJobAge": SlurmKey(_number(86400, 2), "seconds, 2 to 86400"),
     "OverTimeLimit": _MINUTES,
-    "PriorityCalcPeriod": Key(_number(1440, 1), "minutes, 1 to 1440"),
+    "PriorityCalcPeriod": SlurmKey(_number(1440, 1), "minutes, 1 to 1440"),
     "PriorityDecayHalfLife": _HALF_LIFE,
     "PriorityFavorSmall": _YES_NO,
-    "PriorityFlags": Key(f"({_FLAG})(,({_FLAG}))*", f"flags of {_FLAG.replace('|', ', ')}"),
+    "PriorityFlags": SlurmKey(f"({_FLAG})(,({_FLAG}))*", f"flags of {_FLAG.replace('|', ', ')}"),
     "PriorityMaxAge": _TIME,
     "PriorityWeightAge": _WEIGHT,
     "PriorityWeightAssoc": _WEIGHT,
@@ -80,31 +83,31 @@ CLUSTER_KEYS: dict[str, Key] = {
     "ResvOverRun": _MINUTES,
     "SlurmctldDebug": _LEVEL,
     "SlurmdDebug": _LEVEL,
-    "SlurmdTimeout": Key(_number(65533, 5), "seconds, 5 to 65533"),
-    "TCPTimeout": Key(_number(60, 1), "seconds, 1 to 60"),
-    "TreeWidth": Key(_number(65533, 1), "a whole number, 1 to 65533"),
+    "SlurmdTimeout": SlurmKey(_number(65533, 5), "seconds, 5 to 65533"),
+    "TCPTimeout": SlurmKey(_number(60, 1), "seconds, 1 to 60"),
+    "TreeWidth": SlurmKey(_number(65533, 1), "a whole number, 1 to 65533"),
     "UnkillableStepTimeout": _SECONDS,
-    "WaitTime": Key(_number(65533), "seconds, 0 to 65533"),
+    "WaitTime": SlurmKey(_number(65533), "seconds, 0 to 65533"),
 }
 
-PARTITION_KEYS: dict[str, Key] = {
-    "DefCpuPerGPU": Key(_number(65533, 1), "a whole number, 1 to 65533"),
-    "DefMemPerCPU": Key(_number(100_000_000, 1), "MiB"),
-    "DefMemPerGPU": Key(_number(100_000_000, 1), "MiB"),
+PARTITION_KEYS: dict[str, SlurmKey] = {
+    "DefCpuPerGPU": SlurmKey(_number(65533, 1), "a whole number, 1 to 65533"),
+    "DefMemPerCPU": SlurmKey(_number(100_000_000, 1), "MiB"),
+    "DefMemPerGPU": SlurmKey(_number(100_000_000, 1), "MiB"),
     "DisableRootJobs": _YES_NO,
-    "ExclusiveTopo": Key("YES|NO", "YES or NO", since="24.11"),
+    "ExclusiveTopo": SlurmKey("YES|NO", "YES or NO", since="24.11"),
     "ExclusiveUser": _YES_NO,
     "Hidden": _YES_NO,
     "LLN": _YES_NO,
-    "MaxCPUsPerNode": Key(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED"),
-    "MaxCPUsPerSocket": Key(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED", since="24.11"),
-    "MaxMemPerCPU": Key(_number(100_000_000, 1), "MiB"),
-    "MaxMemPerNode": Key(_number(100_000_000, 1), "MiB"),
-    "MaxNodes": Key(f"{_number(1_000_000, 1)}|UNLIMITED", "a whole number or UNLIMITED"),
-    "MinNodes": Key(_number(65533), "a whole number"),
-    "OverSubscribe": Key("NO|EXCLUSIVE", "NO or EXCLUSIVE"),
+    "MaxCPUsPerNode": SlurmKey(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED"),
+    "MaxCPUsPerSocket": SlurmKey(f"{_number(65533)}|UNLIMITED", "a whole number or UNLIMITED", since="24.11"),
+    "MaxMemPerCPU": SlurmKey(_number(100_000_000, 1), "MiB"),
+    "MaxMemPerNode": SlurmKey(_number(100_000_000, 1), "MiB"),
+    "MaxNodes": SlurmKey(f"{_number(1_000_000, 1)}|UNLIMITED", "a whole number or UNLIMITED"),
+    "MinNodes": SlurmKey(_number(65533), "a whole number"),
+    "OverSubscribe": SlurmKey("NO|EXCLUSIVE", "NO or EXCLUSIVE"),
     "OverTimeLimit": _MINUTES,
-    "PriorityJobFactor": Key(_number(65533), "a whole number, 0 to 65533"),
+    "PriorityJobFactor": SlurmKey(_number(65533), "a whole number, 0 to 65533"),
     "ReqResv": _YES_NO,
     "TRESBillingWeights": _TRES_WEIGHTS,
 }

@@ -13,13 +13,13 @@ from pydantic import Field, RootModel, ValidationError
 from headway.domain.cluster import Plan
 from headway.errors import Fault, InvalidSpec
 from headway.validation.error_paths import path_text, pydantic_faults, sort_faults, text_faults
-from headway.validation.field_types import Name, Part
+from headway.validation.field_types import FileSection, Name
 from headway.validation.yaml_parser import parse_yaml
 
 Figure = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
-class ExpectsPart(Part):
+class ExpectsPart(FileSection):
     """Least figures of a sound node; what is left out is not looked at."""
 
     nvlinks: int | None = Field(None, ge=0, le=64, description="NVLinks of one GPU.")
@@ -32,7 +32,7 @@ class ExpectsPart(Part):
     allreduce_gb_s: Figure | None = Field(None, description="All-reduce between two nodes, GB/s of bus bandwidth.")
 
 
-class PlanPart(Part):
+class PlanPart(FileSection):
     """One entry of a catalogue file."""
 
     gpu_type: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,15}$")] | None = Field(

@@ -1,2 +1,3 @@
-"""Compares the desired with the observed state and returns a ChangeSet. Pure: `cluster.observe` reads the facts,
-`headway.render` makes the desired files, and `cluster.apply` carries a ChangeSet out."""
+"""Compares the desired with the observed state and returns a ChangeSet. Pure.
+
+Not here: reading facts and carrying a ChangeSet out (`headway.cluster`), the desired files (`headway.render`)."""

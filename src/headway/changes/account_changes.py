@@ -1,39 +1,43 @@
 """Teams, users and limits: the desired state of Slurm accounting, and the changes that lead to it. Pure.
 
 A team is an account under root with its share, and a QOS of the same name with its caps, which is the account's only
-QOS. The data of each Change is one command for `headway.slurm.accounting.sacctmgr_commands`; in the given order each command is
+QOS. A partition with limits has a QOS too, whose limits Slurm applies in place of the same limits of the job's QOS.
+The data of each Change is one command for `headway.slurm.accounting.sacctmgr_commands`; in the given order each command is
 valid when it runs. sacctmgr refuses to remove a user whose jobs have not ended: the user is locked first (no new jobs),
 and removed by a later ChangeSet. Their past jobs stay in accounting."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 
 from headway.domain.cap_periods import period_start
 from headway.domain.changeset import Change, Disturbs
-from headway.domain.cluster import Cluster, Team
+from headway.domain.cluster import Cluster, Team, UserLimits
 from headway.domain.machines.gpu_parts import tres_of_part
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 
 OPERATOR = "headway"
 _OPERATOR_ACCOUNT = "root"
 # Limits with a value; those of resources (GrpTRES, GrpTRESMins) have one for each resource.
-_PLAIN_LIMITS = ("GrpJobs", "GrpSubmitJobs", "MaxSubmitJobsPerUser")
+_PLAIN_LIMITS = ("GrpJobs", "GrpSubmitJobs", "MaxJobsPerUser", "MaxSubmitJobsPerUser")
 _RESOURCE_LIMITS = ("GrpTRES", "GrpTRESMins", "MaxTRESPerUser")
 
 
 def desired_accounts(cluster: Cluster) -> Accounts:
     """Returns the accounts that the cluster file requires."""
+    minutes = {team.name: team.per_user.recent_gpu_hours for team in cluster.teams}
     members = [
-        Association(user.name, team, default=team == user.teams[0])
+        Association(user.name, team, default=team == user.teams[0], gpu_minutes=_minutes(minutes.get(team)))
         for user in cluster.users
         for team in dict.fromkeys(user.teams)
     ]
     return Accounts(
         accounts=tuple(sorted((Account(t.name, t.share) for t in cluster.teams), key=lambda a: a.name)),
         associations=tuple(sorted(members, key=lambda a: (a.user, a.account))),
-        qos=tuple(sorted((_qos(team) for team in cluster.teams), key=lambda q: q.name)),
+        qos=tuple(sorted([*map(_team_qos, cluster.teams), *_partition_qos(cluster)], key=lambda q: q.name)),
         operators=(OPERATOR,),
         account_qos={team.name: team.name for team in cluster.teams},
         departed_jobs=cluster.departed_jobs,
@@ -49,6 +53,21 @@ def account_changes(desired: Accounts, observed: Accounts) -> list[Change]:
         *_member_changes(desired, observed),
         *_removals(desired, observed),
     ]
+
+
+def lock_changes(user: str, observed: Accounts) -> list[Change]:
+    """Returns the changes that keep one user from submitting jobs in any team."""
+    return [change for member in observed.associations if member.user == user for change in _lock(member, cancel=False)]
+
+
+def member_changes(user: str, desired: Accounts, observed: Accounts) -> list[Change]:
+    """Returns the changes that let one user submit jobs in their teams of the cluster, and put them out of all others. Teams
+    that are not in accounting yet are left to an apply."""
+    there = {account.name for account in observed.accounts}
+    wanted = tuple(a for a in desired.associations if a.user == user and a.account in there)
+    mine = tuple(a for a in observed.associations if a.user == user)
+    leaves = _removals(desired, replace(observed, accounts=(), qos=(), associations=mine))
+    return [*_member_changes(replace(desired, associations=wanted), observed), *leaves]
 
 
 def usage_resets_due(teams: Iterable[Team], last: Mapping[str, datetime], now: datetime) -> list[Change]:
@@ -67,7 +86,28 @@ def usage_resets_due(teams: Iterable[Team], last: Mapping[str, datetime], now: d
     return found
 
 
-def _qos(team: Team) -> Qos:
+def _minutes(hours: Decimal | None) -> int | None:
+    return None if hours is None else int(hours * 60)
+
+
+def _partition_qos(cluster: Cluster) -> Iterator[Qos]:
+    """Yields the QOS of each partition with limits."""
+    for partition in cluster.partitions:
+        if partition.qos:
+            yield Qos(partition.qos, _user_limits(partition.per_user), ("NoDecay",))
+
+
+def _user_limits(each: UserLimits) -> dict[str, str]:
+    """Returns the limits of a QOS on each user."""
+    plain = {"MaxJobsPerUser": each.running_jobs, "MaxSubmitJobsPerUser": each.submitted_jobs}
+    limits = {name: str(most) for name, most in plain.items() if most is not None}
+    holds = {name: count for name, count in (("cpu", each.cpus), ("gres/gpu", each.gpus)) if count is not None}
+    if holds:
+        limits["MaxTRESPerUser"] = ",".join(f"{name}={count}" for name, count in holds.items())
+    return limits
+
+
+def _team_qos(team: Team) -> Qos:
     """Returns the QOS with the team's limits."""
     limits = {}
     if team.running_jobs is not None:
@@ -80,12 +120,7 @@ def _qos(team: Team) -> Qos:
         limits["GrpTRES"] = ",".join(f"{name}={count}" for name, count in sorted(held.items()))
     if team.gpu_hours is not None:
         limits["GrpTRESMins"] = f"gres/gpu={int(team.gpu_hours.hours * 60)}"
-    each = team.per_user
-    if each.submitted_jobs is not None:
-        limits["MaxSubmitJobsPerUser"] = str(each.submitted_jobs)
-    user_holds = {name: count for name, count in (("cpu", each.cpus), ("gres/gpu", each.gpus)) if count is not None}
-    if user_holds:
-        limits["MaxTRESPerUser"] = ",".join(f"{name}={count}" for name, count in user_holds.items())
+    limits |= _user_limits(team.per_user)
     # Without NoDecay usage would decay with PriorityDecayHalfLife, and the cap would become free again bit by bit.
     return Qos(team.name, limits, ("NoDecay",))
 
@@ -108,15 +143,18 @@ def _qos_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
         seen = have.get(qos.name)
         limits = [f"{name}={value}" for name, value in sorted(qos.limits.items())]
         flags = f"Flags={','.join(qos.flags)}"
+        whose = (
+            "the team's limits" if qos.name in desired.account_qos.values() else "limits of each user in the partition"
+        )
         if seen is None:
             command = _command("add", "qos", qos.name, flags, *limits)
-            yield _change("qos", qos.name, "the team's limits: " + (", ".join(limits) or "none"), command)
+            yield _change("qos", qos.name, f"{whose}: {', '.join(limits) or 'none'}", command)
             continue
         words = _limit_words(seen.limits, qos.limits)
         words += [flags] if seen.flags != qos.flags else []
         if words:
             command = _command("modify", "qos", qos.name, *words)
-            yield _change("qos", qos.name, "the team's limits change: " + ", ".join(words), command)
+            yield _change("qos", qos.name, f"{whose} change: {', '.join(words)}", command)
 
 
 def _limit_words(seen: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
@@ -174,6 +212,11 @@ def _member_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
         elif seen.locked:
             command = _command("modify", "user", user, "maxsubmitjobs=-1", account=team)
             yield _change("user", user, f"may submit in team {team} again", command)
+        if member.gpu_minutes != (seen.gpu_minutes if seen else None):
+            limit = -1 if member.gpu_minutes is None else member.gpu_minutes
+            command = _command("modify", "user", user, f"GrpTRESMins=gres/gpu={limit}", account=team)
+            hours = "no limit" if member.gpu_minutes is None else f"{member.gpu_minutes / 60:.15g}"
+            yield _change("user", user, f"recent GPU-hours in team {team}: {hours}", command)
         if member.default and not first and (seen is None or not seen.default):
             command = _command("modify", "user", user, f"defaultaccount={team}")
             yield _change("user", user, f"team {team} becomes the default", command)
@@ -215,7 +258,7 @@ def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
     for qos in observed.qos:
         if qos.name not in limits and qos.name not in busy_accounts:
             command = _command("delete", "qos", qos.name)
-            yield _change("qos", qos.name, "its team is no longer in the cluster file", command)
+            yield _change("qos", qos.name, "its team or partition has no limits in the cluster file", command)
 
 
 def _lock(member: Association, *, cancel: bool) -> Iterator[Change]:

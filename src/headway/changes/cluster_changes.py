@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from headway.changes.account_changes import account_changes
 from headway.changes.machine_changes import DesiredMachine, machine_changes
+from headway.changes.quota_changes import quota_notes
 from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN_GROUP, Cluster
 from headway.domain.machines.gpu_parts import GpuParts
@@ -47,7 +48,7 @@ def changeset(goal: DesiredState, observed: Observed) -> ChangeSet:
         return ChangeSet(cluster.name, changes, notes=(*shared_host_notes(cluster), *notes))
     count = len(goal.machines) - cluster.controllers
     heads = "the head" if cluster.controllers == 1 else "both heads"
-    why = f"{heads} and {count} node{'s' * (count != 1)} already are as the file says"
+    why = f"{heads} and {count} node{'s' * (count != 1)} already match the file"
     if goal.parts_now:
         why = f"all but the division of GPUs on {compress(goal.parts_now)} already is as the file says"
     return ChangeSet(cluster.name, (), why, notes)
@@ -59,6 +60,9 @@ def _notes(goal: DesiredState, observed: Observed) -> Iterator[str]:
     if observed.of_earlier_image and not observed.other_slurm:
         yield earlier_image_note(goal.cluster, observed.of_earlier_image)
     yield from gpu_parts_notes(goal)
+    head = goal.cluster.head
+    if head in observed.seen:
+        yield from quota_notes(goal.roles["head"].quotas, observed.seen[head].quotas)
 
 
 def shared_host_notes(cluster: Cluster) -> Iterator[str]:

@@ -6,10 +6,12 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from headway.changes.quota_changes import quota_changes
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.observed_state import NOT_OBSERVED, ObservedMachine
 from headway.domain.machines.systemd_unit import Unit
+from headway.domain.storage.quotas import DesiredQuota
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class DesiredMachine:
     departed: tuple[str, ...] = ()  # users who left and whose processes are ended
     loaded: Mapping[str, str] = field(default_factory=dict)  # unit -> digest of the files that it must have read
     packages: tuple[str, ...] = ()  # packages that an owned machine must have
+    quotas: Mapping[str, DesiredQuota] = field(default_factory=dict)  # by volume, on the first head
     parts: str = ""  # digest of Headway's own parts on an owned machine; "": the image contains them
     effects: Mapping[str, Disturbs] = field(default_factory=dict)  # file -> what activating its change disturbs
     ends: Mapping[str, str] = field(default_factory=dict)  # file -> jobs that end when its change is activated, and why
@@ -50,7 +53,7 @@ def _loaded_digest(unit: Unit, digests: Mapping[str, str]) -> str:
 
 
 def machine_changes(name: str, desired: DesiredMachine, seen: ObservedMachine) -> Iterator[Change]:
-    """Yields the changes in the order of execution: files, folders and homes, removed files, units."""
+    """Yields the changes in the order of execution: files, folders and homes, quotas, removed files, units."""
     yield from _software(name, desired, seen)
     changed = [path for path, file in desired.files.items() if _differs(path, file, desired, seen)]
     for path in changed:
@@ -67,6 +70,7 @@ def machine_changes(name: str, desired: DesiredMachine, seen: ObservedMachine) -
                 f"{user} has no home yet",
                 data={"path": path, "user": user, "uid": uid},
             )
+    yield from quota_changes(name, desired.quotas, seen.quotas)
     for path in seen.managed:
         if path not in desired.files:
             if path.endswith(".mount"):

@@ -45,6 +45,8 @@ def _settings(cluster: Cluster) -> Iterator[tuple[str, object]]:
         yield f"health.{field.name}", getattr(cluster.health, field.name)
     yield "departures.jobs", cluster.departed_jobs
     yield "backup", cluster.backup
+    for field in fields(cluster.drift):
+        yield f"drift.{field.name}", getattr(cluster.drift, field.name)
     for team in cluster.teams:
         yield f"teams.{team.name}.leads", team.leads or None
         yield f"teams.{team.name}.budget", team.budget

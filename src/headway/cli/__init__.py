@@ -1,2 +1,4 @@
 """The `headway` command: its entry point, the list of commands, the session with the server, and SSH from the user's
-machine. It calls the server through `headway.sdk` and contains no rules of its own."""
+machine. It calls the server through `headway.sdk`.
+
+Not here: rules (`headway.services`), requests over HTTP (`headway.sdk`)."""

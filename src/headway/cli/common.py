@@ -134,7 +134,19 @@ def confirm(question: str, *, yes: bool, refusal: str) -> None:
     """Asks on a terminal, unless `yes`. Raises Refused when the answer is no, NeedsConfirmation(`refusal`) without a terminal."""
     if yes:
         return
-    if not is_interactive():
-        raise NeedsConfirmation(refusal, hint="use --yes to confirm without a prompt")
+    _require_terminal(refusal)
     if not typer.confirm(question, default=False):
         raise Refused("not confirmed; nothing was changed")
+
+
+def confirm_by_name(question: str, name: str, *, refusal: str) -> None:
+    """Asks on a terminal for `name`, for what can't be undone. Raises Refused for another answer,
+    NeedsConfirmation(`refusal`) without a terminal."""
+    _require_terminal(refusal)
+    if typer.prompt(question, default="", show_default=False).strip() != name:
+        raise Refused(f"the answer is not {name}; nothing was changed")
+
+
+def _require_terminal(refusal: str) -> None:
+    if not is_interactive():
+        raise NeedsConfirmation(refusal, hint="use --yes to confirm without a prompt")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """A command. `target` is "module:attribute" under headway.cli.commands: a function, or a Typer app for a group.
 
     `parsing`: "" by the command's options; "split": options end at `--`, the words after it are kept apart; "raw": the command
@@ -18,69 +18,75 @@ class Entry(NamedTuple):
     usage: str = ""  # the words after the command's name; "": from its options
 
 
-THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (  # a theme holds the commands of one folder
+THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds the commands of one folder
     (
         "Clusters",
         (
-            Entry("init", "cluster.cluster_file:init", "Write a commented cluster.yaml to start from."),
-            Entry("plan", "cluster.apply:plan", "Show what apply would change, and what that disturbs."),
-            Entry("apply", "cluster.apply:apply", "Create a cluster, or change it to match its file."),
-            Entry(
+            CommandEntry("init", "cluster.cluster_file:init", "Write a commented cluster.yaml to start from."),
+            CommandEntry("plan", "cluster.apply:plan", "Show what apply would change, and what that disturbs."),
+            CommandEntry("apply", "cluster.apply:apply", "Create a cluster, or change it to match its file."),
+            CommandEntry(
                 "scale",
                 "cluster.scale:scale",
                 "Change the number of nodes.",
                 usage="[OPTIONS] [CLUSTER] NODES | GROUP=NODES...",
             ),
-            Entry("roll", "cluster.roll:roll", "Update the node image, node by node, while jobs run."),
-            Entry("ls", "cluster.status:ls", "List clusters."),
-            Entry("status", "cluster.status:status", "Show whether a cluster is ready, and which checks fail."),
-            Entry("secrets", "cluster.secrets:app", "Rotate a cluster's keys while jobs run."),
-            Entry("schema", "cluster.cluster_file:schema", "Print the JSON Schema of cluster.yaml, for editors."),
-            Entry("down", "cluster.down:down", "Remove a cluster's machines; keep its data."),
+            CommandEntry("roll", "cluster.roll:roll", "Update the node image, node by node, while jobs run."),
+            CommandEntry("ls", "cluster.status:ls", "List clusters."),
+            CommandEntry("status", "cluster.status:status", "Show whether a cluster is ready, and which checks fail."),
+            CommandEntry("cloud", "cluster.cloud:app", "Show what the server rents from clouds, and its price."),
+            CommandEntry("keys", "cluster.keys:app", "Rotate a cluster's keys while jobs run."),
+            CommandEntry(
+                "schema", "cluster.cluster_file:schema", "Print the JSON Schema of cluster.yaml, for editors."
+            ),
+            CommandEntry("down", "cluster.down:down", "Remove a cluster's machines; keep its data."),
         ),
     ),
     (
         "Jobs",
         (
-            Entry(
+            CommandEntry(
                 "run",
                 "jobs.run:run",
                 "Run a command as a job, with this folder's files.",
                 "split",
                 "[CLUSTER] [OPTIONS] -- COMMAND...",
             ),
-            Entry(
+            CommandEntry(
                 "submit",
                 "jobs.submit:submit",
                 "Submit a batch script, with sbatch's own flags.",
                 "raw",
                 "[CLUSTER] [SBATCH FLAGS] SCRIPT [ARGS]",
             ),
-            Entry("secret", "jobs.secret:app", "Manage secrets of jobs: API keys that jobs get as files."),
-            Entry("pipeline", "jobs.pipeline:app", "Run steps as jobs that depend on each other."),
-            Entry(
+            CommandEntry("lint", "jobs.lint:lint", "Find mistakes in batch scripts, and correct them."),
+            CommandEntry("secret", "jobs.secret:app", "Manage secrets of jobs: API keys that jobs get as files."),
+            CommandEntry("pipeline", "jobs.pipeline:app", "Run steps as jobs that depend on each other."),
+            CommandEntry(
                 "shell",
                 "jobs.shell:shell",
                 "Open a shell on a node, with GPUs.",
                 "split",
                 "[CLUSTER] [OPTIONS] [-- COMMAND...]",
             ),
-            Entry("notebook", "jobs.notebook:notebook", "Start JupyterLab on a node and open it in a browser."),
-            Entry("queue", "jobs.queue:queue", "Show the queue; -w refreshes it."),
-            Entry("job", "jobs.job:job", "Show, retry or rerun one job."),
-            Entry("logs", "jobs.logs:logs", "Print a job's output; -f follows it.", usage="[OPTIONS] [CLUSTER] JOB"),
-            Entry("cancel", "jobs.cancel:cancel", "Cancel jobs.", usage="[CLUSTER] JOB..."),
+            CommandEntry("notebook", "jobs.notebook:notebook", "Start JupyterLab on a node and open it in a browser."),
+            CommandEntry("queue", "jobs.queue:queue", "Show the queue; -w refreshes it."),
+            CommandEntry("job", "jobs.job:job", "Show, retry or rerun one job."),
+            CommandEntry(
+                "logs", "jobs.logs:logs", "Print a job's output; -f follows it.", usage="[OPTIONS] [CLUSTER] JOB"
+            ),
+            CommandEntry("cancel", "jobs.cancel:cancel", "Cancel jobs.", usage="[CLUSTER] JOB..."),
         ),
     ),
     (
         "Nodes",
         (
-            Entry("nodes", "nodes.nodes:nodes", "List nodes with state and GPUs."),
-            Entry("node", "nodes.node:app", "Drain, return, reboot or test a node; show its faults."),
-            Entry("test", "nodes.fabric_test:app", "Measure the fabric between idle nodes."),
-            Entry("incidents", "nodes.incidents:incidents", "List node faults, latest first."),
-            Entry("incident", "nodes.incidents:app", "Show one fault's steps; return its node to service."),
-            Entry(
+            CommandEntry("nodes", "nodes.nodes:nodes", "List nodes with state and GPUs."),
+            CommandEntry("node", "nodes.node:app", "Drain, return, reboot or test a node; show its faults."),
+            CommandEntry("test", "nodes.fabric_test:app", "Measure the fabric between idle nodes."),
+            CommandEntry("incidents", "nodes.incidents:incidents", "List node faults, latest first."),
+            CommandEntry("incident", "nodes.incidents:app", "Show one fault's steps; return its node to service."),
+            CommandEntry(
                 "fault",
                 "nodes.fault:fault",
                 "Inject a fault into a local cluster, for tests.",
@@ -91,70 +97,80 @@ THEMES: tuple[tuple[str, tuple[Entry, ...]], ...] = (  # a theme holds the comma
     (
         "Data",
         (
-            Entry("storage", "data.storage:app", "Show volumes: nodes, usage, throughput."),
-            Entry("dataset", "data.dataset:app", "Manage versioned datasets, read-only on every machine."),
-            Entry("env", "data.env:app", "Manage software environments: Python packages for jobs."),
-            Entry("container", "data.container:app", "Manage container images shared by all users of a cluster."),
-            Entry("backup", "data.backup:backup", "Write queue, accounting, keys and records to one encrypted file."),
-            Entry("backups", "data.backup:backups", "List backups; verify one."),
-            Entry("restore", "data.backup:restore", "Restore a cluster from a backup."),
+            CommandEntry("storage", "data.storage:app", "Show volumes: nodes, usage, throughput."),
+            CommandEntry("dataset", "data.dataset:app", "Manage versioned datasets, read-only on every machine."),
+            CommandEntry("env", "data.env:app", "Manage software environments: Python packages for jobs."),
+            CommandEntry(
+                "container", "data.container:app", "Manage container images shared by all users of a cluster."
+            ),
+            CommandEntry(
+                "backup", "data.backup:backup", "Write queue, accounting, keys and records to one encrypted file."
+            ),
+            CommandEntry("backups", "data.backup:backups", "List backups; verify one."),
+            CommandEntry("restore", "data.backup:restore", "Restore a cluster from a backup."),
         ),
     ),
     (
         "Costs",
         (
-            Entry("usage", "billing.usage:usage", "Report GPU-hours by team, user, partition or GPU."),
-            Entry("invoice", "billing.invoices:invoice", "Show a month's invoice; close it."),
-            Entry("chargeback", "billing.invoices:chargeback", "Split a month's invoice among teams, to the cent."),
-            Entry("goodput", "billing.goodput:goodput", "Report the productive share of GPU time, and the losses."),
-            Entry("budgets", "billing.budgets:budgets", "Show budgets of teams and their remaining parts."),
-            Entry("energy", "billing.energy:energy", "Report kilowatt-hours by team."),
-            Entry("capacity", "billing.capacity:capacity", "Report GPU utilisation and queue waits."),
+            CommandEntry("usage", "billing.usage:usage", "Report GPU-hours by team, user, partition or GPU."),
+            CommandEntry("invoice", "billing.invoices:invoice", "Show a month's invoice; close it."),
+            CommandEntry(
+                "chargeback", "billing.invoices:chargeback", "Split a month's invoice among teams, to the cent."
+            ),
+            CommandEntry(
+                "goodput", "billing.goodput:goodput", "Report the productive share of GPU time, and the losses."
+            ),
+            CommandEntry("budgets", "billing.budgets:budgets", "Show budgets of teams and their remaining parts."),
+            CommandEntry("energy", "billing.energy:energy", "Report kilowatt-hours by team."),
+            CommandEntry("capacity", "billing.capacity:capacity", "Report GPU utilisation and queue waits."),
+            CommandEntry("offers", "billing.offers:offers", "Compare prices of GPU machines of clouds."),
         ),
     ),
     (
         "Access",
         (
-            Entry(
+            CommandEntry(
                 "ssh",
                 "access.ssh:ssh",
                 "Log in to a cluster, or to a node you have a job on.",
                 "split",
                 "[CLUSTER] [NODE] [-- COMMAND...]",
             ),
-            Entry(
+            CommandEntry(
                 "exec",
                 "access.exec:exec_",
                 "Run one command on the login node.",
                 "split",
                 "[CLUSTER] [OPTIONS] -- COMMAND...",
             ),
-            Entry(
+            CommandEntry(
                 "cp",
                 "access.cp:cp",
                 "Copy files to and from a cluster (scp).",
                 "raw",
                 "[SCP FLAGS] SOURCE... TARGET",
             ),
-            Entry("ssh-config", "access.ssh:ssh_config", "Print or install ssh configuration for a cluster."),
-            Entry("login", "access.login:login", "Use a server on another machine, with a pinned certificate."),
-            Entry("token", "access.tokens:app", "Manage access tokens and sign-in links."),
-            Entry("people", "access.people:app", "Manage who may sign in, and their roles."),
-            Entry("audit", "access.audit:app", "Export and verify the audit trail."),
+            CommandEntry("ssh-config", "access.ssh:ssh_config", "Print or install ssh configuration for a cluster."),
+            CommandEntry("login", "access.login:login", "Use a server on another machine, with a pinned certificate."),
+            CommandEntry("token", "access.tokens:app", "Manage access tokens and sign-in links."),
+            CommandEntry("people", "access.people:app", "Manage who may sign in, and their roles."),
+            CommandEntry("limits", "access.limits:limits", "Show your own limits, and what you use of them."),
+            CommandEntry("audit", "access.audit:app", "Export and verify the audit trail."),
         ),
     ),
     (
         "Administration",
         (
-            Entry("doctor", "admin.doctor:doctor", "Check whether this machine can run local clusters."),
-            Entry("server", "admin.server:app", "Start, stop and inspect the Headway server."),
-            Entry("image", "admin.image:app", "Build, list and remove node images."),
-            Entry("version", "admin.version:version", "Print versions of this client and its server."),
+            CommandEntry("doctor", "admin.doctor:doctor", "Check whether this machine can run local clusters."),
+            CommandEntry("server", "admin.server:app", "Start, stop and inspect the Headway server."),
+            CommandEntry("image", "admin.image:app", "Build, list and remove node images."),
+            CommandEntry("version", "admin.version:version", "Print versions of this client and its server."),
         ),
     ),
 )
 
-ENTRIES: dict[str, Entry] = {entry.name: entry for _, entries in THEMES for entry in entries}
+ENTRIES: dict[str, CommandEntry] = {entry.name: entry for _, entries in THEMES for entry in entries}
 
 WORDS_AFTER_DASHES = "headway.rest"  # key in the context's meta: the words after `--` (None without `--`)
 

@@ -1,3 +1,4 @@
 """Machines and Slurm daemons of one cluster: observes their state, applies changes, checks readiness, deletes the
-cluster. Files are rendered in `headway.render`, differences found in `headway.changes`, faults handled in
-`headway.health`."""
+cluster.
+
+Not here: the text of files (`headway.render`), differences (`headway.changes`), faults (`headway.health`)."""

@@ -10,14 +10,16 @@ from dataclasses import replace
 
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset, with_effects
-from headway.cluster.changeset_execution import BeforeStage, ChangeSetExecution, store_new_secrets
+from headway.cluster.changeset_execution import BeforeStage, ChangeSetExecution
 from headway.cluster.context import ClusterContext
+from headway.cluster.current_gpu_parts import observe_with_parts
 from headway.cluster.desired_state import read_site, render_desired_state
-from headway.cluster.gpu_parts import observe_with_parts
 from headway.cluster.keys import secrets
 from headway.cluster.owned import gpu_drivers, machine_claims
 from headway.cluster.readiness import finish_bring_up
-from headway.cluster.scaling.scale_in import WaitingWork
+from headway.cluster.rented.missing_machines import rent_missing
+from headway.cluster.rented.plan_notes import with_rental_notes
+from headway.cluster.scaling.scale_in import BackgroundTasks
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
@@ -33,14 +35,16 @@ async def plan_changes(cluster: Cluster, context: ClusterContext) -> ChangeSet:
     seen = await machine_claims.survey_machines(cluster, context)
     place = await context.provider.find(cluster)
     if place is None:
-        return await asyncio.to_thread(lambda: changeset(_unbuilt(cluster), Observed()))
+        changes = await asyncio.to_thread(lambda: changeset(_unbuilt(cluster), Observed()))
+        return await with_rental_notes(cluster, context, changes, (*cluster.heads, *choose_slots(cluster, ())))
     place = seen.place(place) if seen else place
     chosen, _ = await _chosen(cluster, context, asks=True)
     site = await read_site(cluster, context, place, chosen, give_uids=False, known_uids=seen.uids if seen else None)
     have = {**await context.store.secrets.of_cluster(cluster.name), **await secrets.read_given_secrets(cluster)}
     _, goal, observed = await observe_with_parts(cluster, context, site, have)
     changes = await asyncio.to_thread(changeset, goal, observed)
-    return seen.with_notes(changes) if seen else changes
+    changes = seen.with_notes(changes) if seen else changes
+    return await with_rental_notes(cluster, context, changes, (*cluster.heads, *chosen))
 
 
 async def _chosen(cluster: Cluster, context: ClusterContext, *, asks: bool) -> tuple[tuple[str, ...], frozenset[str]]:
@@ -62,7 +66,7 @@ async def apply_cluster(
     context: ClusterContext,
     report: ReportProgress,
     deadline: Deadline | None = None,
-    waiting_work: WaitingWork | None = None,
+    waiting_work: BackgroundTasks | None = None,
     before: Mapping[str, BeforeStage] | None = None,
     *,
     new: Mapping[str, str] | None = None,
@@ -76,7 +80,7 @@ async def apply_cluster(
     they are stored once every running machine can take them. `rests`: the controller was stopped for a restore, so it
     is not known what runs where, and no machine is removed. `divided`: as in `observe_with_parts`. `has_drivers`: this
     apply has installed the GPU drivers of its machines. Raises HeadwayError naming every machine that failed, and
-    SteppedAside (cluster.scaling.scale_in) if another operation goes before the rest of this one."""
+    YieldedToOperation (cluster.scaling.scale_in) if another operation goes before the rest of this one."""
     began = time.monotonic()
     problems = [problem for problem in await context.provider.preflight(cluster) if problem.fatal]
     if problems:
@@ -89,10 +93,13 @@ async def apply_cluster(
     new = {name: value for name, value in {**outside, **(new or {})}.items() if value != have.get(name)}
     have |= new
     context.connections.use_key(have["bootstrap_key"])
+    if cluster.provider.rents_machines:
+        slots, _ = await _chosen(cluster, context, asks=deadline is None and not rests)
+        await rent_missing(cluster, context, report, have, (*cluster.heads, *slots))
     seen = await machine_claims.survey_machines(cluster, context)
     if seen:
         machine_claims.check_claimable(seen)
-    await context.store.linux_users.add_to_cluster(cluster.name, [user.name for user in cluster.users])
+    await context.store.linux_uids.add_to_cluster(cluster.name, [user.name for user in cluster.users])
     place = await context.provider.place(cluster)
     place = seen.place(place) if seen else place
     chosen, leaving = await _chosen(cluster, context, asks=deadline is None and not rests)
@@ -102,7 +109,7 @@ async def apply_cluster(
     changes = changeset(goal, observed)
     if changes.empty:
         await report("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
-        await store_new_secrets(context, cluster, new)
+        await secrets.store_new_secrets(context.store, cluster, new)
         await finish_bring_up(goal, context, report, frozenset(), leaving)
         return
     machine_claims.check_state_stays(cluster, changes)
@@ -126,6 +133,6 @@ async def apply_cluster(
     if await run.clear():  # read all facts again, because machines were created or deleted meanwhile
         await apply_cluster(cluster, context, report, deadline, before=before, new=new, divided=divided)
         return
-    await run.turn_key()
+    await run.replace_munge_key()
     await run.execute()
     await report("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)

@@ -10,45 +10,38 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from headway.changes.account_changes import account_changes
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import machine_changes
 from headway.cluster import head_upgrade, remote_steps
+from headway.cluster.accounts import slurm_accounts
 from headway.cluster.active_head import active_or_stopped_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site
-from headway.cluster.keys import munge_key, secrets
+from headway.cluster.keys import munge_key
 from headway.cluster.machine_request import machine_request
 from headway.cluster.machine_steps import (
-    CONVERT_S,
-    STAGE_S,
-    save_accounts_step,
     stage_timeout_s,
     steps_by_stage,
-    wait_for_slurmdbd,
 )
 from headway.cluster.observe import observe_machine
 from headway.cluster.owned import host_containers, machine_claims
 from headway.cluster.parallel_machines import failed_machines_error, run_all
 from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for_nodes, wait_for_slurmrestd
-from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside, WaitingWork
+from headway.cluster.rented.missing_machines import rent_and_claim
+from headway.cluster.scaling.scale_in import BackgroundTasks, MachineRemoval, YieldedToOperation
 from headway.domain.changeset import REBUILD, Change, ChangeSet
-from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster
+from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX
 from headway.domain.machines.machine import Machine, MachineRequest
 from headway.domain.machines.observed_state import NOT_OBSERVED, Observed, ObservedMachine
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.machines.site import Site
 from headway.domain.operation_progress import ReportProgress
-from headway.domain.slurm.accounts import Accounts
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.images import build, local_images
 from headway.providers.base import OwnedMachinesProvider, Placement
 from headway.render.ha import slurm_state_folder
-from headway.render.system.unit_list import MUNGE_KEY
 from headway.slurm import node_commands
-from headway.slurm.accounting import sacctmgr_reader
-from headway.slurm.accounting.sacctmgr_commands import account_change_argv
 from headway.store import StoreUnavailable
 
 # Machines created at the same time: starting a container mostly uses this host's CPUs.
@@ -56,12 +49,6 @@ MAKE_AT_ONCE = 6
 BOOT_S = 120
 BeforeStage = Callable[[Machine], Awaitable[None]]
 BRINGS_UP = ("machine.create", "machine.start", "machine.restart", REBUILD)  # machines that must register with Slurm
-
-
-async def store_new_secrets(context: ClusterContext, cluster: Cluster, new: Mapping[str, str]) -> None:
-    """Stores the cluster's new secrets."""
-    for name, value in new.items():
-        await context.store.secrets.set(cluster.name, name, value)
 
 
 @dataclass
@@ -76,7 +63,7 @@ class ChangeSetExecution:
     observed: Observed
     changes: ChangeSet
     deadline: Deadline | None = None  # see `apply_cluster`
-    waiting_work: WaitingWork | None = None  # see `apply_cluster`
+    waiting_work: BackgroundTasks | None = None  # see `apply_cluster`
     before: Mapping[str, BeforeStage] = field(default_factory=dict)  # see `apply_cluster`
     new: Mapping[str, str] = field(default_factory=dict)  # see `apply_cluster`
     rests: bool = False  # see `apply_cluster`
@@ -195,7 +182,7 @@ class ChangeSetExecution:
         )
         try:
             await leaving.remove_machines(going)
-        except SteppedAside:
+        except YieldedToOperation:
             if self.waiting_work is not None:
                 await self.waiting_work.finish_tasks()
             raise
@@ -207,29 +194,10 @@ class ChangeSetExecution:
             await self.waiting_work.finish_tasks()
         return leaving.waited
 
-    async def turn_key(self) -> None:
-        """Replaces the MUNGE key of running machines (cluster.keys.munge_key). Raises Refused if a machine can't take
-        the key while the head still uses the old one, or if the head itself can't."""
-        context, cluster, seen = self.context, self.goal.cluster, self.observed.seen
-        names = munge_key.machines_to_rekey(self.goal, seen)
-        machines = {name: self.observed.machines[name] for name in names}
-        failed: dict[str, HeadwayError] = {}
-        if names:
-            file = self.goal.roles["head"].files[MUNGE_KEY]
-            failed = await munge_key.distribute_key(
-                context, machines, file, secrets.secret_content(self.secrets, file.secret)
-            )
-            if failed and cluster.head in names and not munge_key.rekey_begun(self.goal, seen):
-                await munge_key.remove_new_key(context, machines)
-                raise munge_key.old_key_stays_error(failed)
-            kept = await context.store.secrets.of_cluster(cluster.name)
-            old = secrets.secret_content(kept, file.secret) if file.secret in self.new else None
-            failed |= await munge_key.rekey_heads(context, self.goal, self.observed, failed, old)
-        await store_new_secrets(context, cluster, self.new)
-        nodes = {name: machine for name, machine in machines.items() if name not in (*failed, *cluster.heads)}
-        failed |= await munge_key.activate_key(context, nodes)
-        done = [name for name in names if name not in failed]
-        self.machines.update(machines)
+    async def replace_munge_key(self) -> None:
+        """Replaces the MUNGE key of running machines, see cluster.keys.munge_key.replace_munge_key."""
+        done = await munge_key.replace_munge_key(self.context, self.goal, self.observed, self.secrets, self.new)
+        self.machines.update({name: self.observed.machines[name] for name in done})
         await asyncio.gather(*(self._observe_again(name) for name in done))
         if done:
             count = f"{len(done)} machine{'s have' if len(done) != 1 else ' has'}"
@@ -241,21 +209,35 @@ class ChangeSetExecution:
             found = await self._observe(name)
             self.observed = replace(self.observed, seen={**self.observed.seen, name: found})
 
-    async def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> ScaleIn:
+    async def _leaving(self, machines: Mapping[str, Machine], *, stays: bool = False) -> MachineRemoval:
         head = (
             None
             if self.rests
             else await active_or_stopped_head(self.goal.cluster, self.context, self.observed.machines)
         )
-        leaving = ScaleIn(self.goal.cluster, self.context, self.report, head, machines, self.deadline, keeps_slot=stays)
-        leaving.before_release = self._leave_own if isinstance(self.context.provider, OwnedMachinesProvider) else None
+        leaving = MachineRemoval(
+            self.goal.cluster, self.context, self.report, head, machines, self.deadline, keeps_slot=stays
+        )
+        traits = self.context.provider.traits
+        leaving.before_release = self._leave_own if not traits.creates_machines else None
         return leaving
 
     async def _leave_own(self, machine: Machine) -> None:
         await machine_claims.release_machine(self.context, machine, self.report)
 
     async def bring(self, name: str, changes: list[Change]) -> None:
-        """Creates or starts one machine, sets it up and starts its daemons."""
+        """Creates or starts one machine, sets it up and starts its daemons. Waits while a repair restarts the
+        machine."""
+        lock = self.context.machine_locks[name]
+        restarts = lock.locked()
+        if restarts:
+            await self.report(name, "waits until the repair of the node has restarted the machine")
+        async with lock:
+            if restarts:
+                await self._observe_again(name)
+            await self._bring(name, changes)
+
+    async def _bring(self, name: str, changes: list[Change]) -> None:
         kinds = {change.kind for change in changes}
         seen, fresh = self.observed.seen.get(name), False
         if kinds.intersection(BRINGS_UP):
@@ -290,6 +272,9 @@ class ChangeSetExecution:
                 if not self.goal.cluster.provider.creates_machines:
                     raise
                 await self.report(name, f"{error.message}; the machine is recreated", level="warning")
+                if self.goal.cluster.provider.rents_machines:
+                    await self.context.provider.delete(self.observed.machines[name])
+                    await rent_and_claim(self.goal.cluster, self.context, self.report, self.secrets, name)
                 fresh = True
         if fresh:
             owned = isinstance(self.context.provider, OwnedMachinesProvider)
@@ -311,11 +296,12 @@ class ChangeSetExecution:
             async with self.making:
                 await self._bring_up_container(machine, machine.host, machine.image)
                 if again:
-                    await host_containers.restart(self.context, machine.host)
+                    await host_containers.restart_container(self.context, machine.host)
             await self._wait(machine)
             return
         async with self.making:
-            if again:
+            now = (await self.context.machines(self.goal.cluster.name)).get(name, machine)
+            if again and now.started_at == machine.started_at:  # a repair may have restarted it since it was observed
                 await self.context.provider.stop(machine)
             await self.context.provider.start(machine)
             machine = self.machines[name] = (await self.context.machines(self.goal.cluster.name))[name]
@@ -377,6 +363,9 @@ class ChangeSetExecution:
                 elif stage == "accounting":
                     await self._not_half(self.machines[name])
                 if stage == "controller":
+                    await slurm_accounts.add_partition_qos(
+                        self.goal.cluster, self.context, self.machines[self.goal.cluster.head]
+                    )
                     await self._rest_others()
                 if stage == "outside":  # nodes must not wait for a volume that only the head can't mount
                     self.controller_up.set()
@@ -387,12 +376,13 @@ class ChangeSetExecution:
                 self.context.connections, self.machines[name], steps, timeout_s=patience
             )
             for warning in warnings:
-                await self.report(name, f"without a volume: {warning}", level="warning", done=True)
+                await self.report(name, f"a step failed, the others go on: {warning}", level="warning", done=True)
             if machine_claims.loads_firewall_rules(steps):
                 await machine_claims.check_ssh_after_firewall(self.context, self.machines[name])
         if is_head:
             self.controller_up.set()
-            await self._accounts()
+            head = self.machines[self.goal.cluster.head]
+            await slurm_accounts.update_accounts(self.goal, self.context, head, self.report)
         if stages:
             await self.report(name, "is set up", done=True, seconds=time.monotonic() - began)
 
@@ -447,6 +437,8 @@ class ChangeSetExecution:
                 level="warning",
                 done=True,
             )
+        except StoreUnavailable:
+            raise  # the server's database is no part of a machine
         except HeadwayError as error:
             words = f"slurmctld stays stopped until the next apply: {error.first_line}"
             await self.report(waiting, words, level="warning")
@@ -462,29 +454,3 @@ class ChangeSetExecution:
         return (
             await self.context.connections.remote(head, ["cat", slurm_state_folder.LAST], timeout_s=20, check=False)
         ).stdout
-
-    async def _accounts(self) -> None:
-        head = self.machines[self.goal.cluster.head]
-        changes = account_changes(self.goal.accounts, await self._seen_accounts(head))
-        steps = [remote_steps.run_step(account_change_argv(c.data)) for c in changes]
-        if steps:
-            await remote_steps.run_steps(self.context.connections, head, steps)
-            await self.report("accounts", f"{len(steps)} changes to teams, users and limits", done=True)
-        if steps and self.goal.cluster.controllers > 1:
-            await remote_steps.run_steps(
-                self.context.connections, head, [save_accounts_step(self.goal.cluster.slurm_version)]
-            )
-
-    async def _seen_accounts(self, head: Machine) -> Accounts:
-        """Returns the accounts once slurmdbd answers. A slurmdbd that has just started may first convert the records of
-        an earlier Slurm version. Raises Refused if it does not answer."""
-        try:
-            await remote_steps.run_steps(
-                self.context.connections, head, [wait_for_slurmdbd()], timeout_s=CONVERT_S + STAGE_S
-            )
-            return await sacctmgr_reader.read_accounts(self.context.connections, head)
-        except HeadwayError as error:
-            raise Refused(
-                f"{head.name}: slurmdbd runs but does not answer sacctmgr: {error.message}",
-                hint=f"headway exec {head.cluster} -- journalctl -u slurmdbd",
-            ) from error

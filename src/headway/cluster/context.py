@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.domain.cluster import Cluster
@@ -21,6 +23,8 @@ class ClusterContext:
     store: Store
     connections: Connections
     state_dir: Path
+    # By machine. Held while an apply sets the machine up, and while a repair stops and starts it.
+    machine_locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
     async def machines(self, cluster: str) -> dict[str, Machine]:
         """Returns all machines of the cluster that exist, running or not, by name."""
@@ -33,10 +37,9 @@ class ClusterContext:
 
 async def open_context(cluster: Cluster, store: Store, state_dir: Path) -> ClusterContext:
     """Opens the context. Its connections use the cluster's bootstrap key if it has one; otherwise apply creates it."""
-    secrets = await store.secrets.of_cluster(cluster.name)
     return ClusterContext(
-        provider=open_provider(cluster.provider.name, state_dir, cluster.hosts),
+        provider=open_provider(cluster.provider.name, state_dir, cluster.hosts, cluster.cloud),
         store=store,
-        connections=Connections(secrets.get("bootstrap_key", "")),
+        connections=Connections(await store.secrets.get(cluster.name, "bootstrap_key") or ""),
         state_dir=state_dir,
     )

@@ -15,6 +15,7 @@ from headway.cluster.agent_bundle import bundled_files
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys import secrets as cluster_secrets
 from headway.cluster.observe import replaced_machines
+from headway.cluster.volumes.quotas import desired_quotas
 from headway.domain.cluster import SHARED_FOLDER, Cluster
 from headway.domain.machines.site import OwnedSite, Site
 from headway.images import packages, recipe
@@ -38,9 +39,9 @@ async def read_site(
     have or get a machine; None: all. `give_uids` False, as in a plan: no uid is assigned, because uids are never used
     again. `known_uids`: uids by which owned machines already know users who have none here yet."""
     now = [user.name for user in cluster.users]
-    ever = await context.store.linux_users.of_cluster(cluster.name)
+    ever = await context.store.linux_uids.of_cluster(cluster.name)
     departed = sorted(ever - set(now))
-    uids = await context.store.linux_users.assign_uids([*now, *departed], give=give_uids, wishes=known_uids)
+    uids = await context.store.linux_uids.assign_uids([*now, *departed], give=give_uids, wishes=known_uids)
     keys = await _host_keys(cluster, context)
     return Site(
         subnet=place.subnet,
@@ -65,7 +66,7 @@ async def read_site(
 async def _own_site(cluster: Cluster, context: ClusterContext, own: OwnedSite | None) -> OwnedSite | None:
     """Returns the owned site with Headway's public key for every sign-in for which the inventory names none, once that
     key exists."""
-    private = (await context.store.secrets.of_cluster(cluster.name)).get("bootstrap_key") if own else None
+    private = await context.store.secrets.get(cluster.name, "bootstrap_key") if own else None
     if own is None or private is None:
         return own
     mine = cluster_secrets.public_key(private)
@@ -123,6 +124,7 @@ def build_desired_state(cluster: Cluster, site: Site, secrets: Mapping[str, str]
             dirs=tuple(head_dirs),
             homes=tuple(homes),
             departed=site.departed,
+            quotas=desired_quotas(cluster, site.uids),
         ),
     }
     for name in cluster.heads[1:]:

@@ -89,7 +89,7 @@ async def image_tag_of(cluster: Cluster, context: ClusterContext, name: str, tag
     image. A head is never created from an image with another Slurm version, which could not read the data on the head's
     volume, or would damage it. A node never gets a newer Slurm than its head has now."""
     tag = tag or (await context.store.node_images.get(cluster.name)).pinned
-    if not context.provider.traits.creates_machines:
+    if not context.provider.traits.boots_node_images:
         return tag
     if name in cluster.heads:
         return "" if tag and (await local_images.get_image(tag)).slurm_version != cluster.slurm_version else tag

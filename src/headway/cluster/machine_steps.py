@@ -7,7 +7,7 @@ import base64
 import re
 from collections.abc import Iterable, Mapping
 
-from headway.catalog.releases import slurm_release
+from headway.catalog.node_images import slurm_release
 from headway.changes.machine_changes import DesiredMachine
 from headway.cluster.keys import secrets as cluster_secrets
 from headway.cluster.remote_steps import Step, file_step, run_step
@@ -42,6 +42,7 @@ _DATABASE = (
 )
 # A newer slurmdbd does not answer before it has converted all records, which takes hours on a large cluster.
 CONVERT_S = 6 * 3600.0
+QUOTAS_S = 6 * 3600.0
 _WORKS = "select id from information_schema.processlist where user = 'slurm' and command <> 'Sleep'"
 _CONVERTS = f'mariadb -N -e "{_WORKS}" | grep -q .'
 _ENABLED = (".service", ".mount", ".socket")
@@ -115,6 +116,10 @@ def steps_by_stage(
         {"op": "home", "path": c.what, "user": c.data["user"], "uid": c.data["uid"]}
         for c in rows
         if c.kind == "home.make"
+    ]
+    # The cluster works without quotas, and a plan says why there are none. A large folder takes long the first time.
+    stages["outside"] += [
+        {"op": "quotas", "may_fail": True, "most_s": QUOTAS_S, **c.data} for c in rows if c.kind == "quota.set"
     ]
     return {stage: steps for stage, steps in stages.items() if _does_something(steps)}
 
@@ -284,13 +289,13 @@ def _steps_after_start(name: str) -> list[Step]:
     if name == "slurmdbd.service":
         return [wait_for_slurmdbd()]
     if name == "slurmctld.service":
-        return [_wait_step(ping_argv(), "slurmctld does not answer")]
+        return [wait_step(ping_argv(), "slurmctld does not answer")]
     return []
 
 
 def wait_for_slurmdbd() -> Step:
     """Returns the step that waits for slurmdbd, for as long as the database works on its queries."""
-    answers = _wait_step(show_config_argv(), "slurmdbd does not answer")
+    answers = wait_step(show_config_argv(), "slurmdbd does not answer")
     return {**answers, "busy": ["sh", "-c", _CONVERTS], "most_s": CONVERT_S}
 
 
@@ -310,5 +315,6 @@ def save_accounts_step(slurm_version: str) -> Step:
     return {"op": "units", "names": ["slurmctld.service"], "action": "restart", "stamps": {}}
 
 
-def _wait_step(argv: list[str], message: str) -> Step:
+def wait_step(argv: list[str], message: str) -> Step:
+    """Returns the step that runs a command until it succeeds, for up to a minute."""
     return {"op": "wait", "argv": argv, "timeout_s": 60, "message": message}

@@ -54,7 +54,7 @@ async def observe_cluster(goal: DesiredState, context: ClusterContext) -> Observ
                     )
                 )
             except HeadwayError as error:
-                if isinstance(error, CommandFailed) and error.code is not None and cluster.provider.creates_machines:
+                if isinstance(error, CommandFailed) and error.code is not None and cluster.provider.boots_node_images:
                     failed.append(error)
                 unreachable[machine.name] = error.message
                 return
@@ -195,6 +195,7 @@ async def observe_machine(
         users=desired.departed,
         blocks=[path for path, file in desired.files.items() if file.block],
         packages=desired.packages,
+        quotas=desired.quotas,
         texts=[p for p, f in desired.files.items() if p.startswith("/etc/slurm/") and not f.secret]
         if with_texts
         else (),

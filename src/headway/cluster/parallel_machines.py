@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any
 
 from headway.changes.cluster_changes import DesiredState
@@ -31,3 +31,12 @@ def failed_machines_error(failures: dict[str, HeadwayError], goal: DesiredState)
         f"{len(failures)} of {len(goal.machines)} machines failed:\n" + "\n".join(lines),
         hint="the other machines are done; correct the errors above and run apply again",
     )
+
+
+async def errors_of_all(works: Iterable[Awaitable[None]]) -> list[HeadwayError]:
+    """Runs everything to its end, and returns the errors of what failed. Raises any other exception."""
+    done = await asyncio.gather(*works, return_exceptions=True)
+    for result in done:
+        if isinstance(result, BaseException) and not isinstance(result, HeadwayError):
+            raise result
+    return [result for result in done if isinstance(result, HeadwayError)]

@@ -17,13 +17,14 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.operation_progress import ReportProgress
-from headway.domain.readiness import Check
+from headway.domain.readiness import ReadinessCheck
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.node_reasons import INCIDENT_REASON, NO_MACHINE_REASON, SCALE_IN_REASON, is_headway_reason
 from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.errors import CommandFailed, HeadwayError, Unreachable
 from headway.slurm import node_commands, reservations
 from headway.slurm.reader import SlurmReader
+from headway.store import StoreUnavailable
 
 REGISTER_S = 90
 REST_S = 30
@@ -154,7 +155,7 @@ async def hold_spares(cluster: Cluster, context: ClusterContext, head: Machine, 
         await report("spares", f"{cluster.spares} held ready", done=True)
 
 
-async def readiness_checks(cluster: Cluster, context: ClusterContext) -> tuple[Check, ...]:
+async def readiness_checks(cluster: Cluster, context: ClusterContext) -> tuple[ReadinessCheck, ...]:
     """Returns the readiness checks, one per subject, in the order of their dependencies."""
     machines = await context.machines(cluster.name)
     names = (*cluster.heads, *choose_slots(cluster, machines))
@@ -162,56 +163,61 @@ async def readiness_checks(cluster: Cluster, context: ClusterContext) -> tuple[C
     head = await active_head(cluster, context, machines)
     found = [_machines_check(stopped, len(names))]
     if head is None:
-        return (*found, Check("head", False, f"{cluster.head} is not running; run headway apply"))
+        return (*found, ReadinessCheck("head", False, f"{cluster.head} is not running; run headway apply"))
     accounting = ("mariadb", "slurmdbd") if head.name == cluster.head else ()
     units = ("munge", *accounting, "slurmctld", "slurmrestd")
     try:
         ran = await context.connections.remote(head, ["systemctl", "is-active", *units], timeout_s=15, check=False)
     except HeadwayError as error:
-        return (*found, Check("head", False, error.message))
+        return (*found, ReadinessCheck("head", False, error.message))
     found.append(_head_check(cluster, head))
     for unit, state in zip(units, ran.stdout.split(), strict=False):
         text = "is running" if state == "active" else f"is {state}; headway exec {cluster.name} -- journalctl -u {unit}"
-        found.append(Check(unit, state == "active", text))
+        found.append(ReadinessCheck(unit, state == "active", text))
     if not all(check.ok for check in found if check.name in ("slurmctld", "slurmrestd")):
         return tuple(found)  # slurmctld or slurmrestd would not answer, and the reason is in the checks already
     try:
         states = await read_node_states(cluster, context, head)
         reserved = await reservations.reserved_nodes(context.connections, head)
+    except StoreUnavailable:
+        raise  # the server's database is no part of a machine
     except HeadwayError as error:
-        return (*found, Check("slurm", False, error.message))
+        return (*found, ReadinessCheck("slurm", False, error.message))
     return (*found, *_slurm_checks(cluster, names[cluster.controllers :], states, reserved))
 
 
-def _head_check(cluster: Cluster, head: Machine) -> Check:
+def _head_check(cluster: Cluster, head: Machine) -> ReadinessCheck:
     if head.name == cluster.head:
-        return Check("head", True, f"{head.name} answers at {head.address}")
-    text = f"{cluster.head} is away and {head.name} is the active head: jobs continue, accounting catches up when it is back"
-    return Check("head", False, text)
+        return ReadinessCheck("head", True, f"{head.name} answers at {head.address}")
+    later = "jobs continue, accounting catches up when it is back"
+    text = f"{cluster.head} does not answer and {head.name} is the active head: {later}"
+    return ReadinessCheck("head", False, text)
 
 
-def _machines_check(stopped: list[str], count: int) -> Check:
+def _machines_check(stopped: list[str], count: int) -> ReadinessCheck:
     if not stopped:
-        return Check("machines", True, f"{count} of {count} run")
+        return ReadinessCheck("machines", True, f"{count} of {count} run")
     what = f"{compress(stopped)} {'is' if len(stopped) == 1 else 'are'} missing or stopped"
-    return Check("machines", False, f"{what}; run headway apply")
+    return ReadinessCheck("machines", False, f"{what}; run headway apply")
 
 
 def _slurm_checks(
     cluster: Cluster, names: tuple[str, ...], states: dict[str, NodeState], reserved: tuple[str, ...]
-) -> list[Check]:
+) -> list[ReadinessCheck]:
     bad = {n: states[n] for n in names if n in states and not (states[n].usable or states[n].changes)}
     missing = [n for n in cluster.slot_names if n not in states]
     usable = len(names) - len(bad) - len(set(missing) & set(names))
-    lines = [Check("nodes", not bad and not missing, f"{usable} of {len(names)} usable")]
+    lines = [ReadinessCheck("nodes", not bad and not missing, f"{usable} of {len(names)} usable")]
     for name, node in bad.items():
-        lines.append(Check(name, False, f"{'+'.join(node.states).lower()}: {node.reason or 'no reason given'}"))
+        lines.append(
+            ReadinessCheck(name, False, f"{'+'.join(node.states).lower()}: {node.reason or 'no reason given'}")
+        )
     if missing:
-        lines.append(Check("slurm.conf", False, f"slurmctld does not know {compress(missing)}; headway apply"))
+        lines.append(ReadinessCheck("slurm.conf", False, f"slurmctld does not know {compress(missing)}; headway apply"))
     if cluster.spares:
         short = cluster.spares - len(reserved)
         text = f"{compress(reserved)} ready" if reserved else "no spare is left: all replace failed nodes"
-        lines.append(Check("spares", short <= 0, text))
+        lines.append(ReadinessCheck("spares", short <= 0, text))
     return lines
 
 

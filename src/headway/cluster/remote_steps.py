@@ -10,6 +10,7 @@ from typing import Any
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.observed_state import ObservedFile, ObservedMachine, ObservedUnit
+from headway.domain.storage.quotas import DesiredQuota, ObservedQuota, UserQuota
 from headway.errors import HeadwayError, Unreachable
 from headway.transport.remote_program import program_source
 from headway.transport.ssh import Connections
@@ -23,7 +24,7 @@ _LOADER = (
 )
 
 
-class StepFailed(HeadwayError):
+class RemoteStepFailed(HeadwayError):
     """A step on a machine failed. The message names the step's error as the machine reported it."""
 
     kind = "step_failed"
@@ -66,6 +67,7 @@ async def read_facts(
     texts: Iterable[str] = (),
     blocks: Iterable[str] = (),
     packages: Iterable[str] = (),
+    quotas: Mapping[str, DesiredQuota] | None = None,
 ) -> tuple[ObservedMachine, dict[str, str]]:
     """Returns the machine's facts and the texts of the requested files. Raises Unreachable."""
     request = {
@@ -78,6 +80,10 @@ async def read_facts(
         "texts": list(texts),
         "blocks": list(blocks),
         "packages": list(packages),
+        "quotas": {
+            path: {"limit": quota.limit, "first_project": quota.first_project, "uids": dict(quota.uids)}
+            for path, quota in (quotas or {}).items()
+        },
     }
     ran = await connections.remote(machine, ["python3", "-c", _LOADER], timeout_s=60, input=_stdin(request))
     try:
@@ -99,8 +105,14 @@ async def read_facts(
         parts=facts["parts"],
         hostname=facts["hostname"],
         sessions=tuple(facts["sessions"]),
+        quotas={path: _quota(found) for path, found in facts["quotas"].items()},
     )
     return seen, facts["texts"]
+
+
+def _quota(found: Mapping[str, Any]) -> ObservedQuota:
+    users = {user: UserQuota(**row) for user, row in found["users"].items()}
+    return ObservedQuota(found["type"], found["device"], found["enforced"], users)
 
 
 async def run_steps(
@@ -117,9 +129,9 @@ async def run_steps(
     answers = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
     for answer in answers:
         if not answer["ok"]:
-            raise StepFailed(f"{machine.name}: {answer['error']}")
+            raise RemoteStepFailed(f"{machine.name}: {answer['error']}")
     if len(answers) < len(steps):
-        raise StepFailed(
+        raise RemoteStepFailed(
             f"{machine.name}: stopped after {len(answers)} of {len(steps)} steps: {ran.stderr.strip()[-400:]}"
         )
     return tuple(str(answer["warning"]) for answer in answers if "warning" in answer)

@@ -17,6 +17,7 @@ from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation_progress import ReportProgress
 from headway.errors import HeadwayError
 from headway.providers.base import OwnedMachinesProvider
+from headway.store import StoreUnavailable
 
 _STOP = [
     "systemctl",
@@ -46,16 +47,19 @@ async def take_down(
         try:
             await remote_steps.run_steps(context.connections, head, steps, timeout_s=120)
             await report("jobs", "cancelled; accounting closed", done=True)
+        except StoreUnavailable:
+            raise  # the server's database is no part of a machine
         except HeadwayError as error:
             await report("jobs", f"the head did not shut down in order: {error.message}", level="warning", done=True)
 
     async def delete(name: str) -> None:
-        if isinstance(context.provider, OwnedMachinesProvider):
+        own = isinstance(context.provider, OwnedMachinesProvider) and not cluster.provider.creates_machines
+        if own:
             await machine_claims.release_machine(
                 context, machines[name], report, _data_folders(cluster, name) if delete_data else ()
             )
         await context.provider.delete(machines[name])
-        if not isinstance(context.provider, OwnedMachinesProvider):
+        if not own:
             await report(name, "deleted", done=True)
 
     for failed in await asyncio.gather(*(delete(name) for name in machines), return_exceptions=True):

@@ -26,7 +26,7 @@ DEFAULT_PARTITION = "train"
 
 
 @dataclass
-class Draft:
+class FileDraft:
     """The valid part of a file, the paths removed from it, and the faults found so far."""
 
     file: ClusterFile

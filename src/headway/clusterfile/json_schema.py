@@ -6,6 +6,7 @@ from typing import Any
 
 from headway.catalog import allowed_slurm_keys
 from headway.clusterfile.models.cluster_file import ClusterFile
+from headway.clusterfile.models.hosts import HostsSourcePart
 
 
 def cluster_file_schema() -> dict[str, Any]:
@@ -19,6 +20,12 @@ def cluster_file_schema() -> dict[str, Any]:
     document["anyOf"] = [{"required": ["plan", "nodes"]}, {"required": ["groups"]}]
     hosts = document["properties"]["hosts"]
     hosts["items"] = {"anyOf": [{"type": "string", "description": "An address."}, hosts["items"]]}
+    listed = {key: hosts.pop(key) for key in ("type", "items", "maxItems")}
+    source = HostsSourcePart.model_json_schema()
+    source["title"] = "HostsSource"
+    source["oneOf"] = [{"required": ["from"]}, {"required": ["file"]}]
+    parts["HostsSourcePart"] = source
+    hosts["anyOf"] = [listed, {"$ref": "#/$defs/HostsSourcePart"}]
     jump = parts["HostPart"]["properties"]["jump"]
     jump["anyOf"] = [{"type": "string", "description": "An address."}, *jump["anyOf"]]
     _list_keys(document["properties"]["slurm"], allowed_slurm_keys.CLUSTER_KEYS)
@@ -31,11 +38,11 @@ def cluster_file_schema() -> dict[str, Any]:
     return document
 
 
-def _list_keys(field: dict[str, Any], keys: dict[str, allowed_slurm_keys.Key]) -> None:
+def _list_keys(field: dict[str, Any], keys: dict[str, allowed_slurm_keys.SlurmKey]) -> None:
     field["properties"] = {name: _key(key) for name, key in keys.items()}
     field["additionalProperties"] = False
 
 
-def _key(key: allowed_slurm_keys.Key) -> dict[str, Any]:
+def _key(key: allowed_slurm_keys.SlurmKey) -> dict[str, Any]:
     only = f" (Slurm {key.since} or later)" if key.since else ""
     return {"type": ["string", "integer"], "description": f"{key.form}{only}"}

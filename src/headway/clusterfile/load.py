@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from headway.clusterfile.draft import Draft
+from headway.clusterfile.draft import FileDraft
 from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.clusterfile.resolve import build_cluster
 from headway.clusterfile.rules.file_rules import check_all
@@ -40,7 +40,7 @@ def check_cluster_file(
     faults = sort_faults(found, _FIELDS)
     if file is None:
         return None, faults
-    draft = Draft(file, spec, owner, catalogue, gone, kept)
+    draft = FileDraft(file, spec, owner, catalogue, gone, kept)
     check_all(draft)
     faults = sort_faults([*found, *(((), fault) for fault in draft.faults)], _FIELDS)
     if any(fault.level == "error" for fault in faults):

@@ -6,23 +6,26 @@ import base64
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
+from headway.catalog.node_images import IMAGES
 from headway.catalog.providers import PROVIDERS
-from headway.catalog.releases import IMAGES
 from headway.clusterfile import groups, partition_tiers, topology
 from headway.clusterfile.draft import partitions_of
 from headway.clusterfile.models.backup import BackupPart, KeyPart
+from headway.clusterfile.models.cloud import resolve_cloud
 from headway.clusterfile.models.cluster_file import ClusterFile
-from headway.clusterfile.models.containers import SignaturesPart
 from headway.clusterfile.models.costs import CostPart
-from headway.clusterfile.models.environments import resolve_environments
+from headway.clusterfile.models.drift import resolve_drift
 from headway.clusterfile.models.gpu_driver import resolve_gpu_driver
 from headway.clusterfile.models.groups import GroupPart
 from headway.clusterfile.models.health import FABRIC_TEST_EVERY_S, HealthPart
 from headway.clusterfile.models.hosts import HostPart
-from headway.clusterfile.models.packages import resolve_packages
+from headway.clusterfile.models.network import resolve_network, resolve_team_network
 from headway.clusterfile.models.partitions import PartitionPart
+from headway.clusterfile.models.software.containers import SignaturesPart
+from headway.clusterfile.models.software.environments import resolve_environments
+from headway.clusterfile.models.software.packages import resolve_packages
 from headway.clusterfile.models.storage import MountedVolumePart
-from headway.clusterfile.models.teams import BudgetPart, TeamPart
+from headway.clusterfile.models.teams import BudgetPart, TeamPart, UserLimitsPart
 from headway.clusterfile.rules.file_rules import dataset_mount, preemption_rules
 from headway.domain.cluster import (
     Alerts,
@@ -30,7 +33,6 @@ from headway.domain.cluster import (
     Budget,
     Cluster,
     Costs,
-    Dataset,
     Firewall,
     GpuHourCap,
     Health,
@@ -40,15 +42,14 @@ from headway.domain.cluster import (
     Plan,
     Slot,
     StallRule,
-    Storage,
     Team,
     User,
     UserLimits,
-    Volume,
     head_names,
 )
 from headway.domain.machines.image_signatures import SignaturePolicy, SignatureRule
 from headway.domain.machines.machine import Jump
+from headway.domain.storage.folders import Dataset, StorageFolders, Volume
 from headway.validation.field_types import UNLIMITED
 
 DEFAULT_TEAM = "default"
@@ -88,6 +89,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         image_signatures=_signatures(file.containers.signatures),
         firewall=Firewall(tuple(file.firewall.ssh_from)),
         backup=_backup(file.backup),
+        drift=resolve_drift(file.drift),
         munge_key=_key(file.secrets.munge),
         costs=_costs(file.cost),
         controllers=file.controllers,
@@ -96,6 +98,8 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         container_image=file.container_image or "",
         packages=resolve_packages(file.packages),
         gpu_driver=resolve_gpu_driver(file.gpu),
+        network=resolve_network(file.network),
+        cloud=resolve_cloud(file.cloud),
     )
 
 
@@ -121,6 +125,8 @@ def _costs(part: CostPart) -> Costs:
         idle=part.idle,
         spare=part.spare,
         broken=part.broken,
+        fixed=part.fixed,
+        fixed_usd_per_hour={name: Decimal(str(usd)) for name, usd in sorted(part.fixed_usd_per_hour.items())},
         pue=part.pue,
         usd_per_kwh=None if price is None else Decimal(str(price)),
     )
@@ -140,19 +146,21 @@ def health_settings(part: HealthPart) -> Health:
         xid_classes={int(code): kind for code, kind in part.xid.items()},
         act=part.act,
         tries=part.tries,
-        flaky_score=part.lemon.score,
-        flaky_days=part.lemon.days,
-        reserve_flaky_nodes=part.lemon.spare_work,
+        flaky_score=part.flaky_nodes.score,
+        flaky_days=part.flaky_nodes.days,
+        reserve_flaky_nodes=part.flaky_nodes.reserve,
         silent_share=part.silent_share,
         warning_s=part.warning,
-        hang=StallRule(part.hang.after, part.hang.requeue),
+        stall=StallRule(part.stall.after, part.stall.requeue),
         idle=StallRule(part.idle.after, part.idle.cancel),
         fabric_test_every_s=FABRIC_TEST_EVERY_S.get(part.fabric_test or "", 0),
     )
 
 
-def _storage(file: ClusterFile) -> Storage:
-    return Storage(
+def _storage(file: ClusterFile) -> StorageFolders:
+    return StorageFolders(
+        home_quota=file.storage.home.quota,
+        scratch_quota=file.storage.scratch.quota,
         datasets=tuple(
             Dataset(part.name, (part.path or "").rstrip("/"), dataset_mount(part), part.read_only)
             for part in file.storage.datasets
@@ -187,9 +195,15 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
             slurm=dict(part.slurm),
             environment=part.environment or "",
             container_image=part.container_image or "",
+            per_user=_user_limits(part.per_user),
         )
         for name, part in parts.items()
     )
+
+
+def _user_limits(part: UserLimitsPart, recent_gpu_hours: float | None = None) -> UserLimits:
+    hours = None if recent_gpu_hours is None else Decimal(f"{recent_gpu_hours:.15g}")
+    return UserLimits(part.running_jobs, part.submitted_jobs, part.gpus, part.cpus, hours)
 
 
 def _nodes(part: PartitionPart, slots: tuple[Slot, ...]) -> tuple[str, ...]:
@@ -210,10 +224,10 @@ def _teams(file: ClusterFile, owner: str) -> tuple[Team, ...]:
     elif not any(owner in users for _, users in parts.values()):
         part, users = parts.get(DEFAULT_TEAM, (TeamPart(), []))
         parts[DEFAULT_TEAM] = (part, [*users, owner])
-    return tuple(_team(name, part, users) for name, (part, users) in parts.items())
+    return tuple(_team(file, name, part, users) for name, (part, users) in parts.items())
 
 
-def _team(name: str, part: TeamPart, users: list[str]) -> Team:
+def _team(file: ClusterFile, name: str, part: TeamPart, users: list[str]) -> Team:
     limits = part.limits
     hours = limits.gpu_hours
     return Team(
@@ -226,9 +240,11 @@ def _team(name: str, part: TeamPart, users: list[str]) -> Team:
         submitted_jobs=limits.submitted_jobs,
         gpus=limits.gpus,
         gpu_parts=dict(limits.gpu_parts),
-        per_user=UserLimits(limits.per_user.submitted_jobs, limits.per_user.gpus, limits.per_user.cpus),
+        per_user=_user_limits(limits.per_user, limits.per_user.recent_gpu_hours),
         budget=_budget(part.budget) if part.budget else None,
         environment=part.environment or "",
+        container_image=part.container_image or "",
+        network=resolve_team_network(part.network, file.network),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.catalog.releases import DEFAULT_IMAGE, images_in_words
+from headway.catalog.node_images import DEFAULT_IMAGE, images_in_words
 from headway.errors import Fault, InvalidSpec
 from headway.validation import syntax_rules
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from headway.catalog.node_images import DEFAULT_IMAGE, IMAGES
 from headway.catalog.providers import LOCAL, PROVIDERS
-from headway.catalog.releases import DEFAULT_IMAGE, IMAGES
 
 MOST_ROWS = 60
 
@@ -55,8 +55,10 @@ class Form:
 
     @property
     def providers(self) -> tuple[tuple[str, str], ...]:
-        """The choices for `provider`: name and summary."""
-        return tuple((traits.name, traits.summary) for traits in PROVIDERS.values())
+        """The choices for `provider`: name and summary. One that rents is a choice only where the file has it, because the
+        form does not show what it needs (`cloud`)."""
+        shown = [traits for traits in PROVIDERS.values() if not traits.rents_machines or traits.name == self.provider]
+        return tuple((traits.name, traits.summary) for traits in shown)
 
     @property
     def images(self) -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,7 @@
     drafts/                 unfinished work: files, trees and the journal of an addition that has not ended
 
 A version appears by one rename. After an interruption the journal names the files that are already stored, and they
-are not read again. Everything here blocks, and raises Stopped when the caller sets `Progress.stop`."""
+are not read again. Everything here blocks, and raises Stopped when the caller sets `FileProgress.stop`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from headway.datasets.manifest import Entry, Item, Manifest, Source, pieces
+from headway.datasets.manifest import DatasetFile, DatasetManifest, DatasetSource, Item, pieces
 from headway.errors import HeadwayError, Refused
 
 _JOURNAL_S = 7 * 86_400.0  # seconds after which an unfinished addition is given up
@@ -36,7 +36,7 @@ class Stopped(HeadwayError):
 
 
 @dataclass
-class Progress:
+class FileProgress:
     """The progress of the work, read from other threads; setting `stop` ends the work."""
 
     files: int = 0
@@ -69,7 +69,7 @@ class DatasetFileStore:
 
     # --- adding
 
-    def bring(self, name: str, source: Source, progress: Progress, before: int = 0) -> Manifest:
+    def bring(self, name: str, source: DatasetSource, progress: FileProgress, before: int = 0) -> DatasetManifest:
         """Reads a whole source and stores its content; no version has it yet. `before` is the number of a similar
         version, 0 for none. Raises Refused when a file can't be read or stored."""
         with self._disk_errors():
@@ -88,27 +88,29 @@ class DatasetFileStore:
                 entries.append(self._bring_one(item, source, journal, known, progress))
                 progress.files += 1
             os.sync()
-        return Manifest.of(entries, listing)
+        return DatasetManifest.of(entries, listing)
 
     def _known(self, name: str, number: int) -> dict[str, int]:
         """Returns path -> size of a version's files. A file with the same path and size is read first, and written
         only if its content differs."""
         try:
-            return {file.path: file.bytes for file in Manifest.read(self._manifest(name, number).read_bytes()).files}
+            return {
+                file.path: file.bytes for file in DatasetManifest.read(self._manifest(name, number).read_bytes()).files
+            }
         except (OSError, ValueError, KeyError):
             return {}
 
     def _bring_one(
-        self, item: Item, source: Source, journal: Journal, known: dict[str, int], progress: Progress
-    ) -> Entry:
+        self, item: Item, source: DatasetSource, journal: Journal, known: dict[str, int], progress: FileProgress
+    ) -> DatasetFile:
         digest = journal.digest(item)
         if digest and self._has(digest, item):
             progress.step(item.bytes)
-            return Entry(item.path, digest, item.bytes, item.executable)
+            return DatasetFile(item.path, digest, item.bytes, item.executable)
         if known.get(item.path) == item.bytes:
             digest = self._copy(item, source, None, progress)
             if self._has(digest, item):
-                return Entry(item.path, digest, item.bytes, item.executable)
+                return DatasetFile(item.path, digest, item.bytes, item.executable)
             progress.bytes -= item.bytes
         draft = self._drafts / "file"
         draft.unlink(missing_ok=True)
@@ -122,10 +124,10 @@ class DatasetFileStore:
             place.parent.mkdir(exist_ok=True)
             draft.replace(place)
         journal.note(item, digest)
-        return Entry(item.path, digest, item.bytes, item.executable)
+        return DatasetFile(item.path, digest, item.bytes, item.executable)
 
     @staticmethod
-    def _copy(item: Item, source: Source, to: IO[bytes] | None, progress: Progress) -> str:
+    def _copy(item: Item, source: DatasetSource, to: IO[bytes] | None, progress: FileProgress) -> str:
         digest, count = hashlib.sha256(), 0
         for piece in source.read(item):
             digest.update(piece)
@@ -162,7 +164,7 @@ class DatasetFileStore:
         for folder in (self.folder(name).parent, self.folder(name)):
             folder.chmod(0o755)
 
-    def publish(self, name: str, number: int, manifest: Manifest) -> bool:
+    def publish(self, name: str, number: int, manifest: DatasetManifest) -> bool:
         """Creates the version from content that `bring` stored. Does nothing when the same version exists already.
         Returns False where the number belongs to a version with another content, which stays."""
         target, record = self.folder(name) / str(number), self._manifest(name, number)
@@ -185,7 +187,7 @@ class DatasetFileStore:
             tree.rename(target)
             return True
 
-    def _plant(self, tree: Path, manifest: Manifest) -> None:
+    def _plant(self, tree: Path, manifest: DatasetManifest) -> None:
         tree.mkdir()
         made = {""}
         for folder in (*manifest.folders, *(path.rpartition("/")[0] for path in _paths(manifest))):
@@ -219,12 +221,12 @@ class DatasetFileStore:
 
     # --- existing versions
 
-    def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]:
+    def verify(self, name: str, number: int, digest: str, progress: FileProgress) -> list[str]:
         """Reads every file of a version again and returns a line for each fault. Removes the content of a damaged
         file, so that the next addition that has it stores it again."""
         tree = self.folder(name) / str(number)
         try:
-            manifest = Manifest.read(self._manifest(name, number).read_bytes())
+            manifest = DatasetManifest.read(self._manifest(name, number).read_bytes())
         except (OSError, ValueError, KeyError) as error:
             return [f"its manifest can't be read: {error}"]
         if manifest.digest != digest:
@@ -244,7 +246,7 @@ class DatasetFileStore:
         wrong += [f"{path} does not belong to it" for path in sorted(_there(tree) - expected)]
         return wrong
 
-    def _drop(self, place: Path, entry: Entry) -> None:
+    def _drop(self, place: Path, entry: DatasetFile) -> None:
         """Removes the damaged content, so that additions do not use it."""
         kept = self._object(entry.sha256, executable=entry.executable)
         with contextlib.suppress(OSError):
@@ -365,12 +367,12 @@ def _write(path: Path, data: bytes) -> None:
 def _whole(record: bytes) -> bool:
     """Returns whether the record is a manifest with files."""
     try:
-        return bool(Manifest.read(record).files)
+        return bool(DatasetManifest.read(record).files)
     except (ValueError, KeyError, TypeError):
         return False
 
 
-def _paths(manifest: Manifest) -> Iterator[str]:
+def _paths(manifest: DatasetManifest) -> Iterator[str]:
     yield from (file.path for file in manifest.files)
     yield from (path for path, _ in manifest.links)
 
@@ -381,7 +383,7 @@ def _up(folder: str) -> list[str]:
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _fault_of(path: Path, entry: Entry, progress: Progress) -> str:
+def _fault_of(path: Path, entry: DatasetFile, progress: FileProgress) -> str:
     """Returns what is wrong with a file of a version, or ""."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -11,9 +11,9 @@ from typing import Any, NoReturn, TypeVar
 
 from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
-from headway.datasets.file_store import Progress, Stopped
+from headway.datasets.file_store import FileProgress, Stopped
 from headway.datasets.file_store_program import MARK
-from headway.datasets.manifest import Item, Listing, Manifest, Source
+from headway.datasets.manifest import DatasetManifest, DatasetSource, Item, Listing
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.errors import Refused, Unreachable
@@ -36,7 +36,7 @@ class SshDatasetFileStore:
     def __init__(self, cluster: Cluster, context: ClusterContext) -> None:
         self._cluster, self._context = cluster, context
 
-    async def bring(self, name: str, source: Source, progress: Progress, before: int) -> Manifest:
+    async def bring(self, name: str, source: DatasetSource, progress: FileProgress, before: int) -> DatasetManifest:
         """Sends a whole source to the head and returns its manifest. See DatasetFileStore.bring."""
         listing = await asyncio.to_thread(source.listing)
         progress.of_files, progress.of_bytes = len(listing.files), listing.size
@@ -49,7 +49,7 @@ class SshDatasetFileStore:
                 while (answer := await _beside(sends, anext(answers, None))) is not None:
                     if "text" in answer:
                         progress.files = progress.of_files
-                        return await asyncio.to_thread(Manifest.read, answer["text"])
+                        return await asyncio.to_thread(DatasetManifest.read, answer["text"])
                     progress.files, progress.bytes = answer["files"], answer["bytes"]
                     requested.put_nowait(listing.files[answer["send"]])
         finally:
@@ -57,27 +57,27 @@ class SshDatasetFileStore:
             await asyncio.gather(sends, return_exceptions=True)
         raise Unreachable(f"{self._cluster.head} closed the connection without an answer")
 
-    async def publish(self, name: str, number: int, manifest: Manifest) -> bool:
+    async def publish(self, name: str, number: int, manifest: DatasetManifest) -> bool:
         """Creates the version. See DatasetFileStore.publish."""
         feed: asyncio.Queue[bytes] = asyncio.Queue()
         feed.put_nowait(manifest.text)
         feed.put_nowait(b"")
-        return bool((await self._last(["publish", name, str(number)], Progress(), feed))["made"])
+        return bool((await self._last(["publish", name, str(number)], FileProgress(), feed))["made"])
 
     async def done(self, name: str) -> None:
         """Ends an addition. See DatasetFileStore.done."""
-        await self._last(["done", name], Progress())
+        await self._last(["done", name], FileProgress())
 
-    async def verify(self, name: str, number: int, digest: str, progress: Progress) -> list[str]:
+    async def verify(self, name: str, number: int, digest: str, progress: FileProgress) -> list[str]:
         """Returns a line for each fault of a version. See DatasetFileStore.verify."""
         return [str(fault) for fault in (await self._last(["verify", name, str(number), digest], progress))["wrong"]]
 
     async def remove(self, name: str, number: int) -> int:
         """Removes a version and returns the freed bytes. See DatasetFileStore.remove."""
-        return int((await self._last(["remove", name, str(number)], Progress()))["freed"])
+        return int((await self._last(["remove", name, str(number)], FileProgress()))["freed"])
 
     async def _last(
-        self, words: list[str], progress: Progress, feed: asyncio.Queue[bytes] | None = None
+        self, words: list[str], progress: FileProgress, feed: asyncio.Queue[bytes] | None = None
     ) -> dict[str, Any]:
         """Returns the last answer; earlier answers update `progress`."""
         last: dict[str, Any] = {}
@@ -90,7 +90,7 @@ class SshDatasetFileStore:
         return last
 
     async def _talk(
-        self, words: list[str], progress: Progress, feed: asyncio.Queue[bytes] | None
+        self, words: list[str], progress: FileProgress, feed: asyncio.Queue[bytes] | None
     ) -> AsyncIterator[dict[str, Any]]:
         """Yields the answers of the program on the head, and the text of a manifest. Raises the errors that it
         reports."""
@@ -111,7 +111,7 @@ class SshDatasetFileStore:
 
 
 async def _send(
-    source: Source, requested: asyncio.Queue[Item], progress: Progress, feed: asyncio.Queue[bytes]
+    source: DatasetSource, requested: asyncio.Queue[Item], progress: FileProgress, feed: asyncio.Queue[bytes]
 ) -> NoReturn:
     """Sends each requested file, in pieces. Raises Stopped, or Refused when a file can't be read."""
     while True:
@@ -173,7 +173,7 @@ async def _fed(feed: asyncio.Queue[bytes] | None) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _unless_stopped(work: Awaitable[T], progress: Progress) -> T:
+async def _unless_stopped(work: Awaitable[T], progress: FileProgress) -> T:
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait({task}, timeout=_WAITS_S))[0]:

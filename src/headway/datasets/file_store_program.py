@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.datasets.file_store import DatasetFileStore, Progress
-from headway.datasets.manifest import Item, Listing, Manifest
+from headway.datasets.file_store import DatasetFileStore, FileProgress
+from headway.datasets.manifest import DatasetManifest, Item, Listing
 from headway.errors import HeadwayError, Refused
 
 MARK = 4  # bytes of the length before each piece; a piece of length 0 ends a file
@@ -32,7 +32,7 @@ class Sent:
     """A source that the server sends on standard input: first the list of files in one line of JSON, then the
     content of each file that this program requests by its position in the list."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: FileProgress) -> None:
         self._in = sys.stdin.buffer
         self._progress = progress
         listing = json.loads(self._in.readline())
@@ -54,7 +54,7 @@ class Sent:
             yield self._exactly(length)
 
     def close(self) -> None:
-        pass
+        """Does nothing: standard input belongs to the program."""
 
     def _exactly(self, length: int) -> bytes:
         data = self._in.read(length)
@@ -77,7 +77,7 @@ def main() -> int:
         if what == "bring":
             _bring(file_store, name, int(more[0]))
         elif what == "publish":
-            send(made=file_store.publish(name, int(more[0]), Manifest.read(sys.stdin.buffer.read())))
+            send(made=file_store.publish(name, int(more[0]), DatasetManifest.read(sys.stdin.buffer.read())))
         elif what == "verify":
             _verify(file_store, name, int(more[0]), more[1])
         elif what == "remove":
@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def _bring(file_store: DatasetFileStore, name: str, before: int) -> None:
-    progress = Progress()
+    progress = FileProgress()
     manifest = file_store.bring(name, Sent(progress), progress, before)
     send(manifest=len(manifest.text))
     sys.stdout.buffer.write(manifest.text)
@@ -100,7 +100,7 @@ def _bring(file_store: DatasetFileStore, name: str, before: int) -> None:
 
 
 def _verify(file_store: DatasetFileStore, name: str, number: int, digest: str) -> None:
-    progress, over = Progress(), threading.Event()
+    progress, over = FileProgress(), threading.Event()
 
     def send_progress() -> None:
         while not over.wait(_TOLD_S):

@@ -42,7 +42,7 @@ class Listing:
         return sum(item.bytes for item in self.files)
 
 
-class Source(Protocol):
+class DatasetSource(Protocol):
     """The place that files of a dataset are read from."""
 
     def listing(self) -> Listing:
@@ -53,11 +53,13 @@ class Source(Protocol):
         """Yields the content of a file. Raises Refused when the file has changed since it was listed."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Frees what the source holds open. No call follows."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DatasetFile:
     """A file of a version."""
 
     path: str
@@ -67,11 +69,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class DatasetManifest:
     """Every file of a version with its SHA-256, the links, and the empty folders. `text` is the manifest as
     stored."""
 
-    files: tuple[Entry, ...]
+    files: tuple[DatasetFile, ...]
     links: tuple[tuple[str, str], ...] = ()
     folders: tuple[str, ...] = ()
     text: bytes = field(default=b"", repr=False)
@@ -87,7 +89,7 @@ class Manifest:
         return sum(entry.bytes for entry in self.files)
 
     @staticmethod
-    def of(files: Iterable[Entry], listing: Listing) -> Manifest:
+    def of(files: Iterable[DatasetFile], listing: Listing) -> DatasetManifest:
         """Returns the manifest of these files. Its text is the same for the same content, from any source."""
         entries = tuple(sorted(files, key=lambda entry: entry.path))
         rows: list[dict[str, object]] = []
@@ -97,21 +99,21 @@ class Manifest:
         rows += [{"link": path, "to": target} for path, target in sorted(listing.links)]
         rows += [{"folder": path} for path in sorted(listing.folders)]
         text = b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
-        return Manifest(entries, tuple(sorted(listing.links)), tuple(sorted(listing.folders)), text)
+        return DatasetManifest(entries, tuple(sorted(listing.links)), tuple(sorted(listing.folders)), text)
 
     @staticmethod
-    def read(text: bytes) -> Manifest:
+    def read(text: bytes) -> DatasetManifest:
         """Returns the manifest of a text. Raises ValueError or KeyError for a text that is not a manifest."""
         files, links, folders = [], [], []
         for line in text.splitlines():
             row = json.loads(line)
             if "file" in row:
-                files.append(Entry(row["file"], row["sha256"], int(row["bytes"]), bool(row.get("executable"))))
+                files.append(DatasetFile(row["file"], row["sha256"], int(row["bytes"]), bool(row.get("executable"))))
             elif "link" in row:
                 links.append((row["link"], row["to"]))
             else:
                 folders.append(row["folder"])
-        return Manifest(tuple(files), tuple(links), tuple(folders), text)
+        return DatasetManifest(tuple(files), tuple(links), tuple(folders), text)
 
 
 class Folder:

@@ -1,2 +1,4 @@
-"""Frozen types that all packages share: clusters, machines, changes, jobs, incidents. No I/O; a rule is here only if it
-needs nothing but the values themselves."""
+"""Frozen types that all packages share: clusters, machines, changes, jobs, incidents.
+
+Not here: I/O, and rules that need more than the values themselves (the package of the rule, such as
+`headway.billing`)."""

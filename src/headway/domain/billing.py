@@ -96,7 +96,7 @@ class GroupAllocation:
 
 @dataclass(frozen=True, slots=True)
 class CpuAllocation:
-    """CPUs that a run held on the nodes of one group, summed over those nodes."""
+    """CPUs that were allocated to a run on the nodes of one group, summed over those nodes."""
 
     job: int
     start: int
@@ -136,9 +136,23 @@ class NodeSpan:
     reason: str = ""
 
 
+_FIXED = "fixed:"  # no group has a colon in its name
+
+
+def fixed_cost_group(name: str) -> str:
+    """Returns the group under which the prices of a fixed cost are recorded: "fixed:disks". It has one reserved machine
+    and no nodes, so that it costs its price in each hour."""
+    return f"{_FIXED}{name}"
+
+
+def fixed_cost_name(group: str) -> str:
+    """Returns the name of the fixed cost that is recorded as this group, "" for a group of nodes."""
+    return group.removeprefix(_FIXED) if group.startswith(_FIXED) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class NodePrice:
-    """Price of one node of a group from `since` (unix seconds) on."""
+    """Price of one node of a group from `since` (unix seconds) on, or of a fixed cost (`fixed_cost_group`)."""
 
     group: str
     since: float

@@ -12,7 +12,10 @@ from headway.domain.machines.gpu_driver import GpuDriver
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.image_signatures import SignaturePolicy
 from headway.domain.machines.machine import Jump
+from headway.domain.machines.rented import CloudSettings
+from headway.domain.network_policy import Network, NetworkPolicy
 from headway.domain.provider_traits import ProviderTraits
+from headway.domain.storage.folders import StorageFolders
 
 MAIN_GROUP = "main"  # the only group of a cluster file without groups
 SHARED_FOLDER = ".headway"  # Headway's own folder on the scratch of owned machines
@@ -103,6 +106,17 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
+class UserLimits:
+    """What each user of a team, or of a partition, may have at once; None: no limit."""
+
+    running_jobs: int | None = None
+    submitted_jobs: int | None = None
+    gpus: int | None = None
+    cpus: int | None = None
+    recent_gpu_hours: Decimal | None = None  # of a team's users: GPU-hours, of which old use counts less and less
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """A resolved partition."""
 
@@ -119,6 +133,12 @@ class Partition:
     slurm: Mapping[str, str] = field(default_factory=dict)  # allowlisted keys
     environment: str = ""  # software environment of commands that name none: NAME or NAME@VERSION
     container_image: str = ""  # container image of commands that name neither one nor an environment
+    per_user: UserLimits = UserLimits()
+
+    @property
+    def qos(self) -> str:
+        """Name of the QOS that holds the partition's limits, "" without limits. No team has a name with a dot."""
+        return f"partition.{self.name}" if self.per_user != UserLimits() else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +164,7 @@ class Budget:
     cap: bool = True  # when it is used up, no further job starts
 
 
-# Who pays for capacity that no job held: teams in proportion to their use, teams by their shares, or a cost centre.
+# Who pays for capacity that was allocated to no job: teams in proportion to their use, teams by their shares, or a cost centre.
 BY_USE = "use"
 BY_SHARE = "share"
 COST_CENTRE = "centre:"  # followed by its name
@@ -152,8 +172,9 @@ COST_CENTRE = "centre:"  # followed by its name
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """How costs are computed. `idle`, `spare`, `broken`: who pays for capacity that no job held, BY_USE, BY_SHARE or
-    COST_CENTRE with a name. The defaults are those of the cluster file."""
+    """How costs are computed. `idle`, `spare`, `broken`: who pays for capacity that was allocated to no job, and `fixed` for
+    costs that do not depend on nodes: BY_USE, BY_SHARE or COST_CENTRE with a name. `fixed_usd_per_hour`: these costs by
+    name. The defaults are those of the cluster file."""
 
     timezone: str = "UTC"
     idle: str = BY_USE
@@ -161,18 +182,11 @@ class Costs:
     broken: str = BY_SHARE
     pue: float = 1.3
     usd_per_kwh: Decimal | None = None
+    fixed: str = BY_SHARE
+    fixed_usd_per_hour: Mapping[str, Decimal] = field(default_factory=dict)
 
 
 DEFAULT_COSTS = Costs()
-
-
-@dataclass(frozen=True, slots=True)
-class UserLimits:
-    """What each user of a team may have at once; None: no limit."""
-
-    submitted_jobs: int | None = None
-    gpus: int | None = None
-    cpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +199,16 @@ class Team:
     gpu_hours: GpuHourCap | None = None
     running_jobs: int | None = None
     submitted_jobs: int | None = None
-    gpus: int | None = None  # GPUs held at once; MIG instances count as GPUs
+    gpus: int | None = None  # GPUs allocated at once; MIG instances count as GPUs
     leads: tuple[str, ...] = ()  # users of the team who may act on all its jobs
     budget: Budget | None = None
     environment: str = ""  # as in Partition
     container_image: str = ""  # as in Partition
-    gpu_parts: Mapping[str, int] = field(default_factory=dict)  # held at once: MIG profile, "shard" or "mps" -> number
+    gpu_parts: Mapping[str, int] = field(
+        default_factory=dict
+    )  # allocated at once: MIG profile, "shard" or "mps" -> number
     per_user: UserLimits = UserLimits()
+    network: NetworkPolicy = field(default_factory=NetworkPolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,51 +220,6 @@ class User:
     ssh_keys: tuple[str, ...]  # public keys, one line each
     teams: tuple[str, ...]  # the first is the default account
     admin: bool = False  # the person who applied
-
-
-@dataclass(frozen=True, slots=True)
-class Dataset:
-    """A folder that every machine mounts."""
-
-    name: str
-    source: str  # absolute path on the server's machine ("" where the machines mount it themselves)
-    mount: str
-    read_only: bool = True
-    # Made by `headway dataset add`, with versions: the cluster file does not list it, and Headway keeps `source` (with
-    # provider ssh, on the machines).
-    versioned: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Volume:
-    """A file system that every machine mounts from another server: NFS, Lustre, BeeGFS, WekaFS, FUSE."""
-
-    name: str
-    path: str  # mount point
-    type: str  # "nfs4", "lustre", "fuse.sshfs"; "none" with the option bind
-    source: str
-    options: tuple[str, ...] = ()
-
-    @property
-    def read_only(self) -> bool:
-        """Returns whether the volume is mounted read-only."""
-        return "ro" in self.options
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """The folders of users' files, and the folder of Slurm's state."""
-
-    home: str = "/home"
-    scratch: str = "/scratch"
-    datasets: tuple[Dataset, ...] = ()
-    volumes: tuple[Volume, ...] = ()
-    state: str = ""  # folder on a file system that all heads mount; "" = the provider gives the heads one
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Mount points of everything that people keep files on."""
-        return self.home, self.scratch, *(volume.path for volume in self.volumes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +249,7 @@ class Alerts:
 
 @dataclass(frozen=True, slots=True)
 class StallRule:
-    """When a job counts as stalled. `after_s`: 0 switches the check off. `acts`: a hung job is requeued and an idle one
+    """When a job counts as stalled. `after_s`: 0 switches the check off. `acts`: a stalled job is requeued and an idle one
     cancelled; otherwise people are only notified."""
 
     after_s: int
@@ -297,7 +269,7 @@ class Health:
     reserve_flaky_nodes: bool
     silent_share: float  # share of all nodes; if this many fall silent together, the network is at fault
     warning_s: int  # time that a job that requested a signal has before it is requeued
-    hang: StallRule
+    stall: StallRule
     idle: StallRule
     fabric_test_every_s: int  # seconds between scheduled fabric tests; 0: only people request them
 
@@ -310,6 +282,14 @@ class BackupRule:
     every_s: int
     keep: int  # number of backups that are kept
     key_file: str  # file with the passphrase
+
+
+@dataclass(frozen=True, slots=True)
+class DriftRule:
+    """The schedule of comparisons of the running cluster with its file."""
+
+    check_every_s: int = 0  # 0: never
+    repair: bool = False  # the file is applied again if no job or session would be disturbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +340,7 @@ class Cluster:
     groups: tuple[Group, ...]  # in the order of the cluster file, at least one
     slots: tuple[Slot, ...]  # of all groups, in leaf order
     switches: tuple[Switch, ...]  # () = one switch, no topology plugin
-    storage: Storage
+    storage: StorageFolders
     partitions: tuple[Partition, ...]
     teams: tuple[Team, ...]
     users: tuple[User, ...]
@@ -375,6 +355,7 @@ class Cluster:
     max_usd_per_hour: Decimal | None = None  # limit on the price of all machines together; None: no limit
     firewall: Firewall = field(default_factory=Firewall)  # provider ssh
     backup: BackupRule | None = None  # None: backups are made only on request
+    drift: DriftRule = field(default_factory=DriftRule)
     munge_key: KeySource | None = None  # None: Headway makes it
     costs: Costs = field(default_factory=Costs)
     controllers: int = 1  # 2: a second machine takes over when the head fails
@@ -384,6 +365,8 @@ class Cluster:
     container_image: str = ""  # as in Partition
     packages: PackageSources = field(default_factory=PackageSources)
     gpu_driver: GpuDriver = field(default_factory=GpuDriver)  # provider ssh
+    network: Network = field(default_factory=Network)
+    cloud: CloudSettings | None = None  # providers that rent machines
 
     @property
     def head(self) -> str:
@@ -453,6 +436,11 @@ class Cluster:
     def largest_plan(self) -> Plan:
         """The plan of the nodes that hold the largest job: most GPUs, then most CPUs."""
         return max((group.plan for group in self.groups), key=lambda plan: (plan.gpus, plan.cpus))
+
+    @property
+    def restricts_network(self) -> bool:
+        """Returns whether the jobs of a team are refused anything on the network."""
+        return self.network.policy.restricts or any(team.network.restricts for team in self.teams)
 
     @property
     def gpus(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from headway.domain.cluster import Dataset, Storage
+from headway.domain.storage.folders import Dataset, StorageFolders
 
 FOLDER = "/datasets"  # mount point on machines: /datasets/NAME/VERSION
 
@@ -40,7 +40,7 @@ class DatasetVersion:
         return f"{FOLDER}/{self.name}/{self.number}"
 
 
-def mount_versions(storage: Storage, folders: Mapping[str, str]) -> Storage:
+def mount_versions(storage: StorageFolders, folders: Mapping[str, str]) -> StorageFolders:
     """Returns the storage with datasets that have versions. `folders`: name -> folder on the server's machine."""
     more = (
         Dataset(name, folder, f"{FOLDER}/{name}", versioned=True)
@@ -50,7 +50,7 @@ def mount_versions(storage: Storage, folders: Mapping[str, str]) -> Storage:
     return replace(storage, datasets=(*storage.datasets, *more))
 
 
-def conflicting_field(storage: Storage, name: str) -> str:
+def conflicting_field(storage: StorageFolders, name: str) -> str:
     """Returns the path of the field of the cluster file that uses the name or the mount point of this dataset; "" for
     none."""
     mine = f"{FOLDER}/{name}/"

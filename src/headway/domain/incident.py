@@ -21,7 +21,7 @@ class FaultAction(StrEnum):
     MOUNT: a volume of another machine is lost, or jobs have filled the disk; running work continues. The last
     four are no errors of a node: the provider takes its machine back (RECLAIM), the machine can't be created (MAKE), the
     link between two leaf switches is slow (LINK), whose name then stands for the node, or the disk of the host that all
-    machines share is full (HOST)."""
+    machines share is full (HOST_DISK)."""
 
     APP = "app"
     CONSEQUENCE = "consequence"
@@ -38,7 +38,7 @@ class FaultAction(StrEnum):
     RECLAIM = "reclaim"
     MAKE = "make"
     LINK = "link"
-    HOST = "host"
+    HOST_DISK = "host_disk"
 
 
 # Actions for which the node is drained, lightest first.

@@ -20,7 +20,7 @@ class FaultKind(StrEnum):
     SLOW_DISK = "slow-disk"
     FULL_DISK = "full-disk"
     MOUNT_LOST = "mount-lost"
-    HANG_JOB = "hang-job"
+    STALL_JOB = "stall-job"
     KILL = "kill"
 
 
@@ -44,5 +44,6 @@ ON_NODES = frozenset(
 )  # the others run on the cluster's head; SERVER runs on the server's machine
 # The provider injects these.
 OF_MACHINES = frozenset({FaultKind.KILL_NODE, FaultKind.FREEZE_NODE, FaultKind.CUT_NETWORK, FaultKind.RECLAIM})
+OF_HEADS = OF_MACHINES - {FaultKind.RECLAIM} | {FaultKind.KILL}  # heads can have these too
 RECLAIM_IN_S = 120  # notice that providers give before they take a machine back
 OF_GPUS = frozenset({FaultKind.XID, FaultKind.ECC, FaultKind.THROTTLE, FaultKind.BAD_MEMORY, FaultKind.BAD_COMPUTE})

@@ -101,7 +101,7 @@ _TRAITS = {
         "New key for",
         "key rotation",
         "the key of {} is replaced",
-        audit_action="secrets.rotate",
+        audit_action="keys.rotate",
         secret_prefix="rotating/",  # noqa: S106  (a name, no password)
         invalidates_connections=True,
     ),

@@ -16,6 +16,7 @@ class ProviderTraits:
         bool  # it can switch a machine off and confirm it, so that no process runs there afterwards (fencing)
     )
     boots_node_images: bool  # machines start from Headway's node image, with their identity in /etc/headway/boot
+    rents_machines: bool  # its machines cost money from their launch on, and their disks go with them
     simulates_hardware: bool  # GPUs and the kernel log are simulated, and faults may be injected
     shares_one_host: bool  # all machines run on one kernel: they share its boot time and its power meter
     private_network: bool  # machines have a network of their own, without name servers and not reachable from outside

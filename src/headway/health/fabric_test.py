@@ -29,7 +29,7 @@ from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.domain.slurm.hostlist import compress, natural_key
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext, fault_text
-from headway.health.fabric_result import finding_out, how_found, measurements_out
+from headway.health.fabric_test_to_schema import finding_out, how_found, measurements_out
 from headway.health.incidents.slow_fabric import close_sound_links, record_findings
 from headway.health.policy.fabric_evidence import REAL, SIMULATED
 from headway.health.policy.fabric_mismatches import switch_mismatches
@@ -42,7 +42,7 @@ from headway.schemas.fabric_tests import (
     FabricTestOut,
 )
 from headway.slurm import node_commands
-from headway.transport.program_io import Reader
+from headway.transport.program_io import StreamSplitter
 from headway.transport.ssh import RemoteProcess
 
 _MEASURE_S = 1  # seconds of one measurement
@@ -69,7 +69,7 @@ class _Member:
 
     def __init__(self, process: RemoteProcess) -> None:
         self._process = process
-        self._answers = Reader(process.read)
+        self._answers = StreamSplitter(process.read)
 
     async def ask(self, ask: dict[str, Any]) -> dict[str, Any] | None:
         """Returns the answer; None if the program has ended."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
-from headway.domain.injected_fault import OF_GPUS, OF_MACHINES, Daemon, FaultKind
+from headway.domain.injected_fault import OF_GPUS, OF_HEADS, OF_MACHINES, Daemon, FaultKind
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, NotFound, Refused
 from headway.providers.base import FaultInjectingProvider
@@ -31,9 +31,12 @@ async def inject_fault(cluster: Cluster, context: ClusterContext, fault: FaultIn
             hint="try it on a cluster with provider: local; --force injects it anyway and may end jobs",
         )
     node = fault.node or cluster.head
-    if fault.node and node not in cluster.slot_names:
-        raise NotFound(f"{cluster.name} has no node {fault.node}", hint=f"headway nodes {cluster.name}")
-    gpus = (cluster.group_of[node].plan if fault.node else cluster.largest_plan).gpus
+    if fault.node and node not in cluster.machine_names:
+        raise NotFound(f"{cluster.name} has no machine {fault.node}", hint=f"headway nodes {cluster.name}")
+    is_head = node in cluster.heads
+    if is_head and fault.kind not in OF_HEADS:
+        raise Refused(f"{node} is a head: {fault.kind} is a fault of nodes", hint=f"headway nodes {cluster.name}")
+    gpus = (cluster.largest_plan if is_head else cluster.group_of[node].plan).gpus
     if fault.kind in OF_GPUS and not fault.heal and fault.gpu >= gpus:
         raise Refused(f"{node} has {_gpus(gpus)}, not {fault.gpu}", hint="choose one with --gpu N")
     machines = await context.machines(cluster.name)

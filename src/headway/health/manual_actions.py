@@ -10,6 +10,7 @@ from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.errors import Conflict, HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents import node_tests, repair
+from headway.health.policy.repair_time_limits import BOOT_S
 from headway.slurm import node_commands
 
 IN_SERVICE_AS = "Slurm has it as"
@@ -81,7 +82,7 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
         ):  # a machine that does not answer now can't be rebooted over SSH: fail at once instead of waiting
             await connections.remote(await context.running_machine(node), ["true"], timeout_s=10)
         await repair.restart_machine(context, node, began)
-        fault = await repair.wait_until_registered(context, node, repair.BOOT_S)
+        fault = await repair.wait_until_registered(context, node, BOOT_S)
     except HeadwayError as error:
         fault = fault_text(error)
     if not served:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from headway.cluster.accounts.gpu_hour_cap_resets import reset_due_usage
 from headway.cluster.active_head import active_head, leader_file
 from headway.cluster.context import ClusterContext
-from headway.cluster.gpu_hour_cap_resets import reset_due_usage
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress
@@ -45,6 +45,7 @@ class SlurmReconciler:
     clock: Callable[[], float] = time.time
     caps_checked_at: float = 0.0  # when caps were last checked
     reservation_fault: str = ""  # why Slurm does not reserve the spares, as last reported
+    found_at: dict[DeadNode, float] = field(default_factory=dict)  # those that wait, and when they were first found
 
     def __post_init__(self) -> None:
         self.short_runs = ShortRunRequeuer(leader_file(self.cluster) if self.cluster.controllers > 1 else "")
@@ -65,8 +66,13 @@ class SlurmReconciler:
         by_name = {node.name: node for node in nodes if not node.absent}
         if by_name:
             self.incidents.empty_slots = frozenset(set(self.cluster.slot_names) - by_name.keys())
-        for action in plan_actions(self.cluster, machines, by_name, all_jobs.values(), reserved):
+        actions = plan_actions(self.cluster, machines, by_name, all_jobs.values(), reserved)
+        dead = (one for one in actions if isinstance(one, DeadNode))
+        self.found_at = {one: self.found_at.get(one, self.clock()) for one in dead if one.wait_s}
+        for action in actions:
             if isinstance(action, DeadNode):
+                if action.wait_s and await self._waits(action):
+                    continue
                 if not action.running or await self.incidents.confirm_dead(action.node, action.jobs):
                     messages += await self.incidents.handle_dead_node(
                         action.node, action.what, at=action.at, runs_again=action.running, fence=action.what
@@ -89,6 +95,12 @@ class SlurmReconciler:
             await flaky_node_reservation.update_flaky_reservation(self.incidents.context)
         messages += await self.stall_watchdog.check_jobs(head, all_jobs.values())
         return messages
+
+    async def _waits(self, action: DeadNode) -> bool:
+        """Returns whether it is too early, or the node has an open incident, whose end returns it."""
+        if self.clock() - self.found_at[action] < action.wait_s:
+            return True
+        return bool(await self.context.store.incidents.search(self.cluster.name, node=action.node, unfinished=True))
 
     async def _repeat_returns(self, nodes: Iterable[NodeState]) -> list[tuple[str, str]]:
         """Returns nodes to service that are still out for a closed incident. slurmctld forgets the last seconds before

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import Refused
-from headway.transport.process import run
+from headway.transport.process import run_process
 
 _SUITES = r"(?:bullseye|bookworm|trixie|forky|sid|stable|oldstable|testing|unstable)"
 _MAIN = re.compile(rf"{_SUITES}(?:-updates)?")
@@ -130,12 +130,12 @@ async def _is_reachable(url: str) -> bool:
             url,
             f"{folder}/file",
         ]
-        return (await run(argv, timeout_s=60, check=False)).code == 0
+        return (await run_process(argv, timeout_s=60, check=False)).code == 0
 
 
 _CARRIED = re.compile(r'Acquire::(https?::Proxy\b.* "[^"]+"|Check-Valid-Until "(?:false|no|0)");?')
 
 
 async def _acquire_options() -> list[str]:
-    ran = await run(["apt-config", "dump", "Acquire"], timeout_s=20, check=False)
+    ran = await run_process(["apt-config", "dump", "Acquire"], timeout_s=20, check=False)
     return [line.rstrip(";") for line in ran.stdout.splitlines() if _CARRIED.fullmatch(line)]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from headway.images.podman import QUERY_TIMEOUT_S, Podman, async_file_lock, labels
-from headway.transport.process import run
+from headway.transport.process import run_process
 
 _PACK_S = 1200.0
 _CHUNK = 1 << 20
@@ -52,7 +52,7 @@ async def _pack(image: str, path: Path, podman: Podman) -> None:
             "--numeric-owner",
             "--xattrs",
         ]
-        await run([*argv, "--directory", root, "."], timeout_s=_PACK_S)
+        await run_process([*argv, "--directory", root, "."], timeout_s=_PACK_S)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import shutil
 import tarfile
 import tempfile
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,15 @@ import headway
 from headway.domain.operation_progress import ReportProgress
 from headway.errors import CommandFailed, Refused
 from headway.images.apt_mirror import Mirror, host_mirror
-from headway.images.local_images import ImageInfo, build_lock, clear_cache, find_current_image, list_images
+from headway.images.local_images import (
+    DebianRelease,
+    ImageInfo,
+    build_lock,
+    clear_cache,
+    find_current_image,
+    list_images,
+    releases_label,
+)
 from headway.images.recipe import (
     BASE_REPOSITORY,
     REPOSITORY,
@@ -31,7 +41,7 @@ from headway.images.recipe import (
     get_recipe,
     inputs_hash,
 )
-from headway.transport.process import run
+from headway.transport.process import run_process
 
 _DRAFT = "headway-draft-"  # prefix of the container in whose folder a layer is made
 _DISK_NEEDED_MIB = 6000  # peak use: packages, root folder, archive and podman's copy
@@ -66,8 +76,11 @@ async def _report_nothing(*_: object, **__: object) -> None:
     return None
 
 
-async def build_image(name: str, report: ReportProgress | None = None, *, state_dir: Path | None = None) -> ImageInfo:
-    """Builds the image, unless it exists with the same inputs.
+async def build_image(
+    name: str, report: ReportProgress | None = None, *, state_dir: Path | None = None, update: bool = False
+) -> ImageInfo:
+    """Builds the image, unless it exists with the same inputs. With `update` its packages are downloaded again in today's
+    versions; without newer ones the present image stays.
 
     Raises Refused (no root, no mmdebstrap, disk too full, no mirror) before anything is downloaded, and CommandFailed
     when a step fails. A failed build leaves nothing behind."""
@@ -75,22 +88,27 @@ async def build_image(name: str, report: ReportProgress | None = None, *, state_
     made_from = get_recipe(name)
     async with build_lock(name):
         found = await find_current_image(name)
-        if found is not None:
+        if found is not None and not update:
             await report("image", f"node image {found.tag} exists", done=True)
             return found
-        return await _build(made_from, report, state_dir)
+        return await _build(made_from, report, state_dir, found if update else None, update=update)
 
 
-async def _build(made_from: Recipe, report: ReportProgress, state_dir: Path | None) -> ImageInfo:
+async def _build(
+    made_from: Recipe, report: ReportProgress, state_dir: Path | None, before: ImageInfo | None, *, update: bool
+) -> ImageInfo:
+    """Builds the image. `before`: the present image, which is returned if the new one would have the same packages."""
     started = time.monotonic()
     _check_host()
     with tempfile.TemporaryDirectory(prefix="headway-image-") as snapshot:
         # The snapshot ensures that the built files are the hashed ones, even if they are edited during the build.
         folder = Path(shutil.copytree(files_folder(), Path(snapshot) / "image"))
-        base = await _ensure_base(made_from, folder, report, started)
+        base = await _ensure_base(made_from, folder, report, started, update=update)
         manifest = _manifest(made_from, folder)
-        tag = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}"
-        await _build_upper_layer(made_from, folder, base, manifest, tag)
+        tag = await _build_upper_layer(made_from, folder, base, manifest, before)
+    if before is not None and not tag:
+        await report("image", f"node image {before.tag} has today's packages already", done=True)
+        return before
     clear_cache()
     info = next((info for info in await list_images() if info.tag == tag), None)
     if info is None:
@@ -102,10 +120,10 @@ async def _build(made_from: Recipe, report: ReportProgress, state_dir: Path | No
     return info
 
 
-async def _ensure_base(made_from: Recipe, folder: Path, report: ReportProgress, started: float) -> str:
-    """Returns the tag of the base image, which is built if needed."""
+async def _ensure_base(made_from: Recipe, folder: Path, report: ReportProgress, started: float, *, update: bool) -> str:
+    """Returns the tag of the base image, which is built if needed, and with `update` in any case."""
     tag = f"{BASE_REPOSITORY}:{made_from.name}-{base_hash(made_from.name, folder)}"
-    if (await run(["podman", "image", "exists", tag], timeout_s=30, check=False)).code == 0:
+    if not update and (await run_process(["podman", "image", "exists", tag], timeout_s=30, check=False)).code == 0:
         return tag
     free_mib = shutil.disk_usage(_work_folder()).free >> 20
     if free_mib < _DISK_NEEDED_MIB:
@@ -125,41 +143,63 @@ async def _ensure_base(made_from: Recipe, folder: Path, report: ReportProgress, 
     try:
         (work / "base.tar").write_bytes(_archive(folder / "base"))
         await _bootstrap_and_import(made_from, folder, mirror, work, draft)
-        await run(["podman", "tag", draft, tag], timeout_s=60)
+        await run_process(["podman", "tag", draft, tag], timeout_s=60)
     finally:
         progress.cancel()
-        await run(["podman", "rmi", draft], timeout_s=60, check=False)
+        await run_process(["podman", "rmi", draft], timeout_s=60, check=False)
         await asyncio.to_thread(shutil.rmtree, work, True)
     return tag
 
 
-async def _build_upper_layer(made_from: Recipe, folder: Path, base: str, manifest: dict[str, Any], tag: str) -> None:
-    """Builds the second layer in the folder of a container that never runs, and commits it."""
+async def _build_upper_layer(
+    made_from: Recipe, folder: Path, base: str, manifest: dict[str, Any], before: ImageInfo | None
+) -> str:
+    """Builds the second layer in the folder of a container that never runs, and commits it. Adds to the manifest what the base
+    was made from. Returns the image's tag; "" if `before` has the same packages."""
     named = f"{_DRAFT}{made_from.name}-"
-    left = await run(["podman", "ps", "--all", "--quiet", "--filter", f"name=^{named}"], timeout_s=60)
+    left = await run_process(["podman", "ps", "--all", "--quiet", "--filter", f"name=^{named}"], timeout_s=60)
     if left.stdout.split():  # left by a killed build; only one build of an image runs at a time
-        await run(["podman", "rm", "--force", "--time", "0", *left.stdout.split()], timeout_s=60, check=False)
+        await run_process(["podman", "rm", "--force", "--time", "0", *left.stdout.split()], timeout_s=60, check=False)
     container = f"{named}{os.getpid()}"
     argv = ["podman", "create", "--name", container, "--label", "headway=1", "--network", "none", base, "true"]
-    await run(argv, timeout_s=60)
+    await run_process(argv, timeout_s=60)
     try:
-        root = (await run(["podman", "mount", container], timeout_s=60)).stdout.strip()
+        root = (await run_process(["podman", "mount", container], timeout_s=60)).stdout.strip()
+        packages, releases = _base_facts(Path(root))
+        if before is not None and before.packages == packages:
+            return ""
+        manifest |= {"packages": packages, "debian": [asdict(one) for one in releases]}
+        # Machines and `headway roll --back` know an image by its tag, so that an updated one gets another.
+        tag = f"{REPOSITORY}:{made_from.name}-{manifest['hash']}{f'-{packages[:8]}' if before else ''}"
         extra = {"usr/lib/headway/manifest.json": json.dumps(manifest, indent=1).encode() + b"\n"}
         overlay = _archive(folder / "rootfs", extra)
-        await run(["tar", "--extract", "--no-overwrite-dir", "--directory", root], timeout_s=60, input=overlay)
-        await run([str(folder / "customize.sh"), root], timeout_s=300, env={"LC_ALL": "C.UTF-8"})
-        await run(["podman", "umount", container], timeout_s=60)
+        await run_process(["tar", "--extract", "--no-overwrite-dir", "--directory", root], timeout_s=60, input=overlay)
+        await run_process([str(folder / "customize.sh"), root], timeout_s=300, env={"LC_ALL": "C.UTF-8"})
+        await run_process(["podman", "umount", container], timeout_s=60)
         labels = {
             "headway.image": made_from.name,
             "headway.hash": manifest["hash"],
             "headway.slurm": made_from.image.slurm.name,
             "headway.built": manifest["built"],
+            "headway.packages": packages,
+            "headway.debian": releases_label(releases),
         }
         changes = [f"LABEL {key}={value}" for key, value in labels.items()]
         argv = [*(part for text in changes for part in ("--change", text)), container, tag]
-        await run(["podman", "commit", "--quiet", *argv], timeout_s=600)
+        await run_process(["podman", "commit", "--quiet", *argv], timeout_s=600)
     finally:
-        await run(["podman", "rm", "--force", "--time", "0", container], timeout_s=60, check=False)
+        await run_process(["podman", "rm", "--force", "--time", "0", container], timeout_s=60, check=False)
+    return tag
+
+
+def _base_facts(root: Path) -> tuple[str, list[DebianRelease]]:
+    """Returns the SHA-256 of the list of packages below `root`, and the states of Debian that they come from: none for a base
+    that an earlier version built."""
+    folder = root / "usr/lib/headway"
+    releases = folder / "debian-releases"
+    lines = releases.read_text().splitlines() if releases.exists() else []
+    packages = hashlib.sha256((folder / "packages").read_bytes()).hexdigest()
+    return packages, [DebianRelease(*line.split()) for line in lines]
 
 
 def _check_host() -> None:
@@ -214,6 +254,7 @@ def mmdebstrap_argv(made_from: Recipe, folder: Path, mirror: Mirror, work: Path)
         *(f"--aptopt={text}" for text in mirror.apt_options),
         # The files come first, because MariaDB's package creates its database from its settings at installation.
         f"--essential-hook=tar-in {work}/base.tar /",
+        f"--customize-hook={folder / 'debian_releases.sh'}",
         f"--customize-hook={folder / 'after_packages.sh'}",
         made_from.image.suite,
         "-",
@@ -237,9 +278,9 @@ async def _bootstrap_and_import(made_from: Recipe, folder: Path, mirror: Mirror,
     env = {"TMPDIR": str(work), "LC_ALL": "C.UTF-8"}
     jobs = [
         asyncio.create_task(
-            run(mmdebstrap_argv(made_from, folder, mirror, work), timeout_s=3600, env=env, stdout=write_end)
+            run_process(mmdebstrap_argv(made_from, folder, mirror, work), timeout_s=3600, env=env, stdout=write_end)
         ),
-        asyncio.create_task(run(importer, timeout_s=3600, stdin=read_end)),
+        asyncio.create_task(run_process(importer, timeout_s=3600, stdin=read_end)),
     ]
     try:
         await asyncio.gather(*jobs)
@@ -305,14 +346,14 @@ def _build_stage(work: Path) -> tuple[int, int]:
 async def _keep_manifest(info: ImageInfo, manifest: dict[str, Any], state_dir: Path) -> None:
     """Saves the manifest with every package's version in the server's state folder."""
     argv = ["podman", "image", "mount", info.tag]
-    ran = await run(argv, timeout_s=60, check=False)
+    ran = await run_process(argv, timeout_s=60, check=False)
     packages = ""
     if ran.code == 0:
         with contextlib.suppress(OSError):
             packages = (Path(ran.stdout.strip()) / "usr/lib/headway/packages").read_text()
-        await run(["podman", "image", "umount", info.tag], timeout_s=60, check=False)
+        await run_process(["podman", "image", "umount", info.tag], timeout_s=60, check=False)
     versions = dict(line.split(" ", 1) for line in packages.splitlines() if " " in line)
     folder = state_dir / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{info.name}-{info.hash}.json"
-    path.write_text(json.dumps({**manifest, "id": info.id, "packages": versions}, indent=1) + "\n")
+    path = folder / f"{info.tag.rpartition(':')[2]}.json"
+    path.write_text(json.dumps({**manifest, "id": info.id, "versions": versions}, indent=1) + "\n")

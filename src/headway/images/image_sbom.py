@@ -15,11 +15,11 @@ from headway.errors import NotFound
 from headway.images.cyclonedx import Component, bom_text, package_url
 from headway.images.local_images import ImageInfo, find_current_image
 from headway.images.recipe import get_recipe
-from headway.transport.process import run
+from headway.transport.process import run_process
 
 _OWN = "usr/lib/headway"
 _UNPACKED = "usr/lib/python3/dist-packages/jupyterlab-*.dist-info"  # not installed as a package: after_packages.sh
-_LEFT_OUT = ("manifest.json", "packages")  # of _OWN: lists about the image
+_LEFT_OUT = ("manifest.json", "packages", "debian-releases")  # of _OWN: lists about the image
 _SOURCE = re.compile(r"(\S+)(?: \((\S+)\))?")
 
 
@@ -29,17 +29,20 @@ async def image_sbom(name: str) -> str:
     info = await find_current_image(name)
     if info is None:
         raise NotFound(f"there is no current node image {name} here", hint=f"headway image build {name}")
-    root = Path((await run(["podman", "image", "mount", info.tag], timeout_s=60)).stdout.strip())
+    root = Path((await run_process(["podman", "image", "mount", info.tag], timeout_s=60)).stdout.strip())
     try:
         return await asyncio.to_thread(sbom_of_root, root, info)
     finally:
-        await run(["podman", "image", "umount", info.tag], timeout_s=60, check=False)
+        await run_process(["podman", "image", "umount", info.tag], timeout_s=60, check=False)
 
 
 def sbom_of_root(root: Path, info: ImageInfo) -> str:
     """Returns the bill of materials of an image whose root folder is `root`."""
     manifest = json.loads((root / _OWN / "manifest.json").read_text())
     properties = {"headway:image-id": info.id, "debian:suite": manifest["suite"], "slurm:version": manifest["slurm"]}
+    for release in info.debian:  # there is no base image: these are what the packages come from
+        properties[f"debian:{release.suite}:inrelease-sha256"] = release.sha256
+        properties[f"debian:{release.suite}:date"] = release.date
     subject = Component(
         "container", info.tag.rpartition(":")[0], info.tag.rpartition(":")[2], properties=properties
     )  # fmt: skip

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headway.errors import Refused
@@ -20,12 +21,22 @@ from headway.images.recipe import (
     get_recipe,
     inputs_hash,
 )
-from headway.transport.process import run
+from headway.transport.process import run_process
+
+
+@dataclass(frozen=True, slots=True)
+class DebianRelease:
+    """The state of a Debian suite that an image is made from: SHA-256 of its InRelease file, and the file's date."""
+
+    suite: str  # codename: trixie, trixie-security
+    sha256: str
+    date: str  # ISO 8601, UTC
 
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """A node image on this host. `current` is False if its inputs have changed since it was built."""
+    """A node image on this host. `current` is False if its inputs have changed since it was built, or if a newer image has
+    the same inputs and newer packages."""
 
     name: str
     tag: str
@@ -36,6 +47,8 @@ class ImageInfo:
     slurm_version: str
     current: bool = True
     machines: int = 0  # machines made from it, of all state folders on this host
+    packages: str = ""  # SHA-256 of the list of its Debian packages with versions
+    debian: tuple[DebianRelease, ...] = ()
 
     @property
     def unused(self) -> bool:
@@ -46,12 +59,16 @@ class ImageInfo:
 async def list_images() -> tuple[ImageInfo, ...]:
     """Returns the images on this host, newest first."""
     infos = [info for item in await _labelled("headway.image") for info in [_info(item)] if info is not None]
-    return tuple(sorted(infos, key=lambda info: info.built, reverse=True))
+    found, names = list[ImageInfo](), set[str]()
+    for info in sorted(infos, key=lambda info: info.built, reverse=True):
+        found.append(replace(info, current=info.current and info.name not in names))
+        names |= {info.name} if info.current else set()
+    return tuple(found)
 
 
 async def _labelled(label: str) -> list[dict[str, Any]]:
     argv = ["podman", "images", "--filter", f"label={label}", "--format", "json"]
-    return list(json.loads((await run(argv, timeout_s=60)).stdout or "[]"))
+    return list(json.loads((await run_process(argv, timeout_s=60)).stdout or "[]"))
 
 
 def _info(item: dict[str, Any]) -> ImageInfo | None:
@@ -70,20 +87,32 @@ def _info(item: dict[str, Any]) -> ImageInfo | None:
         slurm_version=label.get("headway.slurm", ""),
         current=label.get("headway.hash") == inputs_hash(name),
         machines=int(item.get("Containers") or 0),
+        packages=label.get("headway.packages", ""),
+        debian=releases_of_label(label.get("headway.debian", "")),
     )
+
+
+def releases_label(releases: Iterable[DebianRelease]) -> str:
+    """Returns the text of a label: SUITE=SHA256@DATE, separated by commas."""
+    return ",".join(f"{one.suite}={one.sha256}@{one.date}" for one in releases)
+
+
+def releases_of_label(text: str) -> tuple[DebianRelease, ...]:
+    """Returns the releases of `releases_label`; () for an image without the label."""
+    return tuple(DebianRelease(*re.split("[=@]", part, maxsplit=2)) for part in text.split(",") if part)
 
 
 _current_images: dict[str, tuple[float, ImageInfo]] = {}
 
 
 async def find_current_image(name: str) -> ImageInfo | None:
-    """Returns the image made from the present inputs, or None. The answer is cached for 20 seconds."""
+    """Returns the newest image made from the present inputs, or None. The answer is cached for 20 seconds."""
     tag = current_tag(name)
     known = _current_images.get(tag)
     if known is not None and time.monotonic() - known[0] < 20:
         return known[1]
     for info in await list_images():
-        if info.tag == tag:
+        if info.name == name and info.current:
             _current_images[tag] = (time.monotonic(), info)
             return info
     return None
@@ -105,13 +134,13 @@ async def remove_images(name: str) -> tuple[str, ...]:
     gone = []
     for info in await list_images():
         if name in ("all", info.name):
-            ran = await run(["podman", "rmi", info.tag], timeout_s=120, check=False)
+            ran = await run_process(["podman", "rmi", info.tag], timeout_s=120, check=False)
             if ran.code != 0:
                 raise Refused(
                     f"image {info.tag} can't be removed: {ran.stderr.strip()[-300:]}",
                     hint="take down the clusters that use it first: headway ls",
                 )
-            _current_images.pop(info.tag, None)
+            clear_cache()
             gone.append(info.tag)
     return tuple(gone)
 
@@ -133,7 +162,7 @@ async def remove_unused_images() -> tuple[str, ...]:
 async def _remove(tags: Iterable[str]) -> list[str]:
     """Removes tags and returns those that are gone. podman refuses a tag that a new machine uses; a later call removes
     it."""
-    codes = {text: (await run(["podman", "rmi", text], timeout_s=120, check=False)).code for text in tags}
+    codes = {text: (await run_process(["podman", "rmi", text], timeout_s=120, check=False)).code for text in tags}
     return [text for text, code in codes.items() if code == 0]
 
 

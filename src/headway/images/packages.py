@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headway.catalog.releases import IMAGES, Image
+from headway.catalog.node_images import IMAGES, Image
 
 _COMMON: list[str] = """
 systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
 slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin libpam-slurm-adopt libnss-extrausers
 mariadb-server prometheus prometheus-alertmanager python3-torch python3-numpy lmod
-iproute2 iputils-ping nftables nfs-common nfs-kernel-server procps less rsync
+iproute2 iputils-ping nftables nfs-common nfs-kernel-server procps less rsync perftest
 gcc g++ gfortran libc6-dev libslurm-dev openmpi-bin libopenmpi-dev cmake make pkgconf python3-dev python3-venv python3-pip
 skopeo umoci squashfs-tools squashfuse fuse3 bubblewrap crun
 vim nano tmux screen htop tree jq curl wget unzip git man-db manpages bash-completion

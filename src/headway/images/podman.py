@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import shutil
+import stat
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from headway.domain.machines.machine import HostProblem
 from headway.errors import CommandFailed, Refused
-from headway.transport.process import CommandResult, run
+from headway.transport.process import CommandResult, run_process
 
 # Hint for a podman that fails or hangs by itself; local machines can't work without it.
 HINT = "podman on this host does not work as it should: `headway doctor`, or try `podman ps` yourself; then try again"
@@ -28,7 +29,7 @@ def host_lock_folder() -> Path:
     """Returns the folder of locks for the whole host, which networks need because all state folders share the host's
     addresses."""
     if os.geteuid() == 0:
-        return Path("/run/lock")
+        return Path("/run/headway")  # of root alone; every user may make files in /run/lock
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/headway-{os.getuid()}")
 
 
@@ -56,9 +57,15 @@ async def async_file_lock(path: Path) -> AsyncIterator[None]:
 
 @contextmanager
 def _lock_file(path: Path) -> Iterator[int]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        raise Refused(f"{path} can't be opened as a lock: {error.strerror}", hint="remove it") from None
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise Refused(f"{path} is not a file of this user: it is not used as a lock", hint="remove it")
         yield handle
     finally:
         os.close(handle)
@@ -80,7 +87,7 @@ class Podman:
         input: bytes | None = None,  # noqa: A002
     ) -> CommandResult:
         try:
-            return await run([*self.base(), *argv], timeout_s=timeout_s, check=check, input=input)
+            return await run_process([*self.base(), *argv], timeout_s=timeout_s, check=check, input=input)
         except CommandFailed as error:
             error.hint = error.hint or HINT
             raise
@@ -127,7 +134,7 @@ class Podman:
                     "--privileged",
                 ]
                 try:
-                    await run([*argv, *limits, image, "/bin/true"], timeout_s=60)
+                    await run_process([*argv, *limits, image, "/bin/true"], timeout_s=60)
                 except CommandFailed as error:
                     last = error
                     continue
@@ -158,7 +165,7 @@ async def podman_problem(timeout_s: float = 20) -> tuple[HostProblem, ...]:
     if shutil.which("podman") is None:
         return ()  # preflight reports missing programs
     try:
-        await run(["podman", "ps", "--all", "--quiet"], timeout_s=timeout_s)
+        await run_process(["podman", "ps", "--all", "--quiet"], timeout_s=timeout_s)
     except CommandFailed as error:
         return (HostProblem(error.message, "repair podman on this host first: Headway needs it"),)
     return ()

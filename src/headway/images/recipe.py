@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.catalog.releases import IMAGES, Image
+from headway.catalog.node_images import IMAGES, Image
 from headway.errors import NotFound, Refused
 from headway.images.packages import image_packages
 from headway.paths import node_dir
@@ -36,6 +36,7 @@ class Recipe:
 
     @property
     def name(self) -> str:
+        """Returns the image's name in the catalogue, such as `debian13`."""
         return self.image.name
 
 

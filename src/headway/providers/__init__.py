@@ -1,2 +1,3 @@
-"""Providers create, list, start, stop and delete machines that accept SSH. Work on a machine is the same for all
-providers and is in `headway.cluster`."""
+"""Providers create, list, start, stop and delete machines that accept SSH.
+
+Not here: work on a machine, which is the same for all providers (`headway.cluster`)."""

@@ -8,11 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from headway.domain.cluster import Cluster, Dataset, Host
+from headway.domain.cluster import Cluster, Host
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest
+from headway.domain.machines.offer import Offer
+from headway.domain.machines.rented import Quota, RentedThing
 from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.survey import DetectedHardware
+from headway.domain.operation_progress import ReportProgress
 from headway.domain.provider_traits import ProviderTraits
+from headway.domain.storage.folders import Dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,58 @@ class OwnedMachinesProvider(Protocol):
         ...
 
 
+@runtime_checkable
+class RentingProvider(Protocol):
+    """A provider whose machines cost money from their launch on. A rented machine is no machine of the cluster (`list`)
+    until `create` is called for it, after which it is treated like one that the user owns."""
+
+    async def prepare(self, cluster: Cluster) -> None:
+        """Creates what is missing of the cluster's network. Idempotent."""
+        ...
+
+    async def offers(self, cluster: Cluster, name: str) -> tuple[Offer, ...]:
+        """Returns the offers for the head or a slot, in the order in which they are tried."""
+        ...
+
+    async def rented(self, cluster: Cluster) -> Mapping[str, Machine]:
+        """Returns the machines that are rented now, by name, also those that are not in `list` yet. Asks the cloud each
+        time."""
+        ...
+
+    async def rent(
+        self, cluster: Cluster, request: MachineRequest, offers: Sequence[Offer], report: ReportProgress
+    ) -> Machine:
+        """Launches a machine by the first offer that can be had, unless one is rented already, and waits until it has
+        an address. Reports each offer that can't be had. Raises CloudRefusal if none can."""
+        ...
+
+    async def first_host_key(self, machine: Machine, own: str) -> Machine:
+        """Returns the machine with the host key that it shows now: the one of its user data, or `own`, the public key
+        that replaces it. Raises HostKeyChanged for any other."""
+        ...
+
+    async def quota(self, offer: Offer) -> Quota | None:
+        """Returns the account's limit that holds for an offer, None if it is not known."""
+        ...
+
+    async def things(self) -> tuple[RentedThing, ...]:
+        """Returns everything of this server that costs money in the provider's region."""
+        ...
+
+    async def unclaimed(self, cluster: str) -> tuple[RentedThing, ...]:
+        """Returns what has the cluster's tags and belongs to no present try to rent a machine, for example after a
+        launch whose answer was lost."""
+        ...
+
+    async def end_things(self, things: Sequence[RentedThing]) -> None:
+        """Ends instances and deletes volumes and addresses."""
+        ...
+
+    async def settle(self, cluster: str, name: str, key: str) -> None:
+        """Records that the machine answers with its own host key, `key`."""
+        ...
+
+
 class Provider(Protocol):
     """A provider of machines."""
 
@@ -145,15 +201,21 @@ class Provider(Protocol):
         """Creates and boots a machine. One that an earlier failed try left behind is replaced."""
         ...
 
-    async def start(self, machine: Machine) -> None: ...
+    async def start(self, machine: Machine) -> None:
+        """Starts an existing machine that is switched off. Raises Unreachable if the provider can't start it."""
+        ...
 
-    async def stop(self, machine: Machine) -> None: ...
+    async def stop(self, machine: Machine) -> None:
+        """Shuts the machine down. It keeps its disk and address."""
+        ...
 
     async def fence(self, machine: Machine) -> None:
         """Switches the machine off at once, without a shutdown. Does nothing if it is off."""
         ...
 
-    async def delete(self, machine: Machine) -> None: ...
+    async def delete(self, machine: Machine) -> None:
+        """Deletes the machine and its disk. Does nothing if it is gone."""
+        ...
 
     def inspection_hint(self, machine: Machine) -> str:
         """Returns advice for a person: how to see what a machine does that does not answer SSH."""

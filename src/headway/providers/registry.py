@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from headway.catalog.providers import LOCAL, SSH
+from headway.catalog.providers import AWS, LOCAL, SSH
 from headway.domain.cluster import Host
+from headway.domain.machines.rented import CloudSettings
 from headway.errors import Refused
 from headway.providers.base import Provider
+from headway.providers.cloud.aws.cloud import AwsCloud
+from headway.providers.cloud.provider import CloudProvider
 from headway.providers.local.provider import LocalProvider
 from headway.providers.ssh.provider import SshProvider
 
-_OPEN: Mapping[str, Callable[[Path, Sequence[Host]], Provider]] = {
-    LOCAL.name: lambda state_dir, _hosts: LocalProvider(state_dir),
-    SSH.name: SshProvider,
+_NO_CLOUD = CloudSettings("")  # of a provider whose traits alone are read
+_OPEN: Mapping[str, Callable[[Path, Sequence[Host], CloudSettings], Provider]] = {
+    LOCAL.name: lambda state_dir, _hosts, _cloud: LocalProvider(state_dir),
+    SSH.name: lambda state_dir, hosts, _cloud: SshProvider(state_dir, hosts),
+    AWS.name: lambda state_dir, _hosts, cloud: CloudProvider(AWS, state_dir, cloud, AwsCloud(cloud.region)),
 }
 
 
-def open_provider(name: str, state_dir: Path, hosts: Sequence[Host] = ()) -> Provider:
+def open_provider(
+    name: str, state_dir: Path, hosts: Sequence[Host] = (), cloud: CloudSettings | None = None
+) -> Provider:
     """Returns the provider of this name. Raises Refused for an unknown one."""
     if name not in _OPEN:
         raise Refused(f"there is no provider {name!r}", hint=f"use one of: {', '.join(_OPEN)}")
-    return _OPEN[name](state_dir, hosts)
+    return _OPEN[name](state_dir, hosts, cloud or _NO_CLOUD)

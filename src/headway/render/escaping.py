@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 
 from headway.errors import Fault, InvalidSpec
 from headway.render.slurm import conf_syntax
-from headway.render.slurm.conf_syntax import Line
+from headway.render.slurm.conf_syntax import ConfLine
 
 MARK = "Written by Headway from the cluster file; changes made here are lost."
 
@@ -29,7 +29,7 @@ def check_plain_strings(value: object, what: str = "") -> None:
             check_plain_strings(getattr(value, field.name), f"{what}.{field.name}" if what else field.name)
 
 
-def slurm_text(lines: Iterable[Line], what: str) -> str:
+def slurm_text(lines: Iterable[ConfLine], what: str) -> str:
     """Returns the text of a Slurm file. Raises InvalidSpec for a value that Slurm's syntax can't express."""
     try:
         return conf_syntax.format_lines(lines)
@@ -44,7 +44,7 @@ def one_line(text: str, what: str) -> str:
     return text
 
 
-def word(text: str, what: str) -> str:
+def require_word(text: str, what: str) -> str:
     """Returns `text`. Raises InvalidSpec unless it is one plain word: no blank, quote, `#`, `:`, backslash or similar."""
     if not text or not text.isprintable() or any(c.isspace() or c in "#\"'\\:;$`%" for c in text):
         raise InvalidSpec([Fault(what, f"{text!r} is not a single plain word")])
@@ -53,7 +53,7 @@ def word(text: str, what: str) -> str:
 
 def path(text: str, what: str) -> str:
     """Returns an absolute path of plain words, without a slash at the end. Raises InvalidSpec for any other text."""
-    if not word(text, what).startswith("/") or ".." in text.split("/"):
+    if not require_word(text, what).startswith("/") or ".." in text.split("/"):
         raise InvalidSpec([Fault(what, f"{text!r} is not a plain absolute path")])
     return text.rstrip("/") or "/"
 
@@ -63,7 +63,7 @@ def script(*lines: str) -> str:
     return "\n".join((f"# {MARK}", *lines)) + "\n"
 
 
-def pair(key: str, value: str, why: str = "") -> list[Line]:
+def commented_setting(key: str, value: str, why: str = "") -> list[ConfLine]:
     """Returns one setting, preceded by a comment with its purpose."""
-    line = Line(((key, value),))
-    return [Line(comment=why), line] if why else [line]
+    line = ConfLine(((key, value),))
+    return [ConfLine(comment=why), line] if why else [line]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headway.catalog.releases import slurm_release
+from headway.catalog.node_images import slurm_release
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.render import machine_paths
 from headway.render.escaping import check_plain_strings
 from headway.render.ha import single_active_head, slurm_state_folder
-from headway.render.monitoring import monitoring_access, prometheus
+from headway.render.monitoring import prometheus
 from headway.render.slurm import (
     cgroup_conf,
     container_conf,
@@ -22,6 +22,7 @@ from headway.render.slurm import (
     topology_conf,
 )
 from headway.render.slurm.hooks import cli_filter, mps, power_saving, prolog_epilog
+from headway.render.slurm.hooks.job_network import RULES as JOB_NETWORK_RULES
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
     agent_config,
@@ -29,10 +30,12 @@ from headway.render.system import (
     etc_hosts,
     firewall,
     image_signatures,
+    job_network,
     mail,
     mariadb,
     nfs_exports,
     package_sources,
+    port_access,
     rest_socket,
     tmpfiles,
     volume_mounts,
@@ -42,6 +45,7 @@ from headway.render.system.login import (
     hidden_processes,
     intra_job_ssh,
     limits_conf,
+    module_files,
     shell_env,
     sshd,
     users,
@@ -49,6 +53,8 @@ from headway.render.system.login import (
 from headway.render.system.unit_list import MUNGE_KEY
 
 LIMITS = "/etc/security/limits.d/headway.conf"
+# Files whose text depends on who the users are, besides those of `users.people`
+USER_RULES = frozenset({port_access.RULES, JOB_NETWORK_RULES})
 
 
 def render_files(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
@@ -71,7 +77,10 @@ def _common(cluster: Cluster, site: Site) -> dict[str, File]:
         "/etc/environment": File(shell_env.environment(), block=site.own is not None),
         "/etc/profile.d/headway.sh": File(shell_env.profile()),
         LIMITS: File(limits_conf.login_limits()),
-        **{f"{shell_env.MODULES}/{name}.lua": File(text) for name, text in shell_env.modules(cluster).items()},
+        **{
+            f"{module_files.MODULES}/{name}.lua": File(text)
+            for name, text in module_files.module_files(cluster).items()
+        },
         **package_sources.files(cluster),
         **users.people(cluster, site),
         **firewall.files(cluster, site),
@@ -109,7 +118,8 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **volume_mounts.files(cluster, site, head=True),
         **agent_config.head_files(cluster, site, name),
         **head_user_limits.user_slices(head_cpus),
-        **monitoring_access.files(cluster, site, name),
+        **port_access.files(cluster, site, name),
+        **job_network.files(cluster, site, head=True),
         **power_saving.files(cluster),
         **(_accounting(cluster, site) if first else {}),
         **(package_sources.head_files(cluster, site) if first else {}),
@@ -152,12 +162,14 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
         ),
         sshd.PAM: File(sshd.pam_node(sshd.operators(site))),
         **intra_job_ssh.files(cluster, site),
-        **monitoring_access.files(cluster, site),
+        **port_access.files(cluster, site),
+        **job_network.files(cluster, site, head=False),
         **prolog_epilog.scripts(
             known,
             cluster.containers,
             acts=cluster.health.act,
             mps=mps.has_mps(site, group),
+            network=cluster.restricts_network,
             processes_per_cpu=limits_conf.job_processes_per_cpu(cluster),
             volumes=volume_mounts.provided_volumes(cluster, site),
             outside=(*nfs_exports.exported(site), *(volume.path for volume in cluster.storage.volumes)),

@@ -82,7 +82,7 @@ class _Due:
 
 async def _read_due(context: HealthContext) -> _Due | None:
     """Returns the nodes to change; None where machines are not the user's own."""
-    if context.cluster_context.provider.traits.creates_machines:
+    if context.cluster_context.provider.traits.boots_node_images:
         return None
     state = await read_rollout_state(context, DRIVER_REASON)
     found = None

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headway.cluster.apply import apply_cluster
+from headway.cluster.current_gpu_parts import read_parts_now
 from headway.cluster.desired_state import read_site
-from headway.cluster.gpu_parts import read_parts_now
 from headway.cluster.scaling.job_eviction import format_jobs
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.gpu_parts import GpuParts

@@ -54,7 +54,8 @@ async def plan_rollout(context: HealthContext, *, back: bool, head: bool, by: bo
         number, tag, version = info.id, info.tag, info.slurm_version
     else:
         found = await local_images.find_current_image(cluster.image)
-        number, tag, version = found.id if found else "", recipe.current_tag(cluster.image), cluster.slurm_version
+        number, tag = (found.id, found.tag) if found else ("", recipe.current_tag(cluster.image))
+        version = cluster.slurm_version
     seen = await read_rollout_state(context)
     apart = await _has_mixed_slurm(cluster, seen, version)
     return rollout_changes(cluster, seen, number, tag, head=head, deadline=by, mixed_slurm=apart)
@@ -124,7 +125,7 @@ async def roll_heads(context: HealthContext, report: ReportProgress, *, back: bo
         machine = machines[name]
         await report(name, f"its machine is recreated from {info.tag}; {leader_text(cluster, name)}")
         if machine.host is not None:
-            await host_containers.rebuild(cluster, cluster_context, machine, machine.host, info.tag, report)
+            await host_containers.rebuild_container(cluster, cluster_context, machine, machine.host, info.tag, report)
         else:
             if machine.state is MachineState.RUNNING:
                 await cluster_context.provider.stop(machine)
@@ -242,9 +243,9 @@ class ImageRollout(NodeRollout):
 
 
 async def has_images(context: HealthContext) -> bool:
-    """Returns whether machines run from node images, as all do that a provider creates."""
-    creates = context.cluster_context.provider.traits.creates_machines
-    return creates or any(machine.image for machine in (await context.machines()).values())
+    """Returns whether machines run from node images."""
+    boots = context.cluster_context.provider.traits.boots_node_images
+    return boots or any(machine.image for machine in (await context.machines()).values())
 
 
 async def _check_has_images(context: HealthContext) -> None:

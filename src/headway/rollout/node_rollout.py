@@ -20,9 +20,11 @@ from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.errors import HeadwayError, Refused
 from headway.health.context import HealthContext, fault_text
 from headway.health.incidents.node_tests import run_node_tests
-from headway.health.incidents.repair import BOOT_S, wait_until_registered
+from headway.health.incidents.repair import wait_until_registered
+from headway.health.policy.repair_time_limits import BOOT_S
 from headway.rollout.rollout_changes import RolloutState
 from headway.slurm import node_commands, node_jobs
+from headway.store import StoreUnavailable
 
 POLL_S = 2.0
 NODES_PER_SLOT = 10  # one node per this many is out of service at a time
@@ -145,6 +147,8 @@ class NodeRollout(ABC):
             return True
         try:
             done = await self._drain_and_evict(seen, left, going, width)
+        except StoreUnavailable:
+            raise  # the server's database is no part of a machine
         except HeadwayError as error:
             await self._report_controller_away(error)
             return False
@@ -214,7 +218,8 @@ class NodeRollout(ABC):
         if failed:
             others = await self.nodes_failed(seen, failed.keys())
             raise Refused(
-                f"the roll stops: on {self.target} " + "; ".join(f"{name}: {fault}" for name, fault in failed.items()),
+                f"the roll stops; failed on {self.target}: "
+                + "; ".join(f"{name}: {fault}" for name, fault in failed.items()),
                 hint=f"{others}; headway roll {self.context.cluster.name} tries again{self.way_back}",
             )
         if names and not self.first_passed:

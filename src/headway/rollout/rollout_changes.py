@@ -54,14 +54,14 @@ def rollout_changes(
     deadline; `mixed_slurm`: nodes have different Slurm versions until the end, and no job may have nodes of both."""
     changes = list(_nodes(cluster, seen, image, tag, by=deadline))
     for name in heads_to_roll(cluster, seen, image) if head else ():
-        why = f"is to be of {tag}; {leader_text(cluster, name)}, jobs continue, sessions on it end"
+        why = f"will be rebuilt from {tag}; {leader_text(cluster, name)}, jobs continue, sessions on it end"
         changes.append(Change(REBUILD, name, name, why, Disturbs.REBUILD))
     notes = list(_notes(cluster, seen, image, head=head))
     if mixed_slurm and changes:
         notes.append(
             "the Slurm version changes: a node takes new jobs only when it is done, and no job gets nodes of both versions"
         )
-    why_empty = "" if changes else f"every node in service is of {tag}"
+    why_empty = "" if changes else f"every node in service runs {tag}"
     return ChangeSet(cluster.name, tuple(changes), why_empty, tuple(notes))
 
 
@@ -71,12 +71,12 @@ def _nodes(cluster: Cluster, seen: RolloutState, image: str, tag: str, *, by: bo
         if not _has_other_image(seen.machines.get(name), image) and name in seen.machines:
             yield Change(REBUILD, name, name, f"has {tag} already and is not tested yet", Disturbs.REBUILD)
         elif jobs and by:
-            why = f"is to be of {tag}; {_jobs(jobs)} may continue until the deadline"
+            why = f"will be rebuilt from {tag}; {_jobs(jobs)} may continue until the deadline"
             yield Change(REBUILD, name, name, why, Disturbs.JOBS)
         else:
             ended = "has ended" if len(jobs) == 1 else "have ended"
             waits = f", once {_jobs(jobs)} {ended}" if jobs else ""
-            yield Change(REBUILD, name, name, f"is to be of {tag}{waits}", Disturbs.REBUILD)
+            yield Change(REBUILD, name, name, f"will be rebuilt from {tag}{waits}", Disturbs.REBUILD)
 
 
 def _notes(cluster: Cluster, seen: RolloutState, image: str, *, head: bool) -> Iterator[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 
-from headway.catalog.releases import STATE_READ_BACK
+from headway.catalog.slurm_releases import STATE_READ_BACK
 from headway.cluster.active_head import active_or_stopped_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.observe import machines_with_other_slurm
@@ -44,7 +44,7 @@ def _unready(old: str, after: Cluster, *, there: bool) -> Fault | None:
     """Returns why the upgrade can't start in spite of suitable versions, None if it can: own machines, a cluster that
     is down, or no backup."""
     new = after.slurm_version
-    if not after.provider.creates_machines:
+    if not after.provider.boots_node_images:
         return Fault(
             "image",
             f"the machines of {after.name} are your own and run Slurm {old}; Headway does not replace it",
@@ -81,7 +81,7 @@ def backup_before_upgrade(written: str, before: Cluster | None, after: Cluster) 
 
 async def nodes_await_rollout(cluster: Cluster, context: ClusterContext) -> bool:
     """Returns whether the heads run the file's Slurm version while nodes drained for the upgrade run another."""
-    if not context.provider.traits.creates_machines:
+    if not context.provider.traits.boots_node_images:
         return False
     with contextlib.suppress(HeadwayError):
         machines = await context.machines(cluster.name)

@@ -46,8 +46,8 @@ class UsageOut(ResponseModel):
 
 class RunLine(ResponseModel):
     """One run of a job. A job with several node groups has one line per group. `elapsed_s` and `usd_whole` cover the
-    whole run. `held_s`, `lost_s`, `idle_s`, `energy_kwh` and `usd` cover only the requested period, so that they add
-    up to the sums of that period. `usd` is what the nodes cost while the run held them."""
+    whole run. `allocated_s`, `lost_s`, `idle_s`, `energy_kwh` and `usd` cover only the requested period, so that they add
+    up to the sums of that period. `usd` is what the nodes cost while they were allocated to the run."""
 
     job: int
     team: str
@@ -64,7 +64,7 @@ class RunLine(ResponseModel):
     end: int | None
     waited_s: int
     elapsed_s: int
-    held_s: int
+    allocated_s: int
     time_limit_s: int | None
     used_cpu_s: int
     memory_mib: int
@@ -112,8 +112,9 @@ class NodeStatesOut(ResponseModel):
 
 
 class InvoiceLineOut(ResponseModel):
-    """One line of an invoice. `what` is node, spare, unused (reserved capacity that was not used) or correction.
-    `billing` is on demand, reserved or spot. For a correction, `of` is the month that it corrects."""
+    """One line of an invoice. `what` is node, spare, unused (reserved capacity that was not used), fixed (a cost that does not
+    depend on nodes; `group` is its name) or correction. `billing` is on demand, reserved, spot or fixed. For a correction,
+    `of` is the month that it corrects."""
 
     what: str
     group: str
@@ -154,15 +155,16 @@ class TeamCostOut(ResponseModel):
     team: str
     productive_usd: Usd
     lost_usd: Usd
-    held_idle_usd: Usd
+    allocated_idle_usd: Usd
     idle_usd: Usd
     spare_usd: Usd
     broken_usd: Usd
+    fixed_usd: Usd = Decimal(0)
     total_usd: Usd
 
 
 class UnassignedOut(ResponseModel):
-    """Costs that no team pays. `what` is the capacity (idle, spare or broken) that is charged to a cost centre or that
+    """Costs that no team pays. `what` is the cost (idle, spare, broken or fixed) that is charged to a cost centre or that
     no rule could share among teams, or a correction of an earlier month."""
 
     what: str
@@ -187,7 +189,8 @@ class ChargebackOut(ResponseModel):
 
 
 class PartsOut(ResponseModel):
-    """GPU-hours of a team or a job. `goodput` is productive / held time; `ettr` is productive / (held + waiting) time."""
+    """GPU-hours of a team or a job. `goodput` is productive / allocated time; `ettr` is productive / (allocated +
+    waiting) time."""
 
     team: str
     productive_gpu_hours: float
@@ -294,19 +297,19 @@ class EnergyOut(ResponseModel):
 
 
 class HourOut(ResponseModel):
-    """GPU-hours of the hour that begins at `at`. `held`: held by jobs. `there`: present in machines. `free`: held by no
-    job, on nodes that are not down, drained or spare. `fragmented`: the part of `free` on nodes that are partly held
-    by jobs, and that a whole-node job therefore cannot use."""
+    """GPU-hours of the hour that begins at `at`. `allocated`: to jobs. `present`: in machines that existed. `free`:
+    allocated to no job, on nodes that are not down, drained or spare. `fragmented`: the part of `free` on nodes that are
+    partly allocated, and that a whole-node job therefore cannot use."""
 
     at: int
-    held: float
-    there: float
+    allocated: float
+    present: float
     free: float = 0.0
     fragmented: float = 0.0
 
 
 class TypeOut(ResponseModel):
-    """Capacity of a GPU type over all of `hours`. `utilisation` is held / there; `fragmentation` is fragmented / free."""
+    """Capacity of a GPU type over all of `hours`. `utilisation` is allocated / present; `fragmentation` is fragmented / free."""
 
     gpu_type: str
     utilisation: float | None
@@ -326,7 +329,7 @@ class WaitOut(ResponseModel):
 
 class CapacityOut(ResponseModel):
     """Capacity of a month. `free_gpus`, `free_whole_node_gpus` and `fragmentation` are the present values;
-    `fragmentation` is the share of free GPUs on nodes that are partly held by jobs."""
+    `fragmentation` is the share of free GPUs on nodes that are partly allocated."""
 
     cluster: str
     period: str

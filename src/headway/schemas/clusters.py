@@ -11,6 +11,17 @@ from headway.schemas.base import ErrorOut, FaultOut, RequestModel, ResponseModel
 from headway.schemas.nodes import NodeOut
 
 
+class GitOrigin(RequestModel):
+    """The commit that a cluster file was read from. `url` has no password in it; `ref` is what was asked for, "" the default
+    branch. `scaled`: numbers of nodes were changed since by a scale."""
+
+    url: str = Field(max_length=2000)
+    ref: str = Field("", max_length=200)
+    commit: str = Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")
+    path: str = Field(max_length=1000)
+    scaled: bool = False
+
+
 class Document(RequestModel):
     """A cluster file as the client sends it. `text` is the YAML as the user wrote it (with its comments, to show it on
     the page). `spec` is the loaded mapping, with public keys inlined and absolute paths. `catalogue` holds the
@@ -20,6 +31,7 @@ class Document(RequestModel):
     spec: dict[str, Any]
     catalogue: dict[str, Any] = {}
     owner: str = ""  # user name of the owner on the cluster; "" is the person of the token
+    origin: GitOrigin | None = None  # None: the file is not from a commit
 
 
 class ChangeOut(ResponseModel):
@@ -48,7 +60,7 @@ class ChangeSetOut(ResponseModel):
     cluster: str
     changes: list[ChangeOut]
     why_empty: str = ""
-    asks: int = 0  # number of changes that disturb something and need a confirmation
+    disturbing: int = 0  # number of changes that disturb something and need a confirmation
     digest: str = ""  # to be sent back with apply, which is refused if the plan has changed since
     warnings: list[FaultOut] = []
     price_usd_per_hour: str = ""  # nodes and spares at the plan's price
@@ -66,7 +78,7 @@ class ApplyIn(RequestModel):
     )  # seconds that jobs may run on before their node is removed; None: nodes with jobs stay
 
 
-class ScaleIn(RequestModel):
+class ScaleGroupsIn(RequestModel):
     """Changes the number of nodes. `groups` maps the name of each group to its new number of nodes; the name is "" if
     the cluster has only one group."""
 
@@ -122,6 +134,7 @@ class OperationOut(ResponseModel):
     started_at: float | None = None
     finished_at: float | None = None
     error: ErrorOut | None = None
+    commit: str = ""  # hash of the Git commit whose file is applied; "" also in lists of operations
     kept: list[
         str
     ] = []  # down: what was kept and where; backup: the file; roll, scale, apply: the operation that continues this one
@@ -140,7 +153,7 @@ class EventOut(ResponseModel):
     seconds: float | None = None
 
 
-class NewsOut(ResponseModel):
+class ClusterEventOut(ResponseModel):
     """One change on a cluster. `name` is what changed: the number of a job or an incident, the name of a node or the id
     of an operation. `before` is empty if it is new; `state` is empty if it is gone."""
 
@@ -166,6 +179,25 @@ class CheckOut(ResponseModel):
     message: str
 
 
+class DriftOut(ResponseModel):
+    """The last comparison of a running cluster with its file."""
+
+    checked_at: float  # unix seconds
+    changes: int  # number of changes that an apply of the file would make; 0: no difference
+    objects: list[str] = []  # what differs and where, at most 20
+    disturbs_work: bool = False  # the apply would need a confirmation
+
+
+class OriginOut(ResponseModel):
+    """The Git commit whose cluster file was applied last. `scaled`: numbers of nodes were changed since by a scale."""
+
+    url: str
+    ref: str = ""
+    commit: str
+    path: str
+    scaled: bool = False
+
+
 class ClusterOut(ResponseModel):
     """A cluster as last read. GPU and job counts are live figures."""
 
@@ -188,6 +220,8 @@ class ClusterOut(ResponseModel):
     created_at: float = 0
     as_of: float | None = None  # when the live figures were read from Slurm; None: never
     stale: str = ""  # why the live figures are old; "" if they are current
+    drift: DriftOut | None = None  # None: not compared with its file since the last apply
+    origin: OriginOut | None = None  # None: the file that was applied last is not from a commit
 
 
 class StatusOut(ResponseModel):

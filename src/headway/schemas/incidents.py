@@ -21,7 +21,7 @@ class IncidentStepOut(ResponseModel):
     evidence: dict[str, Any] = {}
 
 
-class MovedJobOut(ResponseModel):
+class RequeuedJobOut(ResponseModel):
     """A job that was requeued because of an incident. Times are unix seconds; null if it has not happened yet."""
 
     job: int
@@ -56,14 +56,14 @@ class IncidentOut(ResponseModel):
     fault_at: float = 0
     score: int = 0
     times: TimesOut = TimesOut()
-    jobs: list[MovedJobOut] = []
+    jobs: list[RequeuedJobOut] = []
     steps: list[IncidentStepOut] = []
 
 
 class NodeHistoryOut(ResponseModel):
     """A node's incidents, the latest first, and its score over the last `days` days. At a score of `limit` or more the
     node is kept out of service, or, if the cluster's file says so, used only by jobs with
-    --reservation=headway_lemons and kept out at twice the score. `why_out` says why; "" if it takes any job."""
+    --reservation=headway_flaky and kept out at twice the score. `why_out` says why; "" if it takes any job."""
 
     node: str
     score: int
@@ -103,7 +103,7 @@ class FaultIn(RequestModel):
         return self
 
 
-class FaultMadeOut(ResponseModel):
+class InjectedFaultOut(ResponseModel):
     """The result of an action as a sentence."""
 
     done: str

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from headway.domain.access.job_secret import value_fault
+from headway.domain.access.job_secret_limits import value_fault
 from headway.schemas.base import RequestModel, ResponseModel
 
 

@@ -9,7 +9,7 @@ from headway.schemas.incidents import IncidentOut
 from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 
 
-class CourseOut(ResponseModel):
+class EffectiveTimeOut(ResponseModel):
     """How a training's time was used since its first report."""
 
     restarts: int
@@ -27,7 +27,9 @@ class ProgressOut(ResponseModel):
     loss: float | None = None  # None: no loss is reported, or (if there is a series) the loss is not a finite number
     tokens_per_s: float | None = None  # only for trainings that report their tokens
     more: dict[str, float] = {}  # further numbers that the training reports, such as lr and grad_norm
-    course: CourseOut | None = None  # only for trainings that report progress and went back to a checkpoint
+    effective_time: EffectiveTimeOut | None = (
+        None  # only for trainings that report progress and went back to a checkpoint
+    )
     series: list[tuple[int, float]] = []
 
     @property
@@ -187,7 +189,7 @@ class LogFoundOut(ResponseModel):
     more: bool = False  # the search stopped early, so there may be more
 
 
-class JobsAsk(RequestModel):
+class JobsQuery(RequestModel):
     """Filters and order of a list of jobs. Several values of one filter are alternatives; a job must match all filters."""
 
     limit: int = Field(DEFAULT_ROWS, ge=1, le=MAX_ROWS, description="number of jobs per page")

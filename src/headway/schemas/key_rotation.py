@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
+from headway.domain.access.cluster_key import ClusterKey
 from headway.schemas.base import RequestModel
 
 
 class RotateIn(RequestModel):
     """The key to replace by a new one."""
 
-    what: Literal["munge", "jwt", "ssh", "database"]
+    what: ClusterKey

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Literal
 
 from pydantic import Field
@@ -28,6 +29,7 @@ class NodeOut(ResponseModel):
     group: str = ""
     plan: str = ""
     address: str = ""
+    host: str = ""  # the host in whose container the machine runs; "" if it runs in none
     machine: str = ""  # the provider's word: running, stopped, missing
     states: list[str] = []  # Slurm's words
     reason: str = ""
@@ -94,3 +96,26 @@ class DoneOut(ResponseModel):
     """The result of an action as a sentence."""
 
     done: str
+
+
+class RentedThingOut(ResponseModel):
+    """Something that costs money at a cloud: an instance, a volume or an address."""
+
+    id: str
+    kind: str
+    cluster: str
+    machine: str  # "" if its tags name none
+    description: str  # instance type, size or address
+    zone: str
+    state: str
+    since: float  # unix seconds; 0 = the cloud does not say
+    usd_per_hour: Decimal | None = None  # None: the price is not known
+    usd: Decimal | None = None  # since then, at that price
+
+
+class RentedOut(ResponseModel):
+    """Everything that this server rents. `silent`: the regions that did not answer, with the reason."""
+
+    things: list[RentedThingOut]
+    silent: list[str]
+    usd_per_hour: Decimal  # of the things whose price is known

@@ -1,4 +1,5 @@
-"""Reports of the ledger (usage, invoices, chargebacks, runs, node states) as CSV, for API and commands."""
+"""Reports of the ledger (usage, invoices, chargebacks, runs, node states) and prices of clouds as CSV, for API and
+commands."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from headway.schemas.billing import (
     UsageRow,
 )
 from headway.schemas.csv_cells import csv_line, safe_cell
+from headway.schemas.offers import OfferOut, OffersOut
 
 Row = list[object]
 
@@ -64,6 +66,11 @@ def _chargeback(found: ChargebackOut) -> str:
         for cost in found.unassigned
     ]
     return _lines(rows)
+
+
+@to_csv.register
+def _offers(found: OffersOut) -> str:
+    return _lines(_table(OfferOut, found.offers))
 
 
 def _table(kind: type[ResponseModel], found: Iterable[ResponseModel]) -> list[Row]:

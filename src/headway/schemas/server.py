@@ -18,3 +18,10 @@ class ServerOut(ResponseModel):
     leads: bool = True
     # SHA-256 fingerprint of the certificate that the server made for itself; "" with another or without TLS
     fingerprint: str = ""
+
+
+class KeyRotatedOut(ResponseModel):
+    """A rotation of the key of the server's secrets: how many secrets are encrypted with the new key, and its file."""
+
+    secrets: int
+    file: str

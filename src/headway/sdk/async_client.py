@@ -103,10 +103,11 @@ class AsyncClusters(AsyncResource[Clusters]):
     plan_roll = _threaded(Clusters.plan_roll)
     roll = _threaded(Clusters.roll)
     down = _threaded(Clusters.down)
-    rotate_secret = _threaded(Clusters.rotate_secret)
+    rotate_key = _threaded(Clusters.rotate_key)
     list = _threaded(Clusters.list)
     get = _threaded(Clusters.get)
     status = _threaded(Clusters.status)
+    limits = _threaded(Clusters.limits)
     document = _threaded(Clusters.document)
     ssh_access = _threaded(Clusters.ssh_access)
     only_name = _threaded(Clusters.only_name)
@@ -125,6 +126,7 @@ class AsyncJobs(AsyncResource[Jobs]):
     """`Jobs` for asyncio."""
 
     sbatch = _threaded(Jobs.sbatch)
+    check = _threaded(Jobs.check)
     create_run = _threaded(Jobs.create_run)
     tasks = _threaded(Jobs.tasks)
     lineage = _threaded(Jobs.lineage)
@@ -186,6 +188,7 @@ class AsyncNodes(AsyncResource[Nodes]):
     """`Nodes` for asyncio."""
 
     history = _threaded(Nodes.history)
+    rented = _threaded(Nodes.rented)
     get = _threaded(Nodes.get)
     drain = _threaded(Nodes.drain)
     return_to_service = _threaded(Nodes.return_to_service)
@@ -255,6 +258,8 @@ class AsyncBilling(AsyncResource[Billing]):
     capacity = _threaded(Billing.capacity)
     estimate = _threaded(Billing.estimate)
     rebuild_ledger = _threaded(Billing.rebuild_ledger)
+    offers = _threaded(Billing.offers)
+    refresh_offers = _threaded(Billing.refresh_offers)
 
 
 class AsyncPeople(AsyncResource[People]):
@@ -262,6 +267,8 @@ class AsyncPeople(AsyncResource[People]):
 
     list = _threaded(People.list)
     put = _threaded(People.put)
+    disable = _threaded(People.disable)
+    enable = _threaded(People.enable)
     delete = _threaded(People.delete)
     audit_trail = _streamed(People.audit_trail)
     verify_audit = _threaded(People.verify_audit)
@@ -279,7 +286,7 @@ class AsyncTokens(AsyncResource[Tokens]):
 class AsyncClient:
     """A client for asyncio: `async with AsyncClient() as client: job = await client.run(...)`."""
 
-    def __init__(self, url: str = "", token: str = "", *, fingerprint: str = "") -> None:
+    def __init__(self, url: str = "", token: str = "", *, fingerprint: str | None = None) -> None:
         sync = Client(url, token, fingerprint=fingerprint)
         self.sync = sync
         self.clusters = AsyncClusters(sync.clusters)
@@ -310,6 +317,7 @@ class AsyncClient:
     submit = _starting(Client.submit)
     me = _threaded(Client.me)
     server = _threaded(Client.server)
+    rotate_server_key = _threaded(Client.rotate_server_key)
 
 
 @dataclass(frozen=True)
@@ -320,10 +328,12 @@ class AsyncJob:
 
     @property
     def id(self) -> int:
+        """Returns the job id of Slurm."""
         return self.sync.id
 
     @property
     def cluster(self) -> str:
+        """Returns the name of the job's cluster."""
         return self.sync.cluster
 
     status = _threaded(Job.status)

@@ -105,11 +105,11 @@ def _git(folder: Path, *words: str) -> list[str]:
     from concurrent.futures import ThreadPoolExecutor
 
     from headway.errors import HeadwayError
-    from headway.transport.process import run
+    from headway.transport.process import run_process
 
     async def run_git() -> list[str]:
         try:
-            return (await run(["git", "-C", str(folder), *words], timeout_s=20)).stdout.splitlines()
+            return (await run_process(["git", "-C", str(folder), *words], timeout_s=20)).stdout.splitlines()
         except (HeadwayError, OSError):
             return []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
 from headway.schemas.access.people import MeOut
-from headway.schemas.server import ServerOut
+from headway.schemas.server import KeyRotatedOut, ServerOut
 from headway.schemas.submission.run_flags import RunOptions
 from headway.sdk.connection import Connection
 from headway.sdk.resources.access import People, Tokens
@@ -60,12 +60,13 @@ class Client:
         token: str = "",
         *,
         timeout_s: float = 60.0,
-        fingerprint: str = "",
+        fingerprint: str | None = None,
         refresh: Callable[[], tuple[str, str]] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Prepares the connection. `fingerprint`: of the only certificate that is accepted; `refresh` returns (url,
-        token) again after a lost connection: a restarted server may have another port.
+        """Prepares the connection. `fingerprint`: of the only certificate that is accepted; None: the one that is pinned for
+        this address, if any; "": an authority must have signed the certificate. `refresh` returns (url, token) again after a
+        lost connection: a restarted server may have another port.
 
         Raises Unreachable ("no server; headway server start") when no `url` is given and no server is found."""
         connection = Connection(
@@ -108,6 +109,10 @@ class Client:
     def server(self) -> ServerOut:
         """Returns the server's version, process and state folder."""
         return self._connection.get("/server", ServerOut)
+
+    def rotate_server_key(self) -> KeyRotatedOut:
+        """Encrypts all secrets in the server's database with a new key. Returns how many there are."""
+        return self._connection.post("/server/key/rotate", KeyRotatedOut)
 
     def run(
         self,

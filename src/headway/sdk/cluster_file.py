@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from headway import paths
 from headway.errors import CLUSTER_FILE, Fault, InvalidSpec, NotFound, Refused
 from headway.schemas.clusters import Document
-from headway.system_user import acting_as, behind
+from headway.system_user import acting_as, user_behind_sudo
 from headway.validation.error_paths import path_text
 from headway.validation.ssh_keys import looks_like_path, looks_private
 from headway.validation.yaml_parser import LARGEST_BYTES, parse_yaml
@@ -22,8 +22,15 @@ KEY_NAME = "id_ed25519"
 LARGEST_KEY = 64 * 1024
 
 
-def load_document(file: Path | str, *, config_dir: Path | None = None, home: Path | None = None) -> Document:
+def load_document(
+    file: Path | str,
+    *,
+    config_dir: Path | None = None,
+    home: Path | None = None,
+    check: Callable[[Mapping[str, Any]], Iterable[Fault]] | None = None,
+) -> Document:
     """Returns the document of a cluster file. Raises InvalidSpec with every fault found here; the server checks the rest.
+    `check` returns faults of the file as it was written, before anything that it names is read.
 
     Without `ssh_keys` in the file, the user's own key is added: ~/.ssh/id_ed25519.pub, else Headway's, created at first use.
     Under sudo these are root's key and the calling user's."""
@@ -31,6 +38,8 @@ def load_document(file: Path | str, *, config_dir: Path | None = None, home: Pat
     config_dir = config_dir or paths.config_dir()
     text = read_text_file(file)
     spec = parse_yaml(text)
+    if check is not None and (found := list(check(spec))):
+        raise InvalidSpec(found)
     folder = file.absolute().parent
     faults: list[Fault] = []
     _inline_keys(spec, "ssh_keys", folder, home, faults)
@@ -41,6 +50,8 @@ def load_document(file: Path | str, *, config_dir: Path | None = None, home: Pat
                 _inline_keys(user, f"users.{name}.ssh_keys", folder, home, faults)
     _inline_repository_key(spec, folder, home, faults)
     _inline_signature_keys(spec, folder, home, faults)
+    if isinstance(spec.get("hosts"), dict):
+        spec["hosts"] = _read_hosts(spec["hosts"], folder, home, faults)
     _absolute_paths(spec, folder, home)
     catalogue = _catalogue(config_dir / CATALOGUE_FILE)
     if faults:
@@ -60,7 +71,7 @@ def public_key(config_dir: Path | None = None, home: Path | None = None) -> str:
 
 def _key_behind_sudo() -> list[str]:
     """Returns the public key of the user who called sudo; [] when their home can't be used."""
-    user = behind()
+    user = user_behind_sudo()
     if user is None:
         return []
     home = Path(user.pw_dir)
@@ -158,7 +169,11 @@ def _inline_key_text(
     try:
         if file.stat().st_size > LARGEST_KEY:
             raise ValueError
-        holder[name] = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
+        if "PRIVATE KEY" in text:  # it stays on this machine
+            faults.append(Fault(path, f"{file} contains a private key", "name a file with the public key alone"))
+        else:
+            holder[name] = text
     except ValueError:
         faults.append(Fault(path, f"{file} is not a public key", hint))
     except FileNotFoundError:
@@ -195,6 +210,17 @@ def _keys_of(file: Path, path: str, faults: list[Fault]) -> Iterator[str]:
     if not keys:
         faults.append(Fault(path, f"{file} contains no key"))
     yield from keys
+
+
+def _read_hosts(source: dict[str, Any], folder: Path, home: Path, faults: list[Fault]) -> list[Any]:
+    """Returns the hosts of a source that OpenTofu or Terraform wrote."""
+    from headway.sdk.hosts_source import read_hosts  # most files list their hosts
+
+    try:
+        return read_hosts(source, folder, home)
+    except InvalidSpec as error:
+        faults += error.faults
+        return []
 
 
 def _absolute_paths(spec: dict[str, Any], folder: Path, home: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headway.errors import HeadwayError, NotFound, Refused, Unreachable
+from headway.errors import HeadwayError, NotFound, Refused, TooManySubmits, Unreachable
 from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, ResponseModel
 from headway.sdk.errors import error_from_answer
 from headway.sdk.server_address import (
@@ -16,6 +17,7 @@ from headway.sdk.server_address import (
     configured_urls,
     find_server,
     pinned_fingerprints,
+    runs_other_code,
     start_command,
     valid_fingerprint,
 )
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=ResponseModel)
 _PROXY_ERRORS = (502, 503, 504)  # a proxy's answers while the server behind it is down
+MAX_SUBMIT_WAIT_S = 120  # how long one request waits in all because its person submits too fast
+_MISUNDERSTOOD = (404, 405, 422)
+_RESTART = "this machine's server runs another version of Headway: headway server stop, then headway server start"
 WRONG_URL_HINT = "check HEADWAY_URL; without it the server of this machine is used"
 
 
@@ -37,12 +42,14 @@ class Connection:
         token: str = "",
         *,
         timeout_s: float = 60.0,
-        fingerprint: str = "",
+        fingerprint: str | None = None,
         refresh: Callable[[], tuple[str, str]] | None = None,
         transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Prepares the connection. `fingerprint`: of the only certificate that is accepted; `refresh` returns (url,
-        token) again after a lost connection: a restarted server may have another port.
+        """Prepares the connection. `fingerprint`: of the only certificate that is accepted; None: the one that is pinned for
+        this address, if any; "": an authority must have signed the certificate. `refresh` returns (url, token) again after a
+        lost connection: a restarted server may have another port.
 
         Raises Unreachable when no `url` is given and no server is found, Refused for an invalid fingerprint."""
         if not url:
@@ -53,8 +60,11 @@ class Connection:
         self._refresh = refresh
         self._several = refresh is not None and len(configured_urls()) > 1
         self._transport = transport
+        self._sleep = sleep
         self._http: httpx.Client | None = None
-        self._fingerprint = valid_fingerprint(fingerprint, "the fingerprint") if fingerprint else ""
+        self._pins: tuple[str, ...] | None = None
+        if fingerprint is not None:
+            self._pins = (valid_fingerprint(fingerprint, "the fingerprint"),) if fingerprint else ()
 
     def close(self) -> None:
         """Closes the connection; the next request opens it again."""
@@ -87,9 +97,10 @@ class Connection:
         try:
             return model.model_validate(answer)
         except ValueError:
+            hint = "compare versions with headway version; install the server's version here, or restart the server"
             raise Refused(
                 f"this version of headway can't read the answer of the server at {self.url}",
-                hint="compare versions with headway version; install the server's version here, or restart the server",
+                hint=_RESTART if runs_other_code(self.url) else hint,
             ) from None
 
     def request_json(self, method: str, path: str, **options: Any) -> Any:
@@ -120,17 +131,36 @@ class Connection:
                 method, where, content=content, params=params, headers=headers, timeout=timeout
             )
 
-        try:
+        waited_s = 0
+        while True:
             try:
-                answer = send()
-            except httpx.TransportError as error:
-                if isinstance(error, httpx.TimeoutException) or not self._switched_server(method):
+                try:
+                    answer = send()
+                except httpx.TransportError as error:
+                    if isinstance(error, httpx.TimeoutException) or not self._switched_server(method):
+                        raise
+                    answer = send()
+            except httpx.HTTPError as error:
+                raise self._unreachable(error) from None
+            try:
+                self._raise_for(answer)
+                return answer
+            except TooManySubmits as error:
+                waited_s += error.retry_after_s
+                if not error.retry_after_s or waited_s > MAX_SUBMIT_WAIT_S:
                     raise
-                answer = send()
-        except httpx.HTTPError as error:
-            raise self._unreachable(error) from None
-        _raise_for(answer.status_code, answer.content)
-        return answer
+                _log_wait(error)
+                self._sleep(error.retry_after_s)
+
+    def _raise_for(self, answer: httpx.Response) -> None:
+        """Raises the server's error if the answer, which has been read, is one. If this machine's server runs other code
+        than this process, that is said where it may be the cause: it knows other requests."""
+        try:
+            _raise_for(answer)
+        except HeadwayError as error:
+            if answer.status_code in _MISUNDERSTOOD and runs_other_code(self.url):
+                error.hint = "\n".join(filter(None, (error.hint, _RESTART)))
+            raise
 
     def _json_of(self, answer: httpx.Response) -> Any:
         try:
@@ -161,7 +191,8 @@ class Connection:
                 method, API_PREFIX + path, params=params, timeout=timeout, content=content, headers=headers
             ) as answer:
                 if answer.status_code >= 400:
-                    _raise_for(answer.status_code, answer.read())
+                    answer.read()
+                    self._raise_for(answer)
                 yield answer
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
@@ -182,7 +213,7 @@ class Connection:
 
             from headway.sdk.tls_trust import tls_context
 
-            pins = (self._fingerprint,) if self._fingerprint else pinned_fingerprints(self.url)
+            pins = pinned_fingerprints(self.url) if self._pins is None else self._pins
             self._http = httpx.Client(
                 base_url=self.url,
                 headers={"authorization": f"Bearer {self._token}"},
@@ -261,7 +292,9 @@ def cluster_path(cluster: str, *segments: str) -> str:
     return "/".join(["/clusters", *map(path_segment, (cluster, *segments))])
 
 
-def _raise_for(status: int, body: bytes) -> None:
+def _raise_for(answer: httpx.Response) -> None:
+    """Raises the server's error if the answer, which has been read, is one."""
+    status, body = answer.status_code, answer.content
     if status < 400:
         return
     try:
@@ -273,7 +306,17 @@ def _raise_for(status: int, body: bytes) -> None:
         out = ErrorOut(
             kind=kind, message=f"no Headway server answered, but HTTP {status}: {body_text}", hint=WRONG_URL_HINT
         )
-    raise error_from_answer(out)
+    error = error_from_answer(out)
+    wait = answer.headers.get("retry-after", "")
+    error.retry_after_s = int(wait) if wait.isascii() and wait.isdigit() else 0
+    raise error
+
+
+def _log_wait(error: TooManySubmits) -> None:
+    """Logs why the client waits; a program that configures no logging gets it on standard error."""
+    import logging
+
+    logging.getLogger("headway.sdk").warning("%s; trying again in %d s", error.message, error.retry_after_s)
 
 
 def non_empty(params: dict[str, str]) -> dict[str, str]:

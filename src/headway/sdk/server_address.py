@@ -12,6 +12,7 @@ from typing import Any
 
 from headway import paths
 from headway.errors import Refused, Unreachable
+from headway.private_files import write_private
 
 _ANSWER_S = 2.0
 NO_SERVER = "no server"
@@ -62,11 +63,20 @@ def pinned_fingerprints(url: str) -> tuple[str, ...]:
         return tuple(valid_fingerprint(word, "HEADWAY_FINGERPRINT") for word in words.split(",") if word.strip())
     known = [_json_of(paths.state_dir() / paths.SERVER_FILE)]
     known += _json_of(paths.config_dir() / paths.SUDO_FILE).values()
-    known.append(_json_of(paths.config_dir() / paths.CLIENT_FILE))
-    for one in known:
-        if isinstance(one, dict) and one.get("fingerprint") and str(one.get("url", "")).rstrip("/") == url.rstrip("/"):
-            return (valid_fingerprint(str(one["fingerprint"]), "the pinned fingerprint"),)
-    return ()
+    found = next(filter(None, (_pin_of(one, url) for one in known)), "") or pin_of_login(url)
+    return (valid_fingerprint(found, "the pinned fingerprint"),) if found else ()
+
+
+def pin_of_login(url: str) -> str:
+    """Returns the fingerprint that `headway login` pinned for this address, "" without one."""
+    return _pin_of(_json_of(paths.config_dir() / paths.CLIENT_FILE), url)
+
+
+def _pin_of(known: object, url: str) -> str:
+    """Returns the fingerprint in a record of a server, "" if it is of another address."""
+    if not isinstance(known, dict) or str(known.get("url", "")).rstrip("/") != url.rstrip("/"):
+        return ""
+    return str(known.get("fingerprint") or "")
 
 
 def valid_fingerprint(text: str, what: str) -> str:
@@ -84,12 +94,9 @@ def write_client_file(url: str, token: str, fingerprint: str = "") -> Path:
     Refused."""
     file = paths.config_dir() / paths.CLIENT_FILE
     known = {"url": url, "token": token} | ({"fingerprint": fingerprint} if fingerprint else {})
-    new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as out:
-            out.write(json.dumps(known) + "\n")
-        new.replace(file)
+        write_private(file, json.dumps(known) + "\n")
     except OSError as error:
         raise Refused(
             f"{file} can't be written: {error.strerror}", hint="set XDG_CONFIG_HOME to a folder of your own"
@@ -97,16 +104,12 @@ def write_client_file(url: str, token: str, fingerprint: str = "") -> Path:
     return file
 
 
-def is_loopback(url: str) -> bool:
-    """Returns whether the address is of this machine only."""
-    import ipaddress
-    from urllib.parse import urlsplit
+def runs_other_code(url: str) -> bool:
+    """Returns whether this state folder's server has this address and was started from other code than this process runs."""
+    from headway.code_digest import code_digest
 
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    known = _json_of(paths.state_dir() / paths.SERVER_FILE)
+    return known.get("url") == url.rstrip("/") and known.get("code") != code_digest()
 
 
 def configured_urls() -> list[str]:

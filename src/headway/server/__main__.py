@@ -6,9 +6,11 @@ HEADWAY_PORT           default 7878, or a free port if 7878 is taken; 0 = any fr
 HEADWAY_NOTEBOOK_PORT  the separate port for notebooks: default 7879, or a free port if 7879 is taken; 0 = any free port
 HEADWAY_NOTEBOOK_URL   how browsers reach the notebook port if under another name: https://*.notebooks.example.org (one host
                        name per notebook), or https://notebooks.example.org (one for all)
-HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE; unset = SQLite in the state folder
+HEADWAY_DATABASE_URL   postgresql://USER@HOST/DATABASE[?sslrootcert=FILE]; unset = SQLite in the state folder
 HEADWAY_DATA           folder of the clusters' data, the same for all servers of a database; unset = the state folder
 HEADWAY_DATASET_ROOTS  folders that datasets may come from, separated by ":"; unset = any except system folders
+HEADWAY_SUBMITS_PER_MINUTE  jobs that one person may submit a minute, and at once (default 600); admins have no limit
+HEADWAY_OFFERS_URL     where `headway offers --refresh` gets prices of clouds: a copy of gpuhunt's catalogues; unset = its own
 
 TLS and reverse proxies: headway.server.listen_settings. The sign-in provider: headway.server.oidc_settings. Export of the
 audit trail: headway.server.audit_settings. Access for people: docs/howto/sign-in-tls.md.
@@ -34,14 +36,16 @@ def main() -> int:
     _use_one_malloc_arena()
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would load it for a console: 3 MB
     from headway.server.audit_settings import read_audit_settings
-    from headway.server.listen_settings import read_listen_settings, read_origin
-    from headway.server.main import DEFAULT_PORT, NOTEBOOK_PORT, Notebooks, serve
+    from headway.server.listen_settings import DEFAULT_PORT, NOTEBOOK_PORT, read_listen_settings, read_origin
+    from headway.server.main import NotebookAddress, serve
     from headway.server.oidc_settings import read_oidc_settings
+    from headway.services.server_settings import DEFAULT_SUBMITS_PER_MINUTE
 
     env = os.environ
     try:
         port = _port(env, "HEADWAY_PORT", DEFAULT_PORT)
         aside = _port(env, "HEADWAY_NOTEBOOK_PORT", 0 if port == 0 else NOTEBOOK_PORT)
+        submits = _submits_per_minute(env, DEFAULT_SUBMITS_PER_MINUTE)
         roots = tuple(Path(root).resolve() for root in env.get("HEADWAY_DATASET_ROOTS", "").split(":") if root)
         serve(
             paths.state_dir(),
@@ -50,10 +54,12 @@ def main() -> int:
             env.get("HEADWAY_DATABASE_URL", ""),
             data_dir=Path(env["HEADWAY_DATA"]).absolute() if env.get("HEADWAY_DATA") else None,
             dataset_roots=roots,
-            notebooks=Notebooks(aside, read_origin(env, "HEADWAY_NOTEBOOK_URL")),
+            notebooks=NotebookAddress(aside, read_origin(env, "HEADWAY_NOTEBOOK_URL")),
             listen=read_listen_settings(env, paths.state_dir()),
             oidc=read_oidc_settings(env),
             audit=read_audit_settings(env),
+            submits_per_minute=submits,
+            offers_url=_offers_url(env),
         )
     except HeadwayError as error:
         sys.stderr.write(f"{error}\n")
@@ -81,6 +87,24 @@ def _port(env: Mapping[str, str], name: str, default: int) -> int:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 6 and int(text) < 1 << 16):
         raise Refused(f"{name} is not a port: {text[:40]!r}", hint="give a number up to 65535; 0 uses a free port")
+    return int(text)
+
+
+def _offers_url(env: Mapping[str, str]) -> str:
+    """Returns HEADWAY_OFFERS_URL without a slash at the end. Raises Refused if it is not an address of HTTP."""
+    from headway.catalog.gpuhunt_catalog import PUBLISHED_AT
+
+    url = env.get("HEADWAY_OFFERS_URL") or PUBLISHED_AT
+    if not url.startswith(("https://", "http://")):
+        raise Refused(f"HEADWAY_OFFERS_URL is not an address: {url[:80]!r}", hint="give https://HOST/FOLDER")
+    return url.rstrip("/")
+
+
+def _submits_per_minute(env: Mapping[str, str], default: int) -> int:
+    """Returns HEADWAY_SUBMITS_PER_MINUTE. Raises Refused if it is not a number from 1 to 999999."""
+    text = env.get("HEADWAY_SUBMITS_PER_MINUTE") or str(default)
+    if not (text.isascii() and text.isdigit() and len(text) < 7 and int(text)):
+        raise Refused(f"HEADWAY_SUBMITS_PER_MINUTE is not a number from 1 to 999999: {text[:40]!r}", hint="give 600")
     return int(text)
 
 

@@ -1,7 +1,7 @@
 """Where the audit trail is exported to as it is written, read from environment variables. Each destination is optional.
 
 HEADWAY_AUDIT_FILE       a file to which lines are appended as JSON
-HEADWAY_AUDIT_SYSLOG     a syslog server: /dev/log, udp://HOST[:514] or tcp://HOST[:514]
+HEADWAY_AUDIT_SYSLOG     a syslog server: /dev/log, udp://HOST[:514], tcp://HOST[:514] or tls://HOST[:6514]
 HEADWAY_AUDIT_OTLP       an OpenTelemetry collector's OTLP/HTTP address: https://otel.example.org:4318
 HEADWAY_AUDIT_OTLP_HEADERS_FILE  a file with headers for the collector, one NAME: VALUE per line
 HEADWAY_AUDIT_EXEC_ARGUMENTS     1: lines of `headway exec` hold the command's arguments, which may be secret
@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from headway.errors import Refused
 from headway.services.server_settings import AuditExport, SyslogServer
 
-_SYSLOG_PORT = 514
+_SYSLOG_PORTS: dict[str, tuple[Literal["udp", "tcp", "tls"], int]] = {
+    "udp": ("udp", 514), "tcp": ("tcp", 514), "tls": ("tls", 6514),
+}  # fmt: skip
 
 
 def read_audit_settings(env: Mapping[str, str]) -> AuditExport:
@@ -43,15 +46,16 @@ def _syslog(text: str) -> SyslogServer | None:
         return SyslogServer("unix", text, 0)
     try:
         parts = urlsplit(text)
-        host, port = parts.hostname or "", parts.port or _SYSLOG_PORT
+        host, port = parts.hostname or "", parts.port
     except ValueError:
         host, port = "", 0
-    if parts.scheme not in ("udp", "tcp") or not host or parts.path:
+    if parts.scheme not in _SYSLOG_PORTS or not host or parts.path:
         raise Refused(
             f"HEADWAY_AUDIT_SYSLOG is not a syslog server: {text[:80]!r}",
-            hint="give /dev/log, udp://log.example.org:514 or tcp://log.example.org:514",
+            hint="give /dev/log, udp://log.example.org:514, tcp://log.example.org:514 or tls://log.example.org:6514",
         )
-    return SyslogServer("tcp" if parts.scheme == "tcp" else "udp", host, port)
+    transport, usual = _SYSLOG_PORTS[parts.scheme]
+    return SyslogServer(transport, host, port or usual)
 
 
 def _otlp(text: str) -> str:

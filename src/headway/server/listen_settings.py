@@ -18,9 +18,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from headway.errors import Refused
-from headway.server.tls_certificate import Tls, bracketed, load_certificate, own_certificate
+from headway.server.tls_certificate import Tls, load_certificate, own_certificate
+from headway.validation.hosts import bracketed, is_loopback
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+DEFAULT_PORT = 7878
+NOTEBOOK_PORT = 7879
 _TLS_WAYS = "--tls-cert FILE --tls-key FILE"
 
 
@@ -35,7 +37,7 @@ class ListenSettings:
 
     def require_tls(self, host: str) -> None:
         """Raises Refused if other machines would reach the server without TLS, unless the settings allow that."""
-        if self.tls or self.insecure or _is_loopback(host):
+        if self.tls or self.insecure or is_loopback(host):
             return
         raise Refused(
             f"the server would listen on {host} (HEADWAY_HOST) without TLS: passwords, tokens and jobs could be read and "
@@ -47,12 +49,14 @@ class ListenSettings:
     def hosts(self, host: str) -> tuple[str, ...]:
         """Returns the host names that requests may be addressed to; () = any."""
         names = {"127.0.0.1", "localhost", "[::1]"}
+        if is_loopback(host):
+            names.add(bracketed(host))
         if self.url:
             names.add(bracketed(urlsplit(self.url).hostname or ""))
         if self.tls:
             names.update(self.tls.names)
         own = self.tls is not None and self.tls.own  # pinned by its fingerprint, under any name of the machine
-        known = host in LOOPBACK or ((self.url or self.tls) and not own)
+        known = is_loopback(host) or ((self.url or self.tls) and not own)
         if any(name.startswith("*") for name in names) or not known:
             return ()
         return tuple(sorted(names))
@@ -116,13 +120,6 @@ def _switch(env: Mapping[str, str], name: str) -> bool:
     if text not in ("", "0", "1"):
         raise Refused(f"{name} is neither 1 nor 0: {text[:40]!r}", hint=f"{name}=1")
     return text == "1"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host in LOOPBACK or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _proxies(text: str) -> tuple[str, ...]:

@@ -14,14 +14,15 @@ from typing import Any
 import structlog
 
 from headway import paths
+from headway.domain.access.token_text import TOKEN_PATTERN
 
 KEEP_BYTES = 20 * 1024 * 1024
 _SECRET_NAMES = frozenset({"authorization", "code", "cookie", "key", "password", "secret", "token", "value"})
-_SECRET_TEXT = re.compile(r"hw_[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]+|://[^/\s:@]+:[^/\s@]+@")
+_SECRET_TEXT = re.compile(TOKEN_PATTERN + r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]+|://[^/\s:@]+:[^/\s@]+@")
 BLANK = "[removed]"
 
 
-def configure(state_dir: Path) -> None:
+def configure_logging(state_dir: Path) -> None:
     """Sends structlog's output and the libraries' warnings to the log file, with mode 600."""
     file = state_dir / paths.LOG_FILE
     file.touch(mode=0o600)
@@ -41,7 +42,7 @@ def configure(state_dir: Path) -> None:
         cache_logger_on_first_use=True,
     )
     root = logging.getLogger()
-    root.handlers[:] = [_Forward(logging.WARNING)]
+    root.handlers[:] = [_StructlogHandler(logging.WARNING)]
 
 
 def _opened(file: Path) -> int:
@@ -74,7 +75,9 @@ class RotatingLogHandler:
         os.dup2(fresh, self._handle, inheritable=False)
         os.close(fresh)
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        """Does nothing: `write` does not buffer."""
+        ...
 
 
 def blank_secrets(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -87,7 +90,7 @@ def blank_secrets(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -
     return entry
 
 
-class _Forward(logging.Handler):
+class _StructlogHandler(logging.Handler):
     """Forwards the log records of libraries to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:

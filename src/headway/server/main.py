@@ -22,32 +22,37 @@ from fastapi import FastAPI
 
 from headway import __version__
 from headway.api.app import create_app
-from headway.domain.access.role import Role
+from headway.catalog.gpuhunt_catalog import PUBLISHED_AT
 from headway.errors import HeadwayError, Refused
-from headway.server import logging_config, state_files, sudo_handover
+from headway.server import logging_config, state_files
 from headway.server.cluster_backend.backend import Backend
-from headway.server.http_protocol import BoundedHeadProtocol
-from headway.server.listen_settings import DEFAULT_LISTEN_SETTINGS, LOOPBACK, ListenSettings
+from headway.server.listen_settings import DEFAULT_LISTEN_SETTINGS, DEFAULT_PORT, NOTEBOOK_PORT, ListenSettings
+from headway.server.local_tokens import renew_local_tokens, write_local_tokens
 from headway.server.notebook_proxy import NotebookProxy, origin_of
+from headway.server.request_head_limits import BoundedHeaderProtocol
+from headway.server.tls_certificate import shown_host
 from headway.server.workers.audit_export import AuditExportWorker
 from headway.server.workers.backup_schedule import BackupSchedule
 from headway.server.workers.billing_worker import BillingWorker
+from headway.server.workers.drift_check import DriftCheck
 from headway.server.workers.event_listener import EventListener, EventSource
 from headway.server.workers.fabric_test_schedule import FabricTestSchedule
 from headway.server.workers.job_secret_delivery import JobSecretDelivery
 from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
-from headway.server.workers.slurm_polling import HealthLoop, SnapshotWorker
+from headway.server.workers.rented_machines import RentedMachinesCheck
+from headway.server.workers.slurm_polling import FaultHandler, SnapshotWorker
+from headway.server.workers.user_changes import UserChanges
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.memory import release_memory
-from headway.services.read_model.snapshot import LiveState
-from headway.services.server_settings import AuditExport, Oidc, Settings
+from headway.services.read_model.live_state import LiveState
+from headway.services.server_settings import DEFAULT_SUBMITS_PER_MINUTE, AuditExport, Oidc, Settings
 from headway.store import Store, open_store
 from headway.store.db.engine import database_url, shown_url
+from headway.store.db.postgres_tls import is_unverified
+from headway.validation.hosts import bracketed, is_loopback
 
-DEFAULT_PORT = 7878
-NOTEBOOK_PORT = 7879
 SHUTDOWN_S = 3
 BACKLOG = 512
 NO_AUDIT_EXPORT = AuditExport()
@@ -59,7 +64,7 @@ TIDY_S = 300.0
 log = structlog.get_logger("headway.server")
 
 
-class _Health(HealthLoop, EventSource, Protocol):
+class _Health(FaultHandler, EventSource, Protocol):
     """The health loop of the clusters, fed with readings and with events."""
 
 
@@ -67,7 +72,9 @@ class ServerBackend(ClusterBackend, Protocol):
     """A cluster backend with what only the server itself calls."""
 
     @property
-    def health(self) -> _Health | None: ...
+    def health(self) -> _Health | None:
+        """Returns the health loop; None if this server takes no automatic actions."""
+        ...
 
     async def stand_by(self) -> None:
         """Stops all automatic actions because another server now leads."""
@@ -82,7 +89,7 @@ MakeBackend = Callable[[Store, Path], ServerBackend]
 
 
 @dataclass(frozen=True)
-class Notebooks:
+class NotebookAddress:
     """Where notebooks are served: their own port, and the URL under which people reach it if that differs."""
 
     port: int = NOTEBOOK_PORT
@@ -104,10 +111,12 @@ def serve(
     *,
     data_dir: Path | None = None,
     dataset_roots: tuple[Path, ...] = (),
-    notebooks: Notebooks = Notebooks(),
+    notebooks: NotebookAddress = NotebookAddress(),
     listen: ListenSettings = DEFAULT_LISTEN_SETTINGS,
     oidc: Oidc | None = None,
     audit: AuditExport = NO_AUDIT_EXPORT,
+    submits_per_minute: int = DEFAULT_SUBMITS_PER_MINUTE,
+    offers_url: str = PUBLISHED_AT,
     make_backend: MakeBackend = Backend,
 ) -> None:
     """Runs the server until SIGTERM or SIGINT. `url` is the database's; `data_dir` is the folder of the clusters'
@@ -117,17 +126,29 @@ def serve(
     _allow_files()
     lock = state_files.lock_state_dir(state_dir)
     try:
-        state_files.need_room(state_dir)
-        logging_config.configure(state_dir)
+        state_files.require_free_space(state_dir)
+        logging_config.configure_logging(state_dir)
         server = _Server(
-            state_dir, data_dir, host, port, url, dataset_roots, notebooks, listen, oidc, audit, make_backend
+            state_dir,
+            data_dir,
+            host,
+            port,
+            url,
+            dataset_roots,
+            notebooks,
+            listen,
+            oidc,
+            audit,
+            make_backend,
+            submits_per_minute,
+            offers_url,
         )
         asyncio.run(server.run())
     except Exception as error:
         log.error("the server ends because of an error", error=str(error), exc_info=not isinstance(error, HeadwayError))
         raise
     finally:
-        state_files.withdraw(state_dir)
+        state_files.remove_address_file(state_dir)
         lock.close()
 
 
@@ -139,26 +160,27 @@ class _Server:
     port: int
     database: str
     dataset_roots: tuple[Path, ...]
-    notebooks: Notebooks
+    notebooks: NotebookAddress
     listen: ListenSettings
     oidc: Oidc | None
     audit: AuditExport
     make_backend: MakeBackend
+    submits_per_minute: int
+    offers_url: str
 
     async def run(self) -> None:
         """Runs the server until it is stopped: opens store and sockets, serves requests, then closes everything."""
         began = time.monotonic()
-        store = await open_store(self.state_dir, self.database)
+        store = await open_store(self.state_dir, self.database, data_dir=self.data_dir)
         backend = self.make_backend(store, self.data_dir or self.state_dir)
         try:
             await store.server_locks.register()
             # Bound before anything is written: requests wait in the socket's queue until the app is ready.
-            bound = bind(self.host, self.port)
-            aside = bind(self.host, self.notebooks.port, default=NOTEBOOK_PORT)
+            bound = bind_socket(self.host, self.port)
+            aside = bind_socket(self.host, self.notebooks.port, default=NOTEBOOK_PORT)
             url = self._url(bound.getsockname()[1])
             public = self.listen.url or url
             apart = self.notebooks.url or origin_of(self.host, aside.getsockname()[1], url)
-            token = await first_admin(store, self.state_dir)
             state = AppState(store, backend, LiveState(), await self._settings(store, public, apart))
             # This process has the folder's lock, so any process that took leases under this folder's name is dead.
             owner = f"{_folder_name(self.state_dir)}:"
@@ -166,12 +188,15 @@ class _Server:
             await store.operations.delete_orphaned_secrets()
             app = create_app(state)
             mount_page(app)
-            state_files.write_client(self.state_dir, url, token)
-            await sudo_handover.hand_over(store, self.state_dir, url, state.settings.fingerprint)
+            await write_local_tokens(store, self.state_dir, url, state.settings.fingerprint)
             door = NotebookProxy(state)
             await door.listen(aside, self.listen.tls.context if self.listen.tls else None)
-            if self.host not in LOOPBACK and not state.settings.https:
+            if not is_loopback(self.host) and not state.settings.https:
                 log.warning("other machines reach this server without TLS", hint="omit --insecure, give a certificate")
+            if is_unverified(self.database):
+                log.warning("PostgreSQL's certificate is not verified", hint="omit sslmode in HEADWAY_DATABASE_URL")
+            for name in self.audit.in_clear:
+                log.warning(f"{name} sends the audit trail over a network in clear", hint="use https:// or tls://")
             log.info("server starts", url=url, public=public, notebooks=apart, version=__version__, freed_leases=freed)
             try:
                 await self._serve(app, bound, state, backend, f"{owner}{os.getpid()}", url, began)
@@ -195,7 +220,7 @@ class _Server:
         """Serves requests and runs the background loops until a signal stops them."""
         config = uvicorn.Config(
             app,
-            http=BoundedHeadProtocol,
+            http=BoundedHeaderProtocol,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -223,8 +248,8 @@ class _Server:
         def ready() -> None:
             # The path as given: the target of a symbolic link changes when the certificate is renewed.
             cert = str(self.listen.tls.cert.absolute()) if self.listen.tls and not self.listen.tls.own else ""
-            state_files.announce(self.state_dir, url, cert, state.settings.fingerprint)
-            gc.collect()
+            state_files.write_address_file(self.state_dir, url, cert, state.settings.fingerprint)
+            release_memory()
             gc.freeze()  # what is loaded by now stays in memory and need not be checked again
             gc.set_threshold(*GARBAGE)
             gc.enable()
@@ -236,9 +261,12 @@ class _Server:
             "reconcile": OperationWorker(state, owner).run,
             "backups": BackupSchedule(state).run,
             "fabric tests": FabricTestSchedule(state).run,
+            "drift": DriftCheck(state).run,
+            "rented machines": RentedMachinesCheck(state).run,
             "ledger": BillingWorker(state).run,
             "audit export": AuditExportWorker(state).run,
             "secrets of jobs": JobSecretDelivery(state).run,
+            "changes of users": UserChanges(state).run,
         }
         if backend.health is not None:
             led["events"] = EventListener(state, backend.health).run
@@ -251,6 +279,9 @@ class _Server:
             asyncio.create_task(poller.run(), name="poll"),
             asyncio.create_task(LeaderElection(state, led, stop_leading, _say_if_broken).run(), name="lead"),
             asyncio.create_task(_tidy(), name="tidy"),
+            asyncio.create_task(
+                renew_local_tokens(state.store, self.state_dir, url, state.settings.fingerprint), name="local tokens"
+            ),
         ]
         if self.listen.tls and not self.listen.tls.own:
             loops.append(asyncio.create_task(self.listen.tls.watch_renewal(), name="certificate"))
@@ -267,8 +298,8 @@ class _Server:
         """Returns the server's own address."""
         if self.listen.tls:
             name = "" if self.listen.tls.own else self.listen.tls.name
-            return f"https://{name or _shown_host(self.host)}:{port}"
-        return f"http://{_shown_host(self.host)}:{port}"
+            return f"https://{name or bracketed(shown_host(self.host))}:{port}"
+        return f"http://{bracketed(shown_host(self.host))}:{port}"
 
     async def _settings(self, store: Store, url: str, notebooks: str) -> Settings:
         """Returns the settings that the API and the pages use."""
@@ -277,7 +308,7 @@ class _Server:
         # host, so that no page on another port can override it.
         name = _folder_name(self.state_dir)
         cookie = (
-            f"headway_{await store.secrets.put_if_absent('', 'cookie', name) if store.server_locks.shared else name}"
+            f"headway_{await store.server_values.put_if_absent('cookie', name) if store.server_locks.shared else name}"
         )
         return Settings(
             state_dir=self.state_dir,
@@ -293,21 +324,9 @@ class _Server:
             fingerprint=self.listen.tls.fingerprint if self.listen.tls and self.listen.tls.own else "",
             proxies=self.listen.proxies,
             audit=self.audit,
+            submits_per_minute=self.submits_per_minute,
+            offers_url=self.offers_url,
         )
-
-
-async def first_admin(store: Store, state_dir: Path) -> str:
-    """Returns the token of the person who started the server here. At the first start that person becomes an admin."""
-    token = str(state_files.read_client(state_dir).get("token") or "")
-    if token and await store.tokens.holder(token) is not None:
-        return token
-    name, why = state_files.starter(), {"by": "first start"}
-    if await store.people.get(name) is None:
-        await store.people.set_role(name, Role.ADMIN)
-        await store.audit.record(name, "person.add", name, {**why, "role": "admin"})
-    row, token = await store.tokens.create(name, label="made at the server's first start")
-    await store.audit.record(name, "token.create", name, {**why, "id": row.id})
-    return token
 
 
 class _Http(uvicorn.Server):
@@ -333,7 +352,7 @@ async def _tidy() -> None:
         release_memory()
 
 
-def bind(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:
+def bind_socket(host: str, port: int, default: int = DEFAULT_PORT) -> socket.socket:
     """Returns a listening socket. If the default port is taken, a free one is used; raises Refused if another port
     is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -373,9 +392,3 @@ def _say_if_broken(task: asyncio.Task[None]) -> None:
 def _folder_name(state_dir: Path) -> str:
     """Returns a name for this state folder, unique among others: for leases on a shared database, and for the cookie."""
     return hashlib.sha256(f"{socket.gethostname()}:{state_dir.resolve()}".encode()).hexdigest()[:12]
-
-
-def _shown_host(host: str) -> str:
-    if host in {"0.0.0.0", "::"}:
-        return socket.gethostname()
-    return f"[{host}]" if ":" in host else host

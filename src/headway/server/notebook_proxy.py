@@ -142,7 +142,7 @@ class NotebookProxy:
         self._at_home(request, notebook)
         before = self._apart or self._of_one(request, person)
         passes.use_code(code)
-        given = [self._cookie(_name(notebook), passes.create_session(notebook, person, now), f"/n/{notebook}/")]
+        given = [self._cookie(self._name(notebook), passes.create_session(notebook, person, now), f"/n/{notebook}/")]
         if not self._apart:
             given.append(self._cookie(self._person, passes.create_session("", person, now), "/"))
         if not before:  # nothing that another person's page stored in this browser may stay
@@ -159,7 +159,7 @@ class NotebookProxy:
             raise _Refused(403, "Not from here", "This request comes from another site's page.")
         if not self._apart and _header(request, b"service-worker"):
             raise _Refused(403, "Not here", "Service workers are not allowed: they could reach other notebooks.")
-        known = self._known(request, _name(found[1]), found[1])
+        known = self._known(request, self._name(found[1]), found[1])
         if not known:
             raise _Refused(
                 401, "Open this notebook from Headway",
@@ -172,7 +172,7 @@ class NotebookProxy:
         mine = {again for person, again in known if person == row.person}
         if not mine or (True in mine and not await notebooks.owner_may_still_open(self._state, row)):
             await self._state.notebooks.forget_notebook(row.id)
-            raise _Refused(403, "Not any more", f"{row.person} may not work on {row.cluster} any more.")
+            raise _Refused(403, "Access removed", f"{row.person} has no access to {row.cluster} any more.")
         if not self._apart and not self._of_one(request, row.person):
             raise _Refused(
                 401, "Open this notebook from Headway",
@@ -209,6 +209,10 @@ class NotebookProxy:
             if key == name
         )
         return set(filter(None, found))
+
+    def _name(self, notebook: str) -> str:
+        """Returns the name of a notebook's cookie. Its path is the notebook's, which the prefix __Host- does not allow."""
+        return f"__Secure-headway_notebook_{notebook}" if self._secure else f"headway_notebook_{notebook}"
 
     def _cookie(self, name: str, session: str, path: str) -> tuple[bytes, bytes]:
         # Lax: links are also opened from other sites, and the cookie must then tell whose notebooks are open here.
@@ -428,10 +432,6 @@ def _foreign(request: h11.Request, origin: str) -> bool:
         return True
     apart = _header(request, b"sec-fetch-site") in ("same-site", "cross-site")
     return apart and _header(request, b"sec-fetch-mode") != "navigate"
-
-
-def _name(notebook: str) -> str:
-    return f"headway_notebook_{notebook}"
 
 
 def _header(request: h11.Request, name: bytes, default: str = "") -> str:

@@ -8,6 +8,7 @@ HEADWAY_OIDC_ROLES       values of that claim and the role for each, the first m
 HEADWAY_OIDC_TEAM_CLAIM  the claim that holds people's groups; unset = teams have only the users of the cluster file
 HEADWAY_OIDC_TEAMS       values of that claim and the team for each, in all clusters or in one: ml=red,vision=lab/blue
 HEADWAY_OIDC_USER_CLAIM  the claim that holds the Linux user name; unset = an admin sets it
+HEADWAY_OIDC_SUBJECT_CLAIM  the claim that holds the person's id, which people can't choose; unset = sub; Entra ID: oid
 HEADWAY_OIDC_SCOPES      scopes to request besides openid, profile and email, separated by ","
 """
 
@@ -20,8 +21,8 @@ from urllib.parse import urlsplit
 
 from headway.domain.access.role import Role
 from headway.errors import Refused
-from headway.server.listen_settings import LOOPBACK
 from headway.services.server_settings import Oidc
+from headway.validation.hosts import is_loopback
 
 _TEAM = re.compile(r"([a-z][a-z0-9-]*/)?[a-z0-9][a-z0-9_.-]*")
 
@@ -32,7 +33,7 @@ def read_oidc_settings(env: Mapping[str, str]) -> Oidc | None:
     if not issuer:
         return None
     parts = urlsplit(issuer)
-    if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK)):
+    if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname))):
         raise Refused(
             f"HEADWAY_OIDC_ISSUER is not an https address: {issuer[:80]!r}",
             hint="give the issuer exactly as the provider writes it, for example https://id.example.org/realms/hpc",
@@ -62,6 +63,7 @@ def read_oidc_settings(env: Mapping[str, str]) -> Oidc | None:
         roles=roles,
         team_claim=team_claim,
         teams=teams,
+        subject_claim=env.get("HEADWAY_OIDC_SUBJECT_CLAIM", "") or "sub",
         user_claim=env.get("HEADWAY_OIDC_USER_CLAIM", ""),
         scopes=tuple(word.strip() for word in env.get("HEADWAY_OIDC_SCOPES", "").split(",") if word.strip()),
     )

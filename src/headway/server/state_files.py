@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from headway import __version__, paths
+from headway.code_digest import code_digest
 from headway.errors import Refused
+from headway.private_files import write_private
 from headway.sdk.local_server import running_server
 from headway.sdk.process_liveness import process_start_time
 
@@ -38,7 +40,7 @@ def lock_state_dir(state_dir: Path) -> IO[str]:
     return lock
 
 
-def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
+def require_free_space(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
     """Raises Refused if the state folder's disk is full, because a database that can't be written is of no use."""
     free_mib = shutil.disk_usage(state_dir).free >> 20
     if free_mib < least_mib:
@@ -48,7 +50,7 @@ def need_room(state_dir: Path, least_mib: int = LEAST_MIB) -> None:
         )
 
 
-def announce(state_dir: Path, url: str, cert: str = "", fingerprint: str = "") -> None:
+def write_address_file(state_dir: Path, url: str, cert: str = "", fingerprint: str = "") -> None:
     """Writes the server's address and process id once it answers. `cert`: the file of its certificate; `fingerprint`:
     of a certificate that it made for itself; both "" without TLS."""
     pid = os.getpid()
@@ -58,13 +60,14 @@ def announce(state_dir: Path, url: str, cert: str = "", fingerprint: str = "") -
         "pid": pid,
         "started": process_start_time(pid),
         "version": __version__,
+        "code": code_digest(),
         "cert": cert,
         "fingerprint": fingerprint,
     }
     write_private(state_dir / paths.SERVER_FILE, json.dumps(known) + "\n")
 
 
-def withdraw(state_dir: Path) -> None:
+def remove_address_file(state_dir: Path) -> None:
     """Removes the files that announce the server."""
     for name in (paths.SERVER_FILE, paths.PID_FILE):
         (state_dir / name).unlink(missing_ok=True)
@@ -82,14 +85,6 @@ def read_client(state_dir: Path) -> dict[str, Any]:
 def write_client(state_dir: Path, url: str, token: str) -> None:
     """Writes the address and the token that clients of this machine use."""
     write_private(state_dir / paths.CLIENT_FILE, json.dumps({"url": url, "token": token}) + "\n")
-
-
-def write_private(file: Path, text: str) -> None:
-    """Writes a file atomically, with mode 600 from its first byte."""
-    new = file.with_name(f".{file.name}.{os.getpid()}")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as out:
-        out.write(text)
-    new.replace(file)
 
 
 def starter() -> str:

@@ -12,18 +12,27 @@ import structlog
 
 from headway import paths
 from headway.domain.access.role import Role
+from headway.private_files import write_private
 from headway.sdk.process_liveness import is_alive, process_start_time
-from headway.server.state_files import write_private
 from headway.store import Store
-from headway.system_user import acting_as, behind
+from headway.system_user import acting_as, user_behind_sudo
 
 log = structlog.get_logger("headway.server")
 
 
-async def hand_over(store: Store, state_dir: Path, url: str, fingerprint: str = "") -> None:
-    """Writes the file that `find_server` reads. Without it that person needs sudo for every command, so an error is
-    only logged."""
-    user = behind()
+async def hand_over(
+    store: Store,
+    state_dir: Path,
+    url: str,
+    fingerprint: str = "",
+    *,
+    renew_before_s: float = 0.0,
+    renewal: bool = False,
+) -> None:
+    """Writes the file that `find_server` reads, with a new token if the one there ends so soon. `renewal`: the server runs
+    already, so a person who is unknown was removed and gets none. Without the file that person needs sudo for every command,
+    so an error is only logged."""
+    user = user_behind_sudo()
     if user is None:
         return
     folder = Path(user.pw_dir) / ".config" / "headway"
@@ -31,13 +40,19 @@ async def hand_over(store: Store, state_dir: Path, url: str, fingerprint: str = 
         with acting_as(user):
             known = _read(folder / paths.SUDO_FILE)
         token = str(known.pop(str(state_dir), {}).get("token", ""))
-        holder = await store.tokens.holder(token) if token else None
+        holder = await store.tokens.holder_for(token, renew_before_s) if token else None
         if holder is None or holder.person.name != user.pw_name:
-            if await store.people.get(user.pw_name) is None:
+            person = await store.people.get(user.pw_name)
+            if person is not None and person.disabled:
+                return
+            if person is None:
+                if renewal:  # they were removed meanwhile
+                    return
                 await store.people.set_role(user.pw_name, Role.ADMIN)
                 await store.audit.record(user.pw_name, "person.add", user.pw_name, {"by": "sudo", "role": "admin"})
-            row, token = await store.tokens.create(user.pw_name, label="made for who started the server by sudo")
-            await store.audit.record(user.pw_name, "token.create", user.pw_name, {"by": "sudo", "id": row.id})
+            row, token = await store.tokens.create(user.pw_name, label="created for the sudo caller")
+            detail = {"by": "sudo", "id": row.id, "expires_at": row.expires_at}
+            await store.audit.record(user.pw_name, "token.create", user.pw_name, detail)
         pid = os.getpid()
         others = {of: record for of, record in known.items() if is_alive(record["pid"], record["started"])}
         ours = {
@@ -51,7 +66,7 @@ async def hand_over(store: Store, state_dir: Path, url: str, fingerprint: str = 
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(folder / paths.SUDO_FILE, json.dumps({**others, str(state_dir): ours}) + "\n")
     except OSError as error:
-        log.warning("no access for who called sudo", user=user.pw_name, error=str(error))
+        log.warning("could not give the sudo caller access", user=user.pw_name, error=str(error))
 
 
 def _read(file: Path) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import ipaddress
-import os
 import socket
 import ssl
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from headway.errors import Refused
+from headway.private_files import create_private
+from headway.validation.hosts import bracketed
 from headway.validation.tls_fingerprint import fingerprint_of
 
 if TYPE_CHECKING:
@@ -55,19 +56,17 @@ class Tls:
         """Returns whether the files have changed and were loaded. Files that can't be used, such as a new certificate
         whose key is not written yet, are logged and tried again at the next call; the old ones stay in use."""
         try:
-            marks = _file_marks(self.cert, self.key)
-            if marks == self._read:
+            if _file_marks(self.cert, self.key) == self._read:
                 return False
-            load_certificate(self.cert, self.key)  # a fault must not leave the context with half of the files
-            self.context.load_cert_chain(self.cert, self.key, password=lambda: "")
-            certificate = self.cert.read_bytes()
-            names = _names(certificate)
-        except (OSError, Refused, ValueError) as error:
+            renewed = load_certificate(self.cert, self.key)
+        except (OSError, Refused) as error:
             log.warning("the renewed certificate can't be used yet", file=str(self.cert), error=str(error))
             return False
-        if set(names) != set(self.names):
-            log.warning("the renewed certificate has other names; restart the server to answer to them", names=names)
-        self._read, self.fingerprint = marks, _fingerprint(certificate)
+        if set(renewed.names) != set(self.names):
+            log.warning("the renewed certificate has other names; restart the server to use it", names=renewed.names)
+        # The listening sockets keep the first context; each handshake goes on with the latest one.
+        self.context.sni_callback = lambda connection, _name, _context: _use(connection, renewed.context)
+        self._read, self.fingerprint = renewed._read, renewed.fingerprint
         log.info("the renewed certificate is in use", file=str(self.cert), fingerprint=self.fingerprint)
         return True
 
@@ -90,6 +89,10 @@ def load_certificate(cert: Path, key: Path, *, own: bool = False) -> Tls:
     return Tls(cert, key, context, names, own, _fingerprint(pem), marks)
 
 
+def _use(connection: ssl.SSLObject | ssl.SSLSocket, context: ssl.SSLContext) -> None:
+    connection.context = context
+
+
 def own_certificate(state_dir: Path, host: str) -> Tls:
     """Returns the server's own certificate, which is made at its first use and kept in the state folder, so that its
     fingerprint stays the same. Raises Refused."""
@@ -97,7 +100,7 @@ def own_certificate(state_dir: Path, host: str) -> Tls:
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not file.exists():
-            _write_once(file, _self_signed(host))
+            create_private(file, _self_signed(host))
     except OSError as error:
         raise Refused(
             f"the server's certificate {file} can't be written: {error.strerror}", hint="HEADWAY_STATE"
@@ -107,19 +110,6 @@ def own_certificate(state_dir: Path, host: str) -> Tls:
             f"no certificate can be made for the host {host!r}", hint="set HEADWAY_HOST to an address"
         ) from None
     return load_certificate(file, file, own=True)
-
-
-def _write_once(file: Path, content: bytes) -> None:
-    """Writes the file with mode 600, unless another process wrote it first."""
-    new = file.with_name(f".{file.name}.{os.getpid()}")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as out:
-        out.write(content)
-    try:
-        os.link(new, file)
-    except FileExistsError:
-        pass
-    finally:
-        new.unlink()
 
 
 def _self_signed(host: str) -> bytes:
@@ -146,10 +136,14 @@ def _self_signed(host: str) -> bytes:
     return secret + certificate.public_bytes(pem)
 
 
+def shown_host(host: str) -> str:
+    """Returns the name of a server that listens on this host: the machine's if it listens on all addresses."""
+    return socket.gethostname() if host in ("0.0.0.0", "::") else host
+
+
 def _own_names(host: str) -> list[str]:
     """Returns the names of the server's own certificate, the first being the one that the server shows as its address."""
-    first = socket.gethostname() if host in ("0.0.0.0", "::") else host
-    return list(dict.fromkeys((first, socket.gethostname(), "localhost", "127.0.0.1", "::1")))
+    return list(dict.fromkeys((shown_host(host), socket.gethostname(), "localhost", "127.0.0.1", "::1")))
 
 
 def _alternative(name: str) -> x509.GeneralName:
@@ -185,8 +179,3 @@ def _file_marks(*files: Path) -> tuple[tuple[int, int, int], ...]:
     """Returns what changes when a file is replaced or written, also behind a symbolic link. Raises OSError."""
     found = [file.stat() for file in files]
     return tuple((one.st_mtime_ns, one.st_ino, one.st_size) for one in found)
-
-
-def bracketed(host: str) -> str:
-    """Returns the host as it is written in an address: IPv6 in brackets."""
-    return f"[{host}]" if ":" in host else host

@@ -1,2 +1,4 @@
-"""Use cases that the API and the pages share, and who may run them. No HTTP: endpoints are in `headway.api`, pages in
-`headway.web`. Clusters are reached only through `cluster_backend`, which `server.cluster_backend` implements."""
+"""Use cases that the API and the pages share, and who may run them. Clusters are reached only through
+`cluster_backend`.
+
+Not here: HTTP (`headway.api`), pages (`headway.web`), connections to clusters (`server.cluster_backend`)."""

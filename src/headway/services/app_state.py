@@ -16,10 +16,12 @@ from headway.services.cluster.shown_plan import ShownPlan
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.jobs.notebook_access import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
+from headway.services.read_model.live_state import LiveState
 from headway.services.read_model.readings import ClusterReadings
-from headway.services.read_model.snapshot import LiveState, Snapshot
+from headway.services.read_model.snapshot import Snapshot
 from headway.services.server_settings import Settings
 from headway.services.shared_cache import SharedCache, SharedReads
+from headway.services.token_buckets import TokenBuckets
 from headway.store import Store
 
 if TYPE_CHECKING:
@@ -73,19 +75,22 @@ class AppState:
     job_keys: dict[str, dict[int, int]] = field(default_factory=dict)
     # (cluster, node) -> the latest action of a person
     node_actions: dict[tuple[str, str], NodeActionOut] = field(default_factory=dict)
-    # Cluster -> revision of its secrets of jobs that all its heads have, as far as this server knows
-    delivered_secrets: dict[str, int] = field(default_factory=dict)
+    # Cluster -> mark of the secrets of jobs that all its heads have, as far as this server knows; see
+    # services.job_secrets.delivery
+    delivered_secrets: dict[str, str] = field(default_factory=dict)
     background_tasks: set[asyncio.Task[None]] = field(
         default_factory=set
     )  # work that continues after its request was answered
-    placement_worlds: dict[str, tuple[Snapshot, ClusterSnapshot, dict[int, PendingReason | None]]] = field(
+    placement_snapshots: dict[str, tuple[Snapshot, ClusterSnapshot, dict[int, PendingReason | None]]] = field(
         default_factory=dict
     )  # used by services.queue.pending_reasons
+    submit_buckets: TokenBuckets = field(init=False)  # of jobs that people submit, by person
     cache: SharedCache = field(init=False)
     clusters: ResolvedClusters = field(init=False)
     readings: ClusterReadings = field(init=False)
 
     def __post_init__(self) -> None:
+        self.submit_buckets = TokenBuckets(self.settings.submits_per_minute)
         self.cache = SharedCache(self.clock)
         self.clusters = ResolvedClusters(self.store, self.backend, self.live, self.settings)
         self.readings = ClusterReadings(self.store, self.backend, self.live, self.cache, self.clock)
@@ -96,7 +101,7 @@ class AppState:
         self.clusters.forget(name)
         self.cache.forget_cluster(name)
         await self.backend.forget(name)
-        self.placement_worlds.pop(name, None)
+        self.placement_snapshots.pop(name, None)
         self.overviews.forget(name)
         self.job_keys.pop(name, None)
         self.delivered_secrets.pop(name, None)

@@ -8,31 +8,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headway.cluster.monitoring.metric_queries import Query, Row
-from headway.domain.billing import CheckpointStats, JobRun, NodeSpan, Notification
+from headway.domain.access.user_lock import UserLockResult
+from headway.domain.access.user_update import UserUpdateResult
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine
+from headway.domain.machines.rented import RentedThing
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation_progress import OperationWaits, ReportProgress
-from headway.domain.readiness import Check
-from headway.domain.slurm.accounts import Share
+from headway.domain.readiness import ReadinessCheck
+from headway.domain.slurm.accounts import AccountShare
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
-from headway.domain.volume_usage import VolumeUsage
+from headway.domain.storage.quotas import ObservedQuota
+from headway.domain.storage.volume_space import VolumeSpace
 from headway.errors import Fault
 from headway.schemas.clusters import Document
-from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
+from headway.services.cluster_backend_measurements import ClusterFabricTests, ClusterMonitoring, ClusterUsage
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
     from headway.datasets.async_file_store import AsyncDatasetFileStore
-    from headway.environments.file_store import EnvironmentFileStore
+    from headway.environments.environment_folder import EnvironmentFileStore
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
 
@@ -108,7 +110,7 @@ class ClusterLifecycle(Protocol):
         """Returns the machines that exist, running or not."""
         ...
 
-    async def readiness_checks(self, cluster: Cluster) -> tuple[Check, ...]:
+    async def readiness_checks(self, cluster: Cluster) -> tuple[ReadinessCheck, ...]:
         """Checks whether the cluster works as its file describes. Returns one result per check."""
         ...
 
@@ -128,7 +130,7 @@ class ClusterBackups(Protocol):
         ...
 
 
-class KeyRotation(Protocol):
+class ClusterKeyRotation(Protocol):
     """Replaces keys of running clusters."""
 
     async def rotate_key(
@@ -139,7 +141,7 @@ class KeyRotation(Protocol):
         ...
 
 
-class Rollouts(Protocol):
+class ClusterRollouts(Protocol):
     """Moves nodes and heads to another node image."""
 
     async def plan_rollout(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> ChangeSet:
@@ -174,6 +176,27 @@ class Rollouts(Protocol):
         ...
 
 
+class ClusterRentals(Protocol):
+    """What is rented from clouds."""
+
+    async def rented_things(self) -> tuple[tuple[RentedThing, ...], tuple[str, ...]]:
+        """Returns everything of this server that costs money at clouds, and which regions did not answer, with the
+        reason."""
+        ...
+
+    async def unclaimed_things(self, cluster: Cluster) -> tuple[RentedThing, ...]:
+        """Returns what has the cluster's tags and belongs to none of its machines. () where nothing is rented."""
+        ...
+
+    async def end_things(self, cluster: Cluster, things: Sequence[RentedThing]) -> None:
+        """Ends instances and deletes volumes and addresses."""
+        ...
+
+    async def renew_leases(self, cluster: Cluster) -> tuple[str, ...]:
+        """Renews the leases of the cluster's rented machines. Returns the names of those that did not answer."""
+        ...
+
+
 class ClusterStorage(Protocol):
     """Measures volumes and stores versions of datasets and environments."""
 
@@ -189,19 +212,23 @@ class ClusterStorage(Protocol):
         """Returns the folder of software environments that the cluster's machines share."""
         ...
 
-    async def volume_usage(self, cluster: Cluster) -> tuple[VolumeUsage, ...]:
+    async def quotas(self, cluster: Cluster) -> Mapping[str, ObservedQuota]:
+        """Returns the state and use of users' quotas by volume. Raises Unreachable."""
+        ...
+
+    async def volume_space(self, cluster: Cluster) -> tuple[VolumeSpace, ...]:
         """Returns size and use of each volume, as the head sees it. Raises Unreachable."""
         ...
 
 
-class SlurmState(Protocol):
+class ClusterSlurmState(Protocol):
     """Reads the state of Slurm: nodes, jobs, arrays and accounts."""
 
     async def read(self, cluster: Cluster) -> SlurmReading:
         """Returns the state of Slurm. Raises Unreachable if the controller does not answer."""
         ...
 
-    async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
+    async def shares(self, cluster: Cluster) -> tuple[AccountShare, ...]:
         """Returns the usage of each account, as sshare reports it. Raises Unreachable if the controller does not
         answer."""
         ...
@@ -299,6 +326,20 @@ class ClusterJobSecrets(Protocol):
         ...
 
 
+class ClusterUserLocks(Protocol):
+    """Locks Linux users of a running cluster, and puts them into their teams, without an apply."""
+
+    async def lock_user(self, cluster: Cluster, user: str) -> UserLockResult:
+        """Refuses the user's new jobs and SSH sessions, cancels their jobs, disables their scrontab and ends their
+        processes on the heads. Raises HeadwayError if nothing could be tried."""
+        ...
+
+    async def update_users(self, cluster: Cluster, users: Collection[str]) -> Mapping[str, UserUpdateResult]:
+        """Lets the users sign in and submit jobs in the teams that they are in, and in no other team. Returns the changes in
+        Slurm and the first fault by user. Raises HeadwayError if nothing could be tried."""
+        ...
+
+
 class ClusterCommands(Protocol):
     """Runs commands and opens tunnels as the Linux user `user`."""
 
@@ -319,7 +360,7 @@ class ClusterCommands(Protocol):
         ...
 
 
-class NodeActions(Protocol):
+class ClusterNodeActions(Protocol):
     """Drains, tests, reboots and resumes nodes in a person's name."""
 
     async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> str:
@@ -355,101 +396,83 @@ class NodeActions(Protocol):
         ...
 
 
-class FabricTests(Protocol):
-    """Measures the bandwidth between nodes."""
-
-    async def test_fabric(
-        self, cluster: Cluster, nodes: Sequence[str], report: ReportProgress, waits: OperationWaits
-    ) -> FabricTestOut:
-        """Measures these nodes, or all idle ones for (), and opens an incident for each node or link that is slow. Jobs
-        do not wait: a node where one starts leaves the test. Ends early if another operation must run (`waits`). Raises
-        Refused if fewer than two nodes can be measured."""
-        ...
-
-
-class UsageSources(Protocol):
-    """Reads usage from accounting and from progress reports, and holds the jobs of a team that is over its budget."""
-
-    async def usage_runs(self, cluster: Cluster, since: int, until: int) -> tuple[JobRun, ...]:
-        """Returns every run of every job between `since` and `until` (unix seconds). Raises CommandFailed or Unreachable
-        if accounting or the head does not answer."""
-        ...
-
-    async def node_events(self, cluster: Cluster, since: int) -> tuple[NodeSpan, ...]:
-        """Returns the periods after `since` (unix seconds) in which nodes were down or drained. Raises as `usage_runs`."""
-        ...
-
-    async def restart_losses(self, cluster: Cluster) -> dict[int, tuple[tuple[float, float], ...]]:
-        """Returns by job id, for jobs that report progress: (unix seconds of the last report before a restart, seconds
-        of work that were repeated) of each restart."""
-        ...
-
-    async def checkpoint_stats(self, cluster: Cluster) -> dict[int, CheckpointStats]:
-        """Returns checkpoint statistics by job id, for jobs that report their checkpoints."""
-        ...
-
-    async def hold_team_jobs(self, cluster: Cluster, team: str, *, on: bool) -> None:
-        """Stops the team's jobs from starting (`on`) or allows it again. Running jobs continue."""
-        ...
-
-
-class Monitoring(Protocol):
-    """Queries the cluster's Prometheus and sends through its Alertmanager."""
-
-    async def query_metrics(
-        self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
-    ) -> tuple[Row, ...]:
-        """Returns the results of the queries from `start` to `end` (unix seconds), one value per `step_s` seconds. Raises
-        Unreachable if Prometheus does not answer."""
-        ...
-
-    async def send_alerts(self, cluster: Cluster, notifications: Sequence[Notification]) -> None:
-        """Sends notifications to the cluster's Alertmanager, which passes them to its alert channels and suppresses
-        repeated ones. Raises Unreachable if it does not answer."""
-        ...
-
-
 class ClusterBackend(Protocol):
     """Every call that contacts machines or resolves a cluster file, in one Protocol per subject."""
 
     @property
-    def lifecycle(self) -> ClusterLifecycle: ...
+    def lifecycle(self) -> ClusterLifecycle:
+        """Returns the calls that plan, apply and remove a cluster."""
+        ...
 
     @property
-    def backups(self) -> ClusterBackups: ...
+    def backups(self) -> ClusterBackups:
+        """Returns the calls that write and restore backups."""
+        ...
 
     @property
-    def keys(self) -> KeyRotation: ...
+    def keys(self) -> ClusterKeyRotation:
+        """Returns the calls that replace the keys of a running cluster."""
+        ...
 
     @property
-    def rollouts(self) -> Rollouts: ...
+    def rollouts(self) -> ClusterRollouts:
+        """Returns the calls that move nodes and heads to another node image."""
+        ...
 
     @property
-    def storage(self) -> ClusterStorage: ...
+    def rentals(self) -> ClusterRentals:
+        """Returns the calls to clouds."""
+        ...
 
     @property
-    def slurm(self) -> SlurmState: ...
+    def storage(self) -> ClusterStorage:
+        """Returns the calls for volumes, quotas, datasets and environments."""
+        ...
 
     @property
-    def jobs(self) -> ClusterJobs: ...
+    def slurm(self) -> ClusterSlurmState:
+        """Returns the calls that read nodes, jobs and accounts from Slurm."""
+        ...
 
     @property
-    def job_secrets(self) -> ClusterJobSecrets: ...
+    def jobs(self) -> ClusterJobs:
+        """Returns the calls that submit and control jobs and read their logs."""
+        ...
 
     @property
-    def commands(self) -> ClusterCommands: ...
+    def job_secrets(self) -> ClusterJobSecrets:
+        """Returns the calls that write the secrets of jobs to the heads."""
+        ...
 
     @property
-    def nodes(self) -> NodeActions: ...
+    def user_locks(self) -> ClusterUserLocks:
+        """Returns the calls that lock users of a running cluster."""
+        ...
 
     @property
-    def fabric(self) -> FabricTests: ...
+    def commands(self) -> ClusterCommands:
+        """Returns the calls that run commands and open tunnels as a user."""
+        ...
 
     @property
-    def usage(self) -> UsageSources: ...
+    def nodes(self) -> ClusterNodeActions:
+        """Returns the calls that drain, test, reboot and resume nodes."""
+        ...
 
     @property
-    def monitoring(self) -> Monitoring: ...
+    def fabric(self) -> ClusterFabricTests:
+        """Returns the calls that measure the bandwidth between nodes."""
+        ...
+
+    @property
+    def usage(self) -> ClusterUsage:
+        """Returns the calls that read usage for billing."""
+        ...
+
+    @property
+    def monitoring(self) -> ClusterMonitoring:
+        """Returns the calls to Prometheus and Alertmanager."""
+        ...
 
     async def forget(self, cluster: str) -> None:
         """Closes all connections to a cluster and stops its automatic actions."""

@@ -25,7 +25,9 @@ class LoginThrottle:
             count, since = self._failures.get(key, (0, now))
             if count >= MAX_FAILURES and now - since < WINDOW_S:
                 wait = int(WINDOW_S - (now - since)) + 1
-                raise TooManyTries("too many attempts to sign in have failed", hint=f"try again in {wait} s")
+                raise TooManyTries(
+                    "too many attempts to sign in have failed", hint=f"try again in {wait} s", retry_after_s=wait
+                )
 
     def record_failure(self, now: float, *keys: str) -> bool:
         """Counts a failure, and returns whether it is the first of one of the keys within WINDOW_S."""

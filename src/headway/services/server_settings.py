@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from headway.catalog.gpuhunt_catalog import PUBLISHED_AT
 from headway.domain.access.role import Role
+from headway.validation.hosts import is_loopback
+
+DEFAULT_SUBMITS_PER_MINUTE = 600
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class Oidc:
     roles: tuple[tuple[str, Role], ...] = ()
     team_claim: str = ""
     teams: tuple[tuple[str, str], ...] = ()
+    subject_claim: str = "sub"  # claim with the person's id at the provider, which SCIM sends as externalId
     user_claim: str = ""  # claim with the Linux user; "" if an admin sets it
     scopes: tuple[str, ...] = ()  # requested in addition to openid, profile and email
 
@@ -35,7 +40,7 @@ class Oidc:
 class SyslogServer:
     """A syslog server. `host` is the path of the socket for `unix`."""
 
-    transport: Literal["unix", "udp", "tcp"]
+    transport: Literal["unix", "udp", "tcp", "tls"]
     host: str
     port: int
 
@@ -49,6 +54,16 @@ class AuditExport:
     otlp: str = ""  # address of an OTLP/HTTP collector, with /v1/logs
     otlp_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     exec_arguments: bool = False  # record the arguments of `headway exec`
+
+    @property
+    def in_clear(self) -> tuple[str, ...]:
+        """Returns the variables of the destinations on other machines to which lines are sent without encryption."""
+        otlp, syslog = urlsplit(self.otlp), self.syslog
+        found = {
+            "HEADWAY_AUDIT_SYSLOG": syslog and syslog.transport in ("udp", "tcp") and not is_loopback(syslog.host),
+            "HEADWAY_AUDIT_OTLP": otlp.scheme == "http" and not is_loopback(otlp.hostname or ""),
+        }
+        return tuple(name for name, is_clear in found.items() if is_clear)
 
 
 @dataclass(frozen=True)
@@ -68,6 +83,8 @@ class Settings:
     fingerprint: str = ""  # of the certificate that the server made for itself; "" with another or without TLS
     proxies: tuple[str, ...] = ()  # addresses of reverse proxies, which report the client's address
     audit: AuditExport = AuditExport()
+    submits_per_minute: int = DEFAULT_SUBMITS_PER_MINUTE  # of each person who is not an admin
+    offers_url: str = PUBLISHED_AT  # where the catalogues of prices of clouds are, without a slash at the end
 
     @property
     def data(self) -> Path:

@@ -15,7 +15,7 @@ from headway.domain.machines.machine import Machine
 from headway.domain.slurm.nodes_and_jobs import MOST_SIBLINGS, JobState, NodeState, Reservation
 from headway.errors import HeadwayError, NotFound, Unreachable
 from headway.slurm.accounting import sacct_jobs
-from headway.slurm.adapters import adapter
+from headway.slurm.adapters import adapter_for
 from headway.slurm.adapters.base import Adapter
 from headway.slurm.rest import ForwardsSockets, SlurmRestClient, SlurmToken
 from headway.slurm.squeue_summary import SqueueLine, read_squeue
@@ -50,7 +50,7 @@ class SlurmReader:
         self._connections = connections
         self._head = head
         self._version = version
-        self._adapter: Adapter = adapter(version)
+        self._adapter: Adapter = adapter_for(version)
         self._rest = SlurmRestClient(connections, head, SlurmToken(jwt_key))
         self._clock = clock
         self._known: dict[int, tuple[int, JobState]] = {}  # job id -> (hash of its record, the job)

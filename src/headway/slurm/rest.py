@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError, NotFound, Unreachable
+from headway.transport.http_socket import http_client
 
 if TYPE_CHECKING:
     import httpx
@@ -27,7 +28,9 @@ _NO_SUCH = ("invalid job id", "invalid node name", "requested reservation is inv
 class ForwardsSockets(Protocol):
     """The part of Connections that the client needs."""
 
-    async def forward_socket(self, machine: Machine, remote_path: str) -> str: ...
+    async def forward_socket(self, machine: Machine, remote_path: str) -> str:
+        """Returns the path of a local Unix socket that leads to `remote_path` on the machine. Raises Unreachable."""
+        ...
 
 
 class SlurmToken:
@@ -77,7 +80,7 @@ class SlurmRestClient:
         import httpx
 
         for attempt in (1, 2):
-            client = await self._connected(httpx)
+            client = await self._connected()
             try:
                 answer = await client.get(path, params=params, headers=self._token.headers())
                 break
@@ -97,13 +100,12 @@ class SlurmRestClient:
         if client is not None:
             await client.aclose()
 
-    async def _connected(self, httpx: Any) -> httpx.AsyncClient:
+    async def _connected(self) -> httpx.AsyncClient:
         async with self._lock:
             path = await self._connections.forward_socket(self._head, SOCKET)
             if self._client is None or path != self._path:
                 await self.close()
-                transport = httpx.AsyncHTTPTransport(uds=path, limits=httpx.Limits(max_keepalive_connections=4))
-                self._client = httpx.AsyncClient(transport=transport, base_url="http://slurmrestd", timeout=ANSWER_S)
+                self._client = http_client(path, "http://slurmrestd", timeout_s=ANSWER_S, keep=4)
                 self._path = path
             return self._client
 

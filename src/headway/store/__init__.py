@@ -1,13 +1,18 @@
 """The store: all persistent data of the server in SQL, SQLite by default or PostgreSQL. SQL is used in this package
-alone; rules are in its callers."""
+alone.
+
+Not here: rules about the data (its callers), values that only one process needs (`services.read_model`)."""
 
 from headway.store.access.audit import AuditAsk
 from headway.store.clusters.operations import OperationAsk
+from headway.store.db.errors import DatabaseLocked, StoreUnavailable
 from headway.store.db.rows import (
     ActivityPlace,
     ActivityRow,
     AuditRow,
     ClusterRow,
+    DueUserChange,
+    GroupsReading,
     InvoiceRow,
     JobRecord,
     JobSecretRow,
@@ -17,11 +22,12 @@ from headway.store.db.rows import (
     OperationEvent,
     Person,
     PipelineRow,
+    ProvisionedGroup,
+    ProvisionedUser,
     SignIn,
     Token,
     VolumeSpeedRow,
 )
-from headway.store.db.transactions import DatabaseLocked, StoreUnavailable
 from headway.store.store import Store, open_store
 
 __all__ = [
@@ -31,6 +37,8 @@ __all__ = [
     "AuditRow",
     "ClusterRow",
     "DatabaseLocked",
+    "DueUserChange",
+    "GroupsReading",
     "InvoiceRow",
     "JobRecord",
     "JobSecretRow",
@@ -41,6 +49,8 @@ __all__ = [
     "OperationEvent",
     "Person",
     "PipelineRow",
+    "ProvisionedGroup",
+    "ProvisionedUser",
     "SignIn",
     "Store",
     "StoreUnavailable",

@@ -6,107 +6,121 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy.ext.asyncio import AsyncEngine
-
 from headway.store.access.audit import AuditTrail
 from headway.store.access.credential_cache import CredentialCache
-from headway.store.access.idempotency_keys import IdempotencyKeys
-from headway.store.access.linux_users import LinuxUsers
-from headway.store.access.people import People
-from headway.store.access.sessions import Sessions
-from headway.store.access.tokens import Tokens
-from headway.store.billing.budgets import Budgets
+from headway.store.access.idempotency_keys import IdempotencyKeyStore
+from headway.store.access.linux_uids import LinuxUidStore
+from headway.store.access.people import PersonStore
+from headway.store.access.provisioning import ProvisioningStore
+from headway.store.access.sessions import SessionStore
+from headway.store.access.tokens import TokenStore
+from headway.store.access.user_locks import UserLockStore
+from headway.store.billing.budgets import BudgetStore
 from headway.store.billing.capacity import CapacityReports
-from headway.store.billing.checkpoints import Checkpoints
-from headway.store.billing.daily_rollups import DailyRollups
-from headway.store.billing.invoices import Invoices
+from headway.store.billing.checkpoints import CheckpointStore
+from headway.store.billing.daily_rollups import DailyRollupStore
+from headway.store.billing.invoices import InvoiceStore
 from headway.store.billing.ledger_progress import LedgerProgress
 from headway.store.billing.losses import LossReports
-from headway.store.billing.machine_lifetimes import MachineLifetimes
-from headway.store.billing.node_spans import NodeSpans
-from headway.store.billing.notifications import Notifications
-from headway.store.billing.prices import Prices
-from headway.store.billing.run_sums import RunSums
-from headway.store.billing.runs import Runs
+from headway.store.billing.machine_lifetimes import MachineLifetimeStore
+from headway.store.billing.node_spans import NodeSpanStore
+from headway.store.billing.notifications import NotificationStore
+from headway.store.billing.prices import PriceStore
+from headway.store.billing.run_sums import RunSumStore
+from headway.store.billing.runs import RunStore
 from headway.store.billing.usage import UsageReports
 from headway.store.clusters.activity import ActivityLog
 from headway.store.clusters.cluster_records import ClusterRecords
-from headway.store.clusters.clusters import Clusters
-from headway.store.clusters.datasets import Datasets
-from headway.store.clusters.environments import Environments
-from headway.store.clusters.fabric_tests import FabricTests
-from headway.store.clusters.gpu_hour_cap_resets import GpuHourCapResets
-from headway.store.clusters.incidents import Incidents
-from headway.store.clusters.job_secrets import JobSecrets
-from headway.store.clusters.node_images import NodeImages
-from headway.store.clusters.operations import Operations
-from headway.store.clusters.secrets import Secrets
-from headway.store.clusters.symptoms import Symptoms
-from headway.store.clusters.volume_speeds import VolumeSpeeds
+from headway.store.clusters.clusters import ClusterStore
+from headway.store.clusters.datasets import DatasetStore
+from headway.store.clusters.environments import EnvironmentStore
+from headway.store.clusters.fabric_tests import FabricTestStore
+from headway.store.clusters.gpu_hour_cap_resets import GpuHourCapResetStore
+from headway.store.clusters.incidents import IncidentStore
+from headway.store.clusters.job_secrets import JobSecretStore
+from headway.store.clusters.node_images import NodeImageStore
+from headway.store.clusters.operations import OperationStore
+from headway.store.clusters.secrets import ClusterSecretStore
+from headway.store.clusters.symptoms import SymptomStore
+from headway.store.clusters.volume_speeds import VolumeSpeedStore
 from headway.store.db.engine import database_url, open_engine
+from headway.store.db.sealing import SecretBox, open_box
+from headway.store.db.server_values import ServerValueStore
 from headway.store.db.transactions import Database
-from headway.store.jobs.job_records import JobRecords
-from headway.store.jobs.notebooks import Notebooks
-from headway.store.jobs.pipelines import Pipelines
+from headway.store.jobs.job_records import JobRecordStore
+from headway.store.jobs.notebooks import NotebookStore
+from headway.store.jobs.pipelines import PipelineStore
+from headway.store.key_rotation import KeyRotationStore
 
 
 class Store:
     """All parts of the store on one database, one attribute per subject. Open it with `open_store`, and `close` it at
     the end."""
 
-    def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
-        database = Database(engine, clock)
+    def __init__(self, database: Database, box: SecretBox) -> None:
         credentials = CredentialCache(database)
         self.database = database
         self.server_locks = database.server_locks
+        self.server_values = ServerValueStore(database)
+        self.key_rotation = KeyRotationStore(database, box)
         # People and their actions
-        self.people = People(database, credentials)
-        self.tokens = Tokens(database, credentials)
-        self.sessions = Sessions(database, credentials)
+        self.people = PersonStore(database, credentials)
+        self.tokens = TokenStore(database, credentials)
+        self.sessions = SessionStore(database, credentials)
+        self.provisioning = ProvisioningStore(database)
         self.audit = AuditTrail(database)
         self.activity = ActivityLog(database)
-        self.idempotency_keys = IdempotencyKeys(database)
+        self.idempotency_keys = IdempotencyKeyStore(database)
         # Clusters
-        self.clusters = Clusters(database)
-        self.secrets = Secrets(database)
-        self.job_secrets = JobSecrets(database)
-        self.linux_users = LinuxUsers(database)
-        self.gpu_hour_cap_resets = GpuHourCapResets(database)
-        self.node_images = NodeImages(database)
-        self.volume_speeds = VolumeSpeeds(database)
-        self.fabric_tests = FabricTests(database)
-        self.datasets = Datasets(database)
-        self.environments = Environments(database)
-        self.operations = Operations(database)
-        self.symptoms = Symptoms(database)
-        self.incidents = Incidents(database)
+        self.clusters = ClusterStore(database)
+        self.secrets = ClusterSecretStore(database, box)
+        self.job_secrets = JobSecretStore(database, box)
+        self.linux_uids = LinuxUidStore(database)
+        self.user_locks = UserLockStore(database)
+        self.gpu_hour_cap_resets = GpuHourCapResetStore(database)
+        self.node_images = NodeImageStore(database)
+        self.volume_speeds = VolumeSpeedStore(database)
+        self.fabric_tests = FabricTestStore(database)
+        self.datasets = DatasetStore(database)
+        self.environments = EnvironmentStore(database)
+        self.operations = OperationStore(database, self.secrets)
+        self.symptoms = SymptomStore(database)
+        self.incidents = IncidentStore(database)
         self.cluster_records = ClusterRecords(database, self.secrets)
         # Jobs
-        self.jobs = JobRecords(database)
-        self.pipelines = Pipelines(database)
-        self.notebooks = Notebooks(database)
+        self.jobs = JobRecordStore(database)
+        self.pipelines = PipelineStore(database)
+        self.notebooks = NotebookStore(database, box)
         # Billing: collected data
-        self.prices = Prices(database)
-        self.rollups = DailyRollups(database)
+        self.prices = PriceStore(database)
+        self.rollups = DailyRollupStore(database)
         self.ledger_progress = LedgerProgress(database)
-        self.runs = Runs(database, self.rollups, self.ledger_progress)
-        self.checkpoints = Checkpoints(database)
-        self.machine_lifetimes = MachineLifetimes(database)
-        self.node_spans = NodeSpans(database)
+        self.runs = RunStore(database, self.rollups, self.ledger_progress)
+        self.checkpoints = CheckpointStore(database)
+        self.machine_lifetimes = MachineLifetimeStore(database)
+        self.node_spans = NodeSpanStore(database)
         # Billing: reports and their results
-        self.run_sums = RunSums(database, self.rollups, self.ledger_progress)
+        self.run_sums = RunSumStore(database, self.rollups, self.ledger_progress)
         self.usage = UsageReports(database, self.run_sums)
         self.capacity = CapacityReports(database, self.rollups, self.ledger_progress, self.run_sums)
         self.losses = LossReports(database, self.run_sums)
-        self.invoices = Invoices(database)
-        self.budgets = Budgets(database)
-        self.notifications = Notifications(database)
+        self.invoices = InvoiceStore(database)
+        self.budgets = BudgetStore(database)
+        self.notifications = NotificationStore(database)
 
     async def close(self) -> None:
         """Closes the database connections."""
         await self.database.close()
 
 
-async def open_store(state_dir: Path, url: str = "", *, clock: Callable[[], float] = time.time) -> Store:
-    """Returns the store of a state folder (SQLite) or of a PostgreSQL URL, migrated to the newest version."""
-    return Store(await open_engine(database_url(state_dir, url)), clock)
+async def open_store(
+    state_dir: Path, url: str = "", *, data_dir: Path | None = None, clock: Callable[[], float] = time.time
+) -> Store:
+    """Returns the store of a state folder (SQLite) or of a PostgreSQL URL, migrated to the newest version. `data_dir`: the folder
+    with the key of its secrets, if it is another one, which several servers share."""
+    database = Database(await open_engine(database_url(state_dir, url)), clock)
+    try:
+        return Store(database, await open_box(database, data_dir or state_dir))
+    except Exception:
+        await database.close()
+        raise

@@ -1,7 +1,7 @@
-"""The only module that starts processes: `run` until they end, `start_process` to talk to one, `spawn`
+"""The only module that starts processes: `run_process` until they end, `start_process` to talk to one, `spawn`
 detached.
 
-Commands are argv lists, and `run` always has a time limit. A failure is CommandFailed with argv, code and stderr."""
+Commands are argv lists, and `run_process` always has a time limit. A failure is CommandFailed with argv, code and stderr."""
 
 from __future__ import annotations
 
@@ -66,14 +66,15 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, sign)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), 2)
+            async with asyncio.timeout(2):
+                await process.wait()
             if sign is signal.SIGTERM:  # children may still run
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
             return
 
 
-async def run(
+async def run_process(
     argv: Sequence[str],
     *,
     timeout_s: float,

@@ -52,7 +52,7 @@ class Sink:
         return self.data.decode(errors="replace")
 
 
-class Reader:
+class StreamSplitter:
     """Splits a stream into lines and blocks of known size. `read` returns the next piece, b"" at the end."""
 
     def __init__(self, read: Callable[[], Awaitable[bytes]], *, most: int = MAX_OUTPUT) -> None:

@@ -1,6 +1,6 @@
 """The only module that uses SSH: commands on machines (`Connections.remote`, `stream`), forwarded sockets, host keys.
 
-Commands are argv lists and have a time limit. A failed command raises CommandFailed, as in `process.run`, with the name
+Commands are argv lists and have a time limit. A failed command raises CommandFailed, as in `process.run_process`, with the name
 of the machine; a machine that can't be reached raises Unreachable."""
 
 from __future__ import annotations
@@ -157,7 +157,10 @@ class Remote(Protocol):
         timeout_s: float,
         input: bytes | None = None,  # noqa: A002
         check: bool = True,
-    ) -> CommandResult: ...
+    ) -> CommandResult:
+        """Runs argv on a machine and returns its result. Raises CommandFailed if `check` and the exit code is not 0,
+        Unreachable if the connection broke."""
+        ...
 
 
 class Connections:
@@ -207,7 +210,7 @@ class Connections:
     ) -> CommandResult:
         """Runs argv on a machine. A command ended by a signal has code 128 + its number, as in a shell.
 
-        Raises CommandFailed as `process.run` does, and Unreachable if there is no connection or it broke during the
+        Raises CommandFailed as `process.run_process` does, and Unreachable if there is no connection or it broke during the
         command."""
         started = time.monotonic()
         # A signal from here does not reach a process that sudo started, so `timeout` ends it.
@@ -309,7 +312,7 @@ class Connections:
         pause_s = 0.05
         while True:
             try:
-                (await self._link_with_room(machine)).end_session()
+                (await self._link_below_session_limit(machine)).end_session()
                 return
             except (HostKeyChanged, SudoRefused):
                 raise
@@ -350,7 +353,7 @@ class Connections:
                 self._folder = tempfile.mkdtemp(prefix="headway-ssh-")
             path = known.path if known else str(Path(self._folder) / f"{len(self._forwards)}.sock")
             Path(path).unlink(missing_ok=True)
-            link = await self._link_with_room(machine)
+            link = await self._link_below_session_limit(machine)
             try:
                 if (
                     link.root.argv
@@ -405,7 +408,7 @@ class Connections:
                 hint="put the arguments into a file that the command reads",
             )
         for attempt in (1, 2):
-            link = await self._link_with_room(machine)
+            link = await self._link_below_session_limit(machine)
             try:
                 process = await link.connection.create_process(shlex.join([*link.root.argv, *argv]), encoding=None)
                 if link.root.first:
@@ -434,7 +437,7 @@ class Connections:
             process.close()
             link.end_session()
 
-    async def _link_with_room(self, machine: Machine) -> _Link:
+    async def _link_below_session_limit(self, machine: Machine) -> _Link:
         """Returns a live connection with room for one more session."""
         peer = self._peers.setdefault((machine.name, machine.port), _Peer())
         async with peer.lock:

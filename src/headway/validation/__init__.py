@@ -1,2 +1,5 @@
 """Strict parsing of what people write: YAML, types of fields, syntax rules of single values, and the path of each
-error. Rules across fields of the cluster file are in `headway.clusterfile`."""
+error.
+
+Not here: rules across fields of the cluster file (`clusterfile.rules`), answers of other programs (their reader, such
+as `headway.slurm`)."""

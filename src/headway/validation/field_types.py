@@ -1,4 +1,4 @@
-"""Field types of the cluster file: checked strings, times, keys, and the strict base model `Part`."""
+"""Field types of the cluster file: checked strings, times, keys, and the strict base model `FileSection`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from headway.validation import ssh_keys, syntax_rules
+from headway.validation import mount_line, reserved_names, ssh_keys, syntax_rules, times_and_sizes
 
 MOST_NODES = 20_000
 MOST_TEAMS = 1000
@@ -41,10 +41,18 @@ def _time(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise value_error("must be a time", 'for example "2-00:00:00" (days-hours:minutes:seconds), or minutes')
     try:
-        seconds = syntax_rules.parse_time(value)
+        seconds = times_and_sizes.parse_time(value)
     except ValueError as error:
         raise value_error(str(error), 'for example "7-00:00:00", "02:00:00", 90 (minutes) or infinite') from None
     return UNLIMITED if seconds is None else seconds
+
+
+def _size(value: Any) -> int:
+    """Returns the bytes of a size."""
+    try:
+        return times_and_sizes.parse_size(value if isinstance(value, str) else "")
+    except ValueError as error:
+        raise value_error(str(error), "for example 100 GiB or 1.5 TiB") from None
 
 
 def _grace(value: Any) -> Any:
@@ -85,9 +93,9 @@ def _xid(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def mount_line(value: str) -> str:
+def checked_mount_line(value: str) -> str:
     """Returns the line if it is valid, else raises a value error."""
-    problem, hint = syntax_rules.mount_line_fault(value)
+    problem, hint = mount_line.mount_line_fault(value)
     if problem:
         raise value_error(problem, hint)
     return value
@@ -109,12 +117,12 @@ Name = Annotated[
 ]
 PartitionName = Annotated[
     str,
-    checked_by(_reserved(syntax_rules.name_fault, syntax_rules.RESERVED_PARTITIONS)),
+    checked_by(_reserved(syntax_rules.name_fault, reserved_names.RESERVED_PARTITIONS)),
     WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.NAME}$"}),
 ]
 TeamName = Annotated[
     str,
-    checked_by(_reserved(syntax_rules.name_fault, syntax_rules.RESERVED_TEAMS)),
+    checked_by(_reserved(syntax_rules.name_fault, reserved_names.RESERVED_TEAMS)),
     WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.NAME}$"}),
 ]
 GroupName = Annotated[
@@ -127,6 +135,7 @@ UserName = Annotated[
     checked_by(syntax_rules.user_name_fault),
     WithJsonSchema({"type": "string", "pattern": f"^{syntax_rules.USER_NAME}$"}),
 ]
+Size = Annotated[int, BeforeValidator(_size), WithJsonSchema({"type": "string"})]
 Seconds = Annotated[int, BeforeValidator(_time), WithJsonSchema(_TIME_SCHEMA)]
 GraceSeconds = Annotated[int, Field(ge=0, le=86400), BeforeValidator(_grace)]
 PublicKey = Annotated[str, AfterValidator(_public_key)]
@@ -143,7 +152,7 @@ SHARED_BY = "use (teams by usage), share (teams by shares) or centre:NAME (one c
 SlurmKeys = dict[str, Annotated[str, BeforeValidator(_slurm_value), WithJsonSchema({"type": ["string", "integer"]})]]
 
 
-class Part(BaseModel):
+class FileSection(BaseModel):
     """Base of all parts of the file: strict, and without unknown fields. A known field with an empty value counts as
     left out. An unknown field with an empty value is an error: in `{mount: nfs4 filer:/x hard,ro}` the comma ends
     the value, and `ro` would be such a field."""

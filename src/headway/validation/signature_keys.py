@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-from headway.validation.ssh_keys import looks_private
-
 _HOST = r"(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::[0-9]{1,5})?|[A-Za-z0-9-]+:[0-9]{1,5}|localhost)"
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 SCOPE = rf"{_HOST}(?:/{_PART})*"
+_ONE_PUBLIC_KEY = r"-----BEGIN ((?:RSA )?PUBLIC KEY)-----[A-Za-z0-9+/=\s]+-----END \1-----"
 _HUB_NAMES = ("index.docker.io", "registry-1.docker.io", "registry.hub.docker.com", "hub.docker.com")
 
 
@@ -28,8 +27,11 @@ def signature_key_fault(text: str) -> tuple[str, str]:
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    if looks_private(text) and "PUBLIC KEY" not in text:
-        return "is a private key", "give the public key and keep the private key secret"
+    # Not only the first PEM block counts: the whole text is stored and written to all nodes, where every user can read it.
+    if "PRIVATE KEY" in text:
+        return "contains a private key", "give the public key alone and keep the private key secret"
+    if not re.fullmatch(_ONE_PUBLIC_KEY, text.strip()):
+        return "is not a public key in PEM format", "it begins with -----BEGIN PUBLIC KEY-----; for example cosign.pub"
     try:
         key = load_pem_public_key(text.strip().encode())
     except (ValueError, UnsupportedAlgorithm):

@@ -1,5 +1,4 @@
-"""Syntax rules of a cluster file: characters, names, times, sizes. Pure functions; `*_fault` return a fault as text, or
-"".
+"""Syntax rules of a cluster file: characters, names, addresses. Pure functions; `*_fault` return a fault as text, or "".
 
 Everything that a user writes ends up in configuration files and argument lists, so the rules list what is allowed and
 refuse all else."""
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from headway.domain.cluster import BY_SHARE, BY_USE, COST_CENTRE
-from headway.domain.environment import FOLDER as ENVIRONMENTS
+from headway.validation.reserved_names import SYSTEM_USERS
 
 NAME = r"[a-z][a-z0-9_-]{0,30}"
 CLUSTER_NAME = r"[a-z][a-z0-9-]{0,20}"
@@ -29,39 +28,8 @@ ARMORED_TEXT = re.compile(r"[A-Za-z0-9+/=:;,.@<>() \t\r\n-]*")  # an OpenPGP key
 MAX_ARMORED = 64 * 1024
 MAX_REQUIREMENTS = 1024 * 1024  # characters
 
-MOUNT_TEXT = re.compile(r"[A-Za-z0-9 _@%+=:,./~\[\]-]*")  # allows brackets for IPv6 addresses
-
 _ABSOLUTE = re.compile(r"/|(/[A-Za-z0-9._@+-]+)+/?")
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62})(\.[A-Za-z0-9]([A-Za-z0-9-]{0,62}))*\.?|[A-Za-z0-9]")
-_TIME = re.compile(r"(?:(\d{1,5})-)?(\d{1,7})(?::(\d{1,4}))?(?::(\d{1,4}))?")
-
-# fmt: off
-# Users and groups of a node image or of Headway. User names must differ from both, because each user also gets a group
-# of the same name.
-SYSTEM_USERS = frozenset((
-    "default",  # Headway's default team; a user of this name would have a group of the same name
-    "root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "www-data",
-    "backup", "list", "irc", "gnats", "nobody", "nogroup", "sshd", "messagebus", "polkitd", "tss", "uuidd",
-    "dnsmasq", "avahi", "chrony", "ntp", "statd", "rpc", "sssd", "nslcd", "postfix", "munge", "slurm",
-    "slurmrestd", "mysql", "mariadb", "prometheus", "alertmanager", "headway", "adm", "tty", "disk", "dialout",
-    "fax", "voice", "cdrom", "floppy", "tape", "sudo", "audio", "dip", "operator", "src", "shadow", "utmp",
-    "video", "sasl", "plugdev", "staff", "users", "kmem", "input", "sgx", "kvm", "render", "crontab", "netdev",
-    "ssl-cert", "docker", "podman", "wheel", "lpadmin", "ssh", "systemd-network", "systemd-resolve",
-    "systemd-timesync", "systemd-journal", "systemd-coredump", "systemd-oom",
-))
-# Words with a special meaning to Slurm where an account or a QOS is named ("normal" is the QOS that Slurm creates).
-RESERVED_TEAMS = frozenset({"root", "all", "none", "normal", "default_qos"})
-RESERVED_PARTITIONS = frozenset({"default", "all", "none"})
-
-SYSTEM_PATHS = (
-    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/proc",
-    "/root", "/run", "/sbin", "/scratch", "/srv", "/sys", "/tmp", "/usr", "/var",
-    "/opt/modulefiles",  # = render.system.login.shell_env.MODULES
-    ENVIRONMENTS,
-)
-# fmt: on
-
-LONGEST_TIME_S = 3650 * 86400
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -126,8 +94,11 @@ def user_name_fault(name: str) -> str:
 
 
 def user_name_from(login: str) -> str:
-    """Returns a valid user name made from the login of another system: "root" -> "admin", "Ann.Lee" -> "ann-lee"."""
-    name = re.sub(r"[^a-z0-9_-]+", "-", login.lower()).strip("-_0123456789")[:32]
+    """Returns a valid user name made from the login of another system: "root" -> "admin", "Ann.Lee" -> "ann-lee". A
+    valid one stays as it is, so that ann1 and ann2 are two users."""
+    if not user_name_fault(login):
+        return login
+    name = re.sub(r"[^a-z0-9_-]+", "-", login.lower()).lstrip("-_0123456789")[:32].rstrip("-_")
     if login == "root" or not name:
         return "admin"
     return name if not user_name_fault(name) else f"{name[:27]}-user"
@@ -142,51 +113,6 @@ def path_fault(path: str) -> str:
     if any(part in (".", "..") for part in path.split("/")):
         return 'may not contain "." or ".." as a folder'
     return "is too long" if len(path) > 255 else ""
-
-
-def mount_fault(path: str) -> str:
-    """Checks the mount point of a dataset or volume on the machines."""
-    fault = path_fault(path)
-    if fault:
-        return fault
-    if path == "/":
-        return "can't be the root folder of the machines"
-    for system in SYSTEM_PATHS:
-        if path == system or path.startswith(f"{system}/"):
-            return f"is in {system}, which belongs to the operating system"
-        if system.startswith(f"{path.rstrip('/')}/"):
-            return f"covers {system}, which belongs to the operating system"
-    return ""
-
-
-_FS_TYPE = re.compile(r"[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_-]{0,31})?")
-_BRACKETED = r"([A-Za-z0-9._-]+@)?\[[0-9a-fA-F:.]{2,45}\]:"
-# No character with a meaning in shells or units
-_MOUNT_WORD = re.compile(rf"({_BRACKETED})?[A-Za-z0-9._@:/,=+-]{{1,1024}}")
-
-
-def mount_line_fault(line: str) -> tuple[str, str]:
-    """Returns what is wrong with "TYPE SOURCE [OPTIONS]" and what to do, or ("", "")."""
-    parts = line.split()
-    example = "for example: nfs4 filer:/export/data rw,hard"
-    if not 2 <= len(parts) <= 3:
-        return "must be TYPE SOURCE, or TYPE SOURCE OPTIONS", example
-    if not _FS_TYPE.fullmatch(parts[0]):
-        return f"{parts[0]!r} is not a file system type", example
-    for part in parts[1:]:
-        if not _MOUNT_WORD.fullmatch(part) or part.startswith("-"):
-            return f"{part!r} may have only letters, digits and . _ @ : / , = + -", example
-    if parts[0] == "none" and not (len(parts) == 3 and {"bind", "rbind"} & set(parts[2].split(","))):
-        return "type none needs the option bind", "for example: none /scratch/models bind"
-    address = parts[1].partition("[")[2].partition("]")[0] if "[" in parts[1] else ""
-    if address and host_fault(address):
-        return f"{address} is not an IPv6 address", example
-    if parts[0].startswith("nfs") and not address and parts[1].partition(":/")[0].count(":"):
-        return (
-            f"{parts[1]!r} has a colon in the server's address",
-            "put an IPv6 address in brackets, as in [fd00::1]:/export",
-        )
-    return "", ""
 
 
 def host_fault(address: str) -> str:
@@ -256,30 +182,3 @@ def mail_fault(address: str) -> str:
     if not at or not re.fullmatch(r"[A-Za-z0-9._%+-]{1,64}", name):
         return "must be a mail address, for example oncall@example.org"
     return host_fault(host)
-
-
-def parse_time(value: str | int) -> int | None:
-    """Returns the seconds of a time in Slurm's forms; None = unlimited. A whole number is minutes.
-
-    Forms: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, infinite. Raises ValueError with a message for the user.
-    """
-    text = str(value).strip()
-    if text.lower() in ("infinite", "unlimited"):
-        return None
-    match = _TIME.fullmatch(text)
-    if match is None:
-        raise ValueError("is not a time")
-    days, first, second, third = match.groups()
-    if days is not None:
-        seconds = int(days) * 86400 + int(first) * 3600 + int(second or 0) * 60 + int(third or 0)
-    elif third is not None:
-        seconds = int(first) * 3600 + int(second) * 60 + int(third)
-    elif second is not None:
-        seconds = int(first) * 60 + int(second)
-    else:
-        seconds = int(first) * 60
-    if seconds <= 0:
-        raise ValueError("must be longer than 0")
-    if seconds > LONGEST_TIME_S:
-        raise ValueError('is longer than ten years; write "infinite" for no limit')
-    return seconds

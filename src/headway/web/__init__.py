@@ -1,2 +1,3 @@
-"""The dashboard: routes of its pages, templates, static files, live updates. Pages call `headway.services`, never the
-endpoints of `headway.api`."""
+"""The dashboard: routes of its pages, templates, static files, live updates.
+
+Not here: use cases (`headway.services`), endpoints (`headway.api`), which pages never call."""

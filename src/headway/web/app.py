@@ -15,4 +15,4 @@ def mount(app: FastAPI) -> None:
     if documentation.site_is_built():
         app.mount("/docs", Documentation(directory=documentation.SITE, html=True), name="docs")
     for page in PAGES:
-        app.include_router(page.router)
+        app.router.routes.extend(page.router.routes)  # as in create_app, for the same reason

@@ -19,6 +19,7 @@ PAGE_TO_DOC = {
     "teams": "howto/access",
     "costs": "howto/costs",
     "home": "howto/dashboard",
+    "offers": "howto/cloud-prices",
     "new": "reference/cluster-yaml",
     "people": "howto/access",
     "audit": "howto/access",

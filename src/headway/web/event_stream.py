@@ -19,7 +19,7 @@ from headway.services.app_state import AppState
 from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.services.interruptible_stream import END, next_piece
 from headway.web.rendering import compact_json, render_part, templates
-from headway.web.views.banners import StateView, cluster_banner
+from headway.web.views.banners import StateView, cluster_banners
 
 PULSE_S = 10.0  # seconds between pulses; the browser warns after three missing ones
 MAX_TURN_S = 0.1  # seconds after which a stream gives its slot to the next one
@@ -88,7 +88,7 @@ async def _news(
     events = []
     row = await state.clusters.shared_row(name)
     out = cluster_out(row, state.live.snapshot(name))
-    for word, shown in (("state", StateView(out.state, out.simulated_gpus)), ("notice", cluster_banner(out))):
+    for word, shown in (("state", StateView(out.state, out.simulated_gpus)), ("cluster_banners", cluster_banners(out))):
         if before.get(f"/{word}", before) != shown:
             before[f"/{word}"] = shown
             events.append(ServerSentEvent(render_part(word, shown), event=word))

@@ -36,6 +36,7 @@ CLUSTER = (
 SERVER = (
     Tab("home", "Home", "/"),
     Tab("incidents", "Incidents", "/incidents"),
+    Tab("offers", "Prices", "/offers"),
     Tab("new", "New cluster", "/new", roles=CAN_SUBMIT),
     Tab("people", "People", "/people", (Role.ADMIN,)),
     Tab("audit", "Audit", "/audit", (Role.ADMIN,)),

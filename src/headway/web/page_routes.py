@@ -15,8 +15,9 @@ from starlette.responses import HTMLResponse, Response
 from headway.api.http import event_response
 from headway.api.http.failure_audit import audit_failure
 from headway.api.http.security_headers import PAGE_HEADERS
+from headway.domain.access.session_validity import SIGNIN_CODE_S
 from headway.errors import HeadwayError, NotSignedIn, Refused, SignInAgain
-from headway.services.access.role_rights import Principal
+from headway.services.access.role_rights import RECENT_SIGN_IN_S, Principal
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
 from headway.services.server_settings import Oidc
@@ -48,7 +49,7 @@ class PageRoute(APIRoute):
 
         async def answer(request: Request) -> Response:
             try:
-                await page_context.load(request)
+                await page_context.load_page_context(request)
                 made = await handle(request)
             except NotSignedIn:
                 made = _sign_in_page(request)
@@ -58,6 +59,8 @@ class PageRoute(APIRoute):
             except HeadwayError as error:
                 await audit_failure(request, error)
                 made = _error(request, error)
+                if error.retry_after_s:
+                    made.headers["retry-after"] = str(error.retry_after_s)
             except RequestValidationError as error:
                 made = _error(request, Refused(_words(error)))
             except HTTPException:
@@ -111,6 +114,8 @@ def render_sign_in(
         code=code,
         again=again,
         next=next_path,
+        recent_minutes=round(RECENT_SIGN_IN_S / 60),
+        link_minutes=round(SIGNIN_CODE_S / 60),
     )
 
 

@@ -20,7 +20,7 @@ from headway.jobs.explain.phrases import format_wait
 from headway.services.access.role_rights import Principal
 from headway.web import navigation, page_context
 from headway.web.documentation import doc_address
-from headway.web.views.banners import cluster_banner
+from headway.web.views.banners import cluster_banners
 from headway.web.views.state_wording import count, duration, incident_kind, seconds, sentence, slurm_time
 
 STATIC = Path(__file__).parent / "static"
@@ -121,7 +121,7 @@ def templates() -> Environment:
         has_tab=lambda key: any(tab.key == key for tab in navigation.SERVER + navigation.CLUSTER),
         current_cluster=page_context.current_cluster.get,
         flash_message=page_context.flash_message.get,
-        cluster_banner=cluster_banner,
+        cluster_banners=cluster_banners,
         cluster_tabs=lambda role: navigation.tabs(navigation.CLUSTER, role),
         server_tabs=lambda role: navigation.tabs(navigation.SERVER, role),
     )

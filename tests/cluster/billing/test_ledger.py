@@ -12,7 +12,7 @@ from tests.cluster.lab import Lab
 from headway.slurm.accounting.team_job_hold import hold_team_jobs_argv
 
 HERE = Path(__file__).parent
-COLUMNS = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd")
+COLUMNS = ("productive_usd", "lost_usd", "allocated_idle_usd", "idle_usd", "spare_usd", "broken_usd", "fixed_usd")
 
 
 def runs_of(lab: Lab, job: int) -> list[Any]:
@@ -90,7 +90,7 @@ def test_held_team_starts_no_jobs_while_running_ones_continue(lab: Lab) -> None:
     lab.head(*hold_team_jobs_argv("speech", on=True))
     try:
         waits = lab.sbatch("sara", wrap="true")
-        lab.wait(lambda: lab.field(waits, "Reason") == "QOSMaxJobsPerUserLimit", "the job to wait for the limit")
+        lab.wait(lambda: lab.field(waits, "Reason") == "MaxJobsPerAccount", "the job to wait for the limit")
         assert lab.state_of(runs) == "RUNNING"
         planned = lab.cli("plan", str(HERE.parent / "lab.yaml"))
         assert "speech" not in planned.out

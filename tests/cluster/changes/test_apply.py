@@ -52,6 +52,21 @@ def test_apply_without_changes_restarts_nothing(lab: Lab) -> None:
     assert json.loads(lab.cli("plan", write(lab), "-o", "json").out)["changes"] == []
 
 
+def test_file_changed_by_hand_is_reported_and_set_back(lab: Lab) -> None:
+    """The comparison is due each minute here; slurm.conf belongs to Headway, so an edit on the head is drift."""
+    lab.cli("apply", write(lab, more="drift: {check: 1}"), "--yes")
+    lab.head("sh", "-c", "echo 'MaxArraySize=77' >>/etc/slurm/slurm.conf")
+    lab.wait(
+        lambda: "differs from its file: /etc/slurm/slurm.conf on change-head" in lab.cli("status").out, "the report"
+    )
+    lab.cli("apply", write(lab, more="drift: {check: 1, repair: true}"), "--yes")
+    assert "differs" not in lab.cli("status").out
+    lab.head("sh", "-c", "echo 'MaxArraySize=77' >>/etc/slurm/slurm.conf")
+    lab.wait(lambda: "MaxArraySize=77" not in lab.head("cat", "/etc/slurm/slurm.conf").out, "the repair")
+    (latest, *_) = [row for row in lab.client.operations.list("change") if row.kind == "apply"]
+    assert latest.person == "headway"
+
+
 def test_changed_setting_reaches_slurm_under_a_running_job(lab: Lab) -> None:
     job = lab.sbatch("ann", wrap="while [ ! -e go ]; do sleep 0.1; done")
     lab.wait_job(job, "RUNNING")
@@ -65,6 +80,34 @@ def test_changed_setting_reaches_slurm_under_a_running_job(lab: Lab) -> None:
     finally:
         lab.head("touch", "/home/ann/go", user="ann")
     assert lab.wait_job(job) == "COMPLETED"
+
+
+def test_limit_of_a_partition_is_added_to_a_running_cluster_and_removed(lab: Lab) -> None:
+    qos = ["scontrol", "show", "partition", "train", "--oneliner"]
+    limited = write(lab, more="partitions: {train: {per_user: {submitted_jobs: 1}}}")
+    assert "partition.train" in lab.cli("plan", limited).out
+    lab.cli("apply", limited, "--yes")
+    assert "QoS=partition.train" in lab.head(*qos).out
+    assert "nothing to change" in lab.cli("apply", limited).out.lower()
+    refused = lab.head("sbatch", "--array=1-2", "--wrap=true", user="ann", check=False)
+    assert "QOSMaxSubmitJobPerUserLimit" in refused.err
+    lab.cli("apply", write(lab), "--yes")
+    assert "QoS=N/A" in lab.head(*qos).out
+    assert "partition." not in lab.head("sacctmgr", "-nP", "show", "qos", "format=name").out
+
+
+def test_quotas_limit_folders_or_the_plan_says_what_the_file_system_lacks(lab: Lab) -> None:
+    file = write(lab, more="storage: {home: {quota: 1 GiB}}")
+    planned = lab.cli("plan", file)
+    lab.cli("apply", file, "--yes")
+    again = lab.cli("plan", file)
+    if "quota.set" in planned.out:
+        assert "nothing to change" in again.out.lower()
+    else:
+        told = planned.out + planned.err
+        assert "storage.home.quota: no use of /home is limited: it is on" in told
+        assert "prjquota" in told or "Set them on its server" in told
+    lab.cli("apply", write(lab), "--yes")
 
 
 def test_disruptive_apply_requires_a_terminal_or_yes(lab: Lab) -> None:

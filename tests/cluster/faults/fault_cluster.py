@@ -21,7 +21,7 @@ plan: h100-8
 nodes: 4
 spares: 1
 teams: {{vision: {{users: [ann]}}}}
-health: {{lemon: {{score: {flaky_score}}}}}
+health: {{flaky_nodes: {{score: {flaky_score}}}}}
 """)
     return str(file)
 

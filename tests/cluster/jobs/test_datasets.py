@@ -56,7 +56,7 @@ def test_dataset_version_is_added_read_staged_verified_and_removed(lab: Lab, sou
     )
     assert "Read-only file system" in refusal
     assert lab.cli("dataset", "verify", "words").out.splitlines()[-1] == "words@1 is complete"
-    refused = lab.cli("dataset", "remove", "words@1", "--yes", check=False)
+    refused = lab.cli("dataset", "rm", "words@1", "--yes", check=False)
     assert refused.code == 6
     assert f"lineage of job {job}" in refused.err
 
@@ -82,9 +82,9 @@ def test_dataset_version_is_added_read_staged_verified_and_removed(lab: Lab, sou
     damaged = lab.cli("dataset", "verify", "words@1", check=False)
     assert damaged.code == 1
     assert "b.txt has different content" in damaged.err
-    assert lab.cli("dataset", "list", "-o", "json").json()[0]["state"] == "damaged"
+    assert lab.cli("dataset", "ls", "-o", "json").json()[0]["state"] == "damaged"
 
-    lab.cli("dataset", "remove", "words@1", "--yes", "--force")
+    lab.cli("dataset", "rm", "words@1", "--yes", "--force")
     lab.head("touch", f"/home/{USER}/enough", user=USER)
     lab.wait_job(earlier, "COMPLETED")
     lab.wait_job(job)

@@ -154,6 +154,6 @@ def test_head_has_a_file_for_root_and_the_state_folder_a_key(lab: Lab) -> None:
     assert lab.head("stat", "-c", "%a %U", "/var/lib/headway/job-secrets.json").out.split() == ["600", "root"]
     known = json.loads(lab.head("cat", "/var/lib/headway/job-secrets.json").out)
     assert (known["users"], known["teams"]) == ({"alice": {"wandb": KEY}}, {"vision": {"token": TOKEN}})
-    assert (lab.state / "job-secrets.key").stat().st_mode & 0o777 == 0o600
+    assert (lab.state / "secrets.key").stat().st_mode & 0o777 == 0o600
     for file in lab.state.glob("headway.db*"):
         assert KEY.encode() not in file.read_bytes()

@@ -107,6 +107,18 @@ def test_preempted_training_is_warned_only_if_it_requested_a_signal(lab: Lab) ->
     assert lab.output(f"{HOME}/plain.txt").count("start") == 2
 
 
+def test_training_continues_elsewhere_from_the_copies_of_its_checkpoints(lab: Lab) -> None:
+    """Another job with an empty folder of its own, as on another cluster."""
+    copies = ("--export=ALL,HEADWAY_CHECKPOINT_COPY=/home/admin/copies",)
+    lab.head("rm", "-rf", "/home/admin/copies")
+    first = start(lab, *copies, steps=("--steps", "10", "--checkpoint-every", "5", "--log-every", "1"))
+    assert lab.wait_job(first, "COMPLETED", patience_s=240) == "COMPLETED", log(lab, first)
+    assert lab.head("ls", "/home/admin/copies", user="admin").out.split() == ["step-00000005", "step-00000010"]
+    second = start(lab, *copies, steps=("--steps", "12", "--checkpoint-every", "5", "--log-every", "1"))
+    assert lab.wait_job(second, "COMPLETED", patience_s=240) == "COMPLETED", log(lab, second)
+    assert sorted(losses(log(lab, second))) == [11, 12]
+
+
 def test_server_reads_training_progress_from_reports(lab: Lab) -> None:
     job = start(lab, "--output=/dev/null", steps=("--steps", "100000", "--log-every", "1", "--step-seconds", "0.2"))
 

@@ -102,11 +102,11 @@ def test_second_head_takes_over_and_the_first_returns_without_losing_jobs(lab: L
 
         lab.wait(ended, f"the record of job {job}")
     lab.wait(lambda: f"had accepted jobs without saving them: {forgotten};" in agent_says(lab), "its list")
-    done = ["journalctl", "-u", "headway-recall", "--no-pager"]
+    done = ["journalctl", "-u", "headway-resubmit", "--no-pager"]
     said = lab.wait(
         lambda: re.search(rf"job {forgotten} was not saved .* again: (\d+)", lab.head(*done).out),
         "what the first controller forgot to be submitted again",
     )
     lab.wait_job(int(said[1]), "COMPLETED")
     assert lab.head("cat", "/scratch/forgotten").out.split()[-1] == said[1]
-    assert lab.head("test", "-e", "/srv/headway-state/recall", check=False).code == 1, "the list is carried out"
+    assert lab.head("test", "-e", "/srv/headway-state/resubmit", check=False).code == 1, "the list is carried out"

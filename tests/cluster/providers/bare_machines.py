@@ -159,15 +159,15 @@ systemctl restart ssh.service
 
     def stand_still(self, number: int) -> None:
         """Freezes a machine, so that neither its programs nor its kernel answer, like a suspended machine."""
-        self._plug(number, up=False)
+        self._set_network(number, up=False)
         run("podman", "pause", self.container(number))
 
     def go_on(self, number: int) -> None:
         """Continues a machine that `stand_still` froze."""
         run("podman", "unpause", self.container(number))
-        self._plug(number, up=True)
+        self._set_network(number, up=True)
 
-    def _plug(self, number: int, *, up: bool) -> None:
+    def _set_network(self, number: int, *, up: bool) -> None:
         network.set_link(int(run("podman", "inspect", "--format", "{{.State.Pid}}", self.container(number))), up=up)
 
     def power_on(self, number: int) -> None:

@@ -4,9 +4,11 @@ open their own GPUs only, and leaves nothing behind."""
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,10 @@ MACHINE = 10
 LIBRARY = "/root/libcuda.so"
 
 
-@pytest.fixture(scope="module", params=["debian13", "debian12"])
-def bare(request: pytest.FixtureRequest, node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare]:
-    folder = tmp_path_factory.mktemp("proof")
-    made = Bare(folder / request.param, request.param, shared=False, packages="python3")
+@contextmanager
+def prepared(folder: Path, system: str, packages: str) -> Iterator[Bare]:
+    """Yields a bare machine with the files of `make gpu-proof` and two device files, but no driver."""
+    made = Bare(folder / system, system, shared=False, packages=packages)
     try:
         made.up(MACHINE)
         library = folder / "libcuda.so"
@@ -39,6 +41,12 @@ def bare(request: pytest.FixtureRequest, node_image: None, tmp_path_factory: pyt
         yield made
     finally:
         made.down()
+
+
+@pytest.fixture(scope="module", params=["debian13", "debian12"])
+def bare(request: pytest.FixtureRequest, node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare]:
+    with prepared(tmp_path_factory.mktemp("proof"), request.param, "python3") as made:
+        yield made
 
 
 def proof(bare: Bare, *words: str) -> list[str]:
@@ -87,3 +95,20 @@ ip route del default
     assert lines[0].endswith("packages of /root/debs")
     assert lines[1].startswith("slurm one-node Slurm ok Slurm ")
     assert proof(bare, "--packages", "/nowhere")[0].startswith("slurm one-node Slurm ok"), "Slurm is installed by now"
+
+
+@pytest.mark.soak
+def test_training_as_a_job_is_requeued_and_continues(node_image: None, tmp_path: Path) -> None:
+    """With Debian's PyTorch, which computes on the CPU and is changed as in the node image."""
+    with prepared(tmp_path, "debian13", "python3,python3-torch") as bare:
+        bare.inside(MACHINE, "sh", "/root/node/image/torch-without-libuv.sh", "/")
+        lines = {" ".join(line.split()[1:]) for line in proof(bare, "--install")}
+        assert left_behind(bare) == ""
+    found = "\n".join(sorted(lines))
+    for expected in (
+        r"^training as a job until it is killed ok step [23]\d, loss \d",
+        r"^training as a job again ok step 40, loss \d",
+        r"^continues as a job ok continues after step [123]0$",
+        r"^agent during the training ok \d+\.\d\d % of one core, \d+ MB resident$",
+    ):
+        assert re.search(expected, found, re.MULTILINE), found

@@ -20,8 +20,9 @@ import pytest
 from tests.support.clusters import builders
 
 from headway.catalog.providers import SSH
-from headway.domain.cluster import Cluster, Dataset, Host
+from headway.domain.cluster import Cluster, Host
 from headway.domain.machines.machine import Machine, MachineRequest, MachineState
+from headway.domain.storage.folders import Dataset
 from headway.errors import Refused, Unreachable
 from headway.providers.base import Provider
 from headway.providers.local import mounts

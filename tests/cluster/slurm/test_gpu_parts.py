@@ -94,4 +94,4 @@ def test_a_roll_divides_gpus_anew_after_the_nodes_jobs(parts: Lab) -> None:
     assert [line.split()[:2] for line in run(parts, "--gres=gpu:1g.18gb:2") if "MIG" in line] == [
         ["MIG", "1g.18gb"]
     ] * 2
-    assert "as the file says" in parts.cli("plan", str(file)).out
+    assert "match the file" in parts.cli("plan", str(file)).out

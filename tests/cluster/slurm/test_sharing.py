@@ -92,6 +92,36 @@ def test_each_user_of_a_team_has_limits(lab: Lab) -> None:
     assert {lab.wait_job(job) for job in (holds, waits)} == {"COMPLETED"}
 
 
+def test_each_user_has_limits_in_a_partition(lab: Lab) -> None:
+    """In debug a user may hold 4 GPUs, run 2 jobs, and have 5 in the queue; elsewhere the same user may have more."""
+    ask = ("-p", "debug", "--nodes=1", "--time=1")
+    holds = lab.sbatch("sonia", *ask, "--gpus-per-node=3", wrap=HOLD.format("free6"))
+    lab.wait_job(holds, "RUNNING")
+    waits = lab.sbatch("sonia", *ask, "--gpus-per-node=2", wrap="true")
+    lab.wait(lambda: "MaxGRESPerUser" in lab.field(waits, "Reason"), "the limit to be the reason")
+    told = "sonia holds 3 of 4 GPUs in partition debug"
+    lab.wait(lambda: told in lab.cli("job", "lab", str(waits)).out, "the server to explain it")
+    elsewhere = lab.sbatch("sonia", "--gpus-per-node=8", "--nodes=1", "--time=1", wrap="true")
+    assert lab.wait_job(elsewhere) == "COMPLETED"
+    second = lab.sbatch("sonia", *ask, wrap=HOLD.format("free6"))
+    lab.wait_job(second, "RUNNING")
+    third = lab.sbatch("sonia", *ask, wrap="true")
+    lab.wait(lambda: "QOSMaxJobsPerUserLimit" in lab.field(third, "Reason"), "the number of jobs to be the reason")
+    many = lab.head("sbatch", *ask, "--array=1-2", "--wrap=true", user="sonia", check=False)
+    assert "QOSMaxSubmitJobPerUserLimit" in many.err
+    lab.head("touch", "/home/sonia/free6", user="sonia")
+    assert {lab.wait_job(job) for job in (holds, waits, second, third)} == {"COMPLETED"}
+
+
+def test_recent_gpu_hours_of_each_user_are_limited(lab: Lab) -> None:
+    """quinn may use 2 recent GPU-hours."""
+    waits = lab.sbatch("quinn", "--gpus=8", "--time=1:00:00", wrap="true")
+    lab.wait(lambda: lab.field(waits, "Reason") == "AssocGrpGRESMinutes", "the limit to be the reason")
+    told = "it may use 8 GPU hours and quinn may use 2 recent GPU hours in team quota"
+    lab.wait(lambda: told in lab.cli("job", "lab", str(waits)).out, "the server to explain it")
+    assert lab.wait_job(lab.sbatch("quinn", "--gpus=8", "--time=1", wrap="true")) == "COMPLETED"
+
+
 @pytest.mark.soak
 def test_team_with_less_usage_starts_first(lab: Lab) -> None:
     """Slurm counts usage once a minute; the test waits until sshare shows it, not for a fixed time."""

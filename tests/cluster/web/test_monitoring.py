@@ -44,7 +44,7 @@ def test_prometheus_has_metrics_of_every_machine(lab: Lab) -> None:
     assert {labels["node"] for labels, _ in rows} == set(NODES)
     assert {labels["simulated"] for labels, _ in rows} == {"1"}
     assert {labels["leaf"] for labels, _ in rows} == {"leaf1", "leaf2"}
-    heard = lambda: {labels["from"] for labels, _ in ask(lab, "headway_beat_age_seconds")}  # noqa: E731
+    heard = lambda: {labels["from"] for labels, _ in ask(lab, "headway_heartbeat_age_seconds")}  # noqa: E731
     lab.wait(lambda: heard() == set(NODES), "the age of each node's last beat")
     lab.wait(lambda: not ask(lab, "headway_daemon_up == 0"), "the head's daemons")
     rules = json.loads(lab.head("curl", "-s", "http://127.0.0.1:9090/api/v1/rules").out)["data"]["groups"]
@@ -73,7 +73,7 @@ def sink(lab: Lab) -> Iterator[None]:
 
 
 def test_alert_reaches_the_configured_webhook(lab: Lab, sink: None) -> None:
-    erred = {labels["gpu"] for labels, _ in ask(lab, 'headway_xid_last_seconds{node="lab-2-2"}')}
+    erred = {labels["gpu"] for labels, _ in ask(lab, 'headway_xid_last_timestamp_seconds{node="lab-2-2"}')}
     gpu = next(number for number in "01234567" if number not in erred)  # this GPU's alert fires for minutes
     # an error of the program itself: the node is not drained
     lab.cli("fault", "lab", "xid", "31", "lab-2-2", "--gpu", gpu)
@@ -85,7 +85,7 @@ def test_alert_reaches_the_configured_webhook(lab: Lab, sink: None) -> None:
 
     alert = lab.wait(told, "the alert")[0]
     assert alert["status"] == "firing"
-    assert alert["annotations"]["summary"] == f"lab-2-2: XID 31 on GPU {gpu}, usually the program's own"
+    assert alert["annotations"]["summary"] == f"lab-2-2: XID 31 on GPU {gpu}, usually caused by the program"
     labels = alert["labels"]
     assert [labels[key] for key in ("alertname", "severity", "node", "gpu")] == [
         "GpuErrorOfAJob",
@@ -131,7 +131,8 @@ def test_memory_test_reports_a_gpu_with_ecc_errors(lab: Lab) -> None:
     lab.podman("exec", broken, "sh", "-c", "mkdir -p /run/headway/own && echo 1 > /run/headway/own/gpu3-ecc")
     code = (
         "import sys; sys.path.insert(0, '/usr/lib/headway/agent.pyz');"
-        "from agent import config; from agent.node_tests import command; from agent.gpu import simulated; c = config.load();"
+        "from agent import config; from agent.node_tests import command; from agent.gpu import simulated;"
+        "c = config.load_config();"
         "print(command.device_errors('memory', simulated.Simulated(c, faults='/run/headway/own')))"
     )
     output = lab.podman("exec", broken, "python3", "-c", code).strip()

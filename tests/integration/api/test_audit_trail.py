@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,18 @@ import pytest
 from headway.backup.archive import SUFFIX, Header, Writer, key_of, new_salt
 from headway.billing import periods
 from headway.domain.access.job_secret import OwnerKind, SecretOwner
+from headway.domain.access.role import Role
 from headway.domain.dataset import DatasetVersion
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.schemas.jobs import JobStacksOut
 from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
+from headway.services.server_settings import Oidc
 from headway.store import AuditAsk
-from tests.support.api.access_table import TABLE
+from tests.support.api.access_table import SCIM_ROUTES, TABLE
 from tests.support.api.api_routes import ENVIRONMENT, JOBS, PEOPLE, Things, ask, body_of, filled, routes, server, things
+from tests.support.billing.published_catalogs import catalog, files_of, published
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
@@ -52,9 +56,9 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /clusters/{name}/submit": {"script": "#!/bin/sh\nhostname\n"},
     "POST /clusters/{name}/notebooks": {"gpus": "1"},
 }
-UTC = periods.zone("UTC")
+UTC = periods.time_zone("UTC")
 NOW = 1_790_000_000.0
-LAST_MONTH = periods.before(periods.month_of(NOW, UTC), UTC)
+LAST_MONTH = periods.previous_month(periods.month_of(NOW, UTC), UTC)
 BODIES: dict[str, Any] = {
     "POST api/clusters/{name}/pipelines/{pipeline}/retry": {"steps": ["one"]},
     "POST api/clusters/{name}/invoice/close": {"period": LAST_MONTH.name},
@@ -68,13 +72,28 @@ _QUEUED = (  # these don't ask the cluster
 
 
 @pytest.fixture
+def prices() -> Iterator[str]:
+    """The address of a server that publishes one price."""
+    row = "p5.48xlarge,us-east-1,50.5,192,2048.0,8,H100,80.0,False,,nvidia,,x86,{}"
+    with published(files_of("aws", catalog(row))) as url:
+        yield url
+
+
+@pytest.fixture
 def world(
-    server: Server, things: Things, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    server: Server,
+    things: Things,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    prices: str,
 ) -> Things:
     """Where every action works."""
     kept = {"path": str(_backup(tmp_path_factory.mktemp("backups"))), "passphrase": "long enough", "confirmed": True}
     monkeypatch.setitem(BODIES, "POST api/clusters/{name}/restore", kept)
     work = server.backend
+    server.state.settings = replace(
+        server.state.settings, oidc=Oidc("https://id.example.org", "headway"), offers_url=prices
+    )
     again = [0]
 
     def submit(*_: Any) -> Any:
@@ -120,7 +139,9 @@ async def write(world: Things, key: str, method: str, path: str, role: str, thin
     names = await world.names(role, thing, path)
     await _ready(made, key, names)
     token = world.tokens[PEOPLE[role]]
-    if " api/" in key:
+    if SCIM_ROUTES in key:
+        _, token = await made.store.tokens.create(PEOPLE[role], scopes=["scim"])
+    if " api/" in key or SCIM_ROUTES in key:
         status, _ = await ask(
             made, method, filled(path, names, key), token, BODIES.get(key) or body_of(TABLE[key], names)
         )
@@ -161,6 +182,12 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     if "{secret}" in key:
         mine = SecretOwner(OwnerKind.USER, ADMIN)
         await made.store.job_secrets.put("lab", mine, names["secret"], "", ADMIN, 9)
+    if "{user_id}" in key:
+        name = secrets.token_hex(4)
+        await made.store.people.add_from_provider(name, name, role=Role.VIEWER, user="")
+        names["user_id"] = await made.store.provisioning.add_user(name, name, name, {})
+    if "{group_id}" in key:
+        names["group_id"] = await made.store.provisioning.save_group("", secrets.token_hex(4), "", ())
     if "incidents" in key:
         found = await made.store.incidents.open("lab", "lab-1-2", "XID 79", FaultAction.RMA, 5.0, {})
         names["number"] = str(found.number)
@@ -227,7 +254,7 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
 
 
 async def test_first_admin_creation_is_audited(tmp_path: Path) -> None:
-    from headway.server.main import first_admin
+    from headway.server.local_tokens import first_admin
 
     store = await builders.store(tmp_path)
     await first_admin(store, tmp_path)

@@ -20,7 +20,7 @@ from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys import munge_key, secrets
 from headway.cluster.keys import rotation as module
-from headway.cluster.keys.rotation import rotate
+from headway.cluster.keys.rotation import rotate_key
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.cluster import Cluster, KeySource
 from headway.domain.machines.machine import Machine, MachineState
@@ -89,7 +89,7 @@ async def test_ssh_rotation_admits_the_new_key_before_removing_the_old_one(store
     fleet = Fleet()
     old = secrets.new_key()
     await store.secrets.put_if_absent("lab", "bootstrap_key", old)
-    await rotate(LAB, context(fleet, store), report, "ssh", "r1", begins)
+    await rotate_key(LAB, context(fleet, store), report, "ssh", "r1", begins)
     new = (await store.secrets.of_cluster("lab"))["bootstrap_key"]
     assert new != old
     assert fleet.log == ["lab-head 2", "lab-1-1 2", "drop lab-head", "drop lab-1-1", "lab-head 1", "lab-1-1 1"]
@@ -106,7 +106,7 @@ async def test_failed_ssh_rotation_keeps_the_old_key_everywhere(store: Store, er
     await store.secrets.put_if_absent("lab", "bootstrap_key", old)
     fleet.down = error
     with pytest.raises(type(error)):
-        await rotate(LAB, context(fleet, store), report, "ssh", "r1", begins)
+        await rotate_key(LAB, context(fleet, store), report, "ssh", "r1", begins)
     assert (await store.secrets.of_cluster("lab"))["bootstrap_key"] == old
     assert all(keys == secrets.public_key(old) for keys in fleet.admitted.values()), "the new one is let in nowhere"
     assert fleet.key == secrets.public_key(old)
@@ -116,7 +116,7 @@ async def test_ssh_rotation_also_updates_stopped_machines(store: Store) -> None:
     fleet = Fleet()
     fleet.off = True
     await store.secrets.put_if_absent("lab", "bootstrap_key", secrets.new_key())
-    await rotate(LAB, context(fleet, store), report, "ssh", "r1", begins)
+    await rotate_key(LAB, context(fleet, store), report, "ssh", "r1", begins)
     new = (await store.secrets.of_cluster("lab"))["bootstrap_key"]
     assert fleet.admitted == dict.fromkeys(("lab-head", "lab-1-1"), secrets.public_key(new))
 
@@ -143,22 +143,22 @@ async def test_interrupted_munge_rotation_continues_with_the_same_key(
 
     await store.secrets.put_if_absent("lab", "munge_key", "b2xk")
     with pytest.raises(Unreachable):
-        await rotate(LAB, context(Fleet(), store), report, "munge", "r1", begins)
+        await rotate_key(LAB, context(Fleet(), store), report, "munge", "r1", begins)
     assert (await store.secrets.of_cluster("lab"))["munge_key"] == "b2xk", (
         "it is the cluster's once the machines can take it"
     )
-    await rotate(LAB, context(Fleet(), store), report, "munge", "r1", begins)
+    await rotate_key(LAB, context(Fleet(), store), report, "munge", "r1", begins)
     assert given[0] == given[1] != "b2xk"
     assert len(base64.b64decode(given[0])) == 1024
     assert set(await store.secrets.of_cluster("lab")) == {"munge_key", "rotating/r1"}
-    await rotate(LAB, context(Fleet(), store), report, "munge", "r2", begins)
+    await rotate_key(LAB, context(Fleet(), store), report, "munge", "r2", begins)
     assert given[2] != given[1]
     waits.changes = (Change("machine.restart", "lab-1-1", "lab-1-1", "does not answer", Disturbs.JOBS),)
     with pytest.raises(Refused, match=r"lab-1-1: machine\.restart, does not answer"):
-        await rotate(LAB, context(Fleet(), store), report, "munge", "r3", begins)
+        await rotate_key(LAB, context(Fleet(), store), report, "munge", "r3", begins)
     assert (len(given), begun) == (3, 3), "what was refused did not begin"
     assert (await store.secrets.of_cluster("lab"))["munge_key"] == given[2]
-    await rotate(LAB, context(Fleet(), store), report, "munge", "r2", begins)
+    await rotate_key(LAB, context(Fleet(), store), report, "munge", "r2", begins)
     assert len(given) == 4, "one that was killed half-way goes on: what it itself still has to do asks nobody anew"
 
 
@@ -202,7 +202,7 @@ class Machines:
                 case "file", munge_key.NEXT:
                     assert (step["owner"], step["mode"]) == ("munge", 0o400)
                     if name == self.full:
-                        raise remote_steps.StepFailed(f"{name}: {munge_key.NEXT}: No space left on device")
+                        raise remote_steps.RemoteStepFailed(f"{name}: {munge_key.NEXT}: No space left on device")
                     self.beside[name] = base64.b64decode(step["b64"])
                     self.order.append(f"{name} beside")
                 case "rename", munge_key.NEXT:
@@ -219,7 +219,7 @@ class Machines:
                 case "units", _:
                     assert (step["names"], step["action"]) == (["munge.service"], "restart")
                     if name == self.stuck and self.key[name] == b"new":
-                        raise remote_steps.StepFailed(f"{name}: munge.service would not start")
+                        raise remote_steps.RemoteStepFailed(f"{name}: munge.service would not start")
                 case _:
                     raise AssertionError(step)
 
@@ -263,7 +263,7 @@ async def turned(
 
     monkeypatch.setattr(run, "_observe", look)
     try:
-        await run.turn_key()
+        await run.replace_munge_key()
     except Refused as error:
         return run, f"{error}\n{error.hint}"
     return run, ""

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from headway.domain.cluster import Storage, Volume
 from headway.domain.fabric.fabric_results import FabricFinding, Suspect, SuspectKind
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.machines.machine import Machine
+from headway.domain.storage.folders import StorageFolders, Volume
 from headway.errors import Refused
 from headway.health.fabric_test import FabricTest
 from headway.health.incidents.slow_fabric import LEAST_GB_S, close_sound_links, record_findings
@@ -253,7 +253,7 @@ async def test_finding_raises_a_lighter_incident_to_a_drain(lab: Ward) -> None:
 
 
 async def test_finding_about_a_node_that_awaits_a_volume_moves_its_jobs(tmp_path: Path) -> None:
-    volumes = Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),))
+    volumes = StorageFolders(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),))
     async with ward(tmp_path, replace(LAB, storage=volumes)) as lab:
         lab.world.jobs, lab.world.away = {7: "RUNNING"}, FOR_GOOD
         lost = replace(symptom(0, gpu=None), kind="volumes", text="/models is not mounted", action=FaultAction.MOUNT)

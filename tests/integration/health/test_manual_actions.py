@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from headway.errors import Conflict, Unreachable
 from headway.health import manual_actions
 from headway.health.incidents import node_tests
 from headway.health.incidents.return_to_service import repeat_return, return_to_service
+from headway.transport.process import CommandResult
 from tests.support.clusters.incident_cluster import NODE, Ward, symptom
 
 
@@ -199,3 +202,17 @@ async def test_manual_reboot_waits_a_limited_time_for_an_unfinished_incident(lab
     lab.world.stuck = set()
     assert (await lab.settle()).state is IncidentState.RETURNED
     assert (lab.world.state, lab.world.requeued) == ("IDLE", [42])
+
+
+async def test_longer_diagnostic_runs_only_when_asked_for(lab: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = lab.world.remote, []
+
+    async def noting(at: Machine, argv: Sequence[str], **how: Any) -> CommandResult:
+        if "test" in argv and "all" in argv:
+            asked.append("--dcgm-level" in argv)
+        return await real(at, argv, **how)
+
+    monkeypatch.setattr(lab.world, "remote", noting)
+    for long in (False, True):
+        await node_tests.run_node_tests(lab.responder.context, NODE, thorough=True, long=long)
+    assert asked == [False, True]

@@ -138,7 +138,7 @@ async def test_failing_reservation_update_does_not_block_a_repaired_node(flaky_l
     def reservation(words: list[str]) -> tuple[int, str]:
         nonlocal refused
         if words[1] == "--oneliner":
-            return 0, "ReservationName=headway_lemons Nodes=lab-1-3\n"
+            return 0, "ReservationName=headway_flaky Nodes=lab-1-3\n"
         refused += 1
         return 1, ""
 
@@ -156,5 +156,5 @@ async def test_flaky_node_returns_only_once_its_reservation_is_set(tmp_path: Any
         assert (await lab.settle()).state is IncidentState.TESTING
         assert (lab.world.state, lab.world.flaky_nodes) == ("IDLE+DRAIN", "")
         lab.world._reservation = real  # type: ignore[method-assign]
-        assert "for jobs in reservation headway_lemons only" in (await lab.settle()).steps[-1].text
+        assert "for jobs in reservation headway_flaky only" in (await lab.settle()).steps[-1].text
         assert (lab.world.state, lab.world.flaky_nodes) == ("IDLE", NODE)

@@ -15,7 +15,7 @@ from agent.node_tests import command, dcgm
 from agent.node_tests.results import NodeTestFailed, NodeTestResult, NodeTestSkipped
 from tests.support.machines.stand_in_programs import StandInPrograms, stand_in_programs
 
-CALL = ("diag", "--run", "2", "--json")
+CALL = ("diag", "--run", "1", "--json")
 NODE = Config(head="h", gpus=2)
 
 
@@ -58,6 +58,13 @@ def test_passed_diagnostic_counts_its_tests(programs: StandInPrograms) -> None:
     programs.accept("dcgmi", *CALL, out=version3())
     assert dcgm.run_dcgm_test() == (3, "")
     assert programs.called == [["dcgmi", *CALL]]
+
+
+def test_longer_diagnostic_runs_only_when_asked_for(programs: StandInPrograms) -> None:
+    """The tests of a node that returns to service may take 90 s."""
+    programs.accept("dcgmi", "diag", "--run", "2", "--json", out=version3())
+    (result,) = command.run_dcgm(NODE, dcgm.LONG_LEVEL)
+    assert (result.ok, result.figure) == (True, 3.0)
 
 
 def test_fault_of_a_gpu_fails_the_node(programs: StandInPrograms) -> None:
@@ -131,8 +138,8 @@ def test_diagnostic_that_hangs_is_ended_and_skipped(programs: StandInPrograms) -
 
 def test_call_that_is_not_registered_is_refused(programs: StandInPrograms) -> None:
     programs.accept("dcgmi", *CALL, out=version3())
-    with pytest.raises(NodeTestSkipped, match="refused: diag --run 3 --json"):
-        dcgm.run_dcgm_test(level=3)
+    with pytest.raises(NodeTestSkipped, match="refused: diag --run 2 --json"):
+        dcgm.run_dcgm_test(dcgm.LONG_LEVEL)
 
 
 def test_missing_dcgm_is_skipped_with_its_package(programs: StandInPrograms) -> None:

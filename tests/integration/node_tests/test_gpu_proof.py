@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent.gpu.gpu_source import Gpu
+from gpu_proof.report import ReportLine
+from gpu_proof.steps import duration_result
 from gpu_proof.training import Training
 from tests.integration.node_tests.test_gpu_tests import Machine, library, machine
 
@@ -41,6 +43,13 @@ def test_bad_gpu_fails_the_proof(machine: Machine, library: Path, tmp_path: Path
     done = gpu_proof("--simulated", str(library), "--report", str(tmp_path / "report.md"), "--only", "tests")
     assert done.returncode == 1
     assert "FAILED   GPU 1 (0000:2A:00.0) computes different results" in done.stdout
+
+
+def test_tests_that_take_longer_than_they_may_fail_the_proof() -> None:
+    assert duration_result(89.9) == ReportLine("all tests of the node", "ok", "89.9 s, within the limit of 90 s")
+    assert duration_result(90.1) == ReportLine(
+        "all tests of the node", "FAILED", "90.1 s, which exceeds the limit of 90 s"
+    )
 
 
 @pytest.mark.parametrize("words", [("--only", "metrics"), ("--simulated", "/nowhere/libcuda.so")])

@@ -128,8 +128,8 @@ def test_port_much_slower_than_those_of_its_speed_is_named() -> None:
     ports = {f"mlx5_{n}:1": Port(f"mlx5_{n}:1", 100 if n == 4 else 400) for n in range(5)}
     figures = {"mlx5_0:1": 390.0, "mlx5_1:1": 180.0, "mlx5_2:1": 388.0, "mlx5_3:1": 391.0, "mlx5_4:1": 98.0}
     with pytest.raises(NodeTestFailed, match=r"^mlx5_1:1 reaches 180 Gbit/s, the ports of its speed 389 Gbit/s$"):
-        rdma.judge(figures, {}, ports)
-    assert rdma.judge(figures | {"mlx5_1:1": 300.0}, {}, ports) == (98.0, 5, "")
+        rdma.judge_bandwidth(figures, {}, ports)
+    assert rdma.judge_bandwidth(figures | {"mlx5_1:1": 300.0}, {}, ports) == (98.0, 5, "")
 
 
 def test_active_ports_of_perftest_and_their_routable_address(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headway.domain.machines.site import Site
 from headway.domain.slurm.node_reasons import PARTS_REASON
 from headway.errors import Refused
 from headway.health.context import HealthContext
-from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
+from headway.health.incidents.node_tests import NodeTestOutcome, NodeTestReport
 from headway.rollout import gpu_parts_rollout as module
 from headway.rollout import node_rollout
 from headway.store.store import Store
@@ -76,7 +76,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
 
     async def prove(_: Any, name: str, *, thorough: bool) -> NodeTestReport:
         bad = name == made.failing
-        return NodeTestReport(name, (NodeTestResult("gpus", not bad, "GPU 3 is not in MIG mode" if bad else ""),))
+        return NodeTestReport(name, (NodeTestOutcome("gpus", not bad, "GPU 3 is not in MIG mode" if bad else ""),))
 
     async def registered(*_: Any) -> str:
         return ""
@@ -139,7 +139,9 @@ async def test_without_mig_the_mode_is_switched_off_before(nodes: Nodes, store: 
 
 async def test_a_node_that_fails_stays_drained_and_stops_the_roll(nodes: Nodes, store: Store) -> None:
     nodes.failing = NODES[1]
-    with pytest.raises(Refused, match="the roll stops: on the new division of GPUs lab-1-2: GPU 3 is not in MIG mode"):
+    with pytest.raises(
+        Refused, match="the roll stops; failed on the new division of GPUs: lab-1-2: GPU 3 is not in MIG mode"
+    ):
         await roll(nodes, store)
     assert nodes.reasons[NODES[1]].startswith(PARTS_REASON)
     assert nodes.parts[NODES[2]] == WHOLE

@@ -18,7 +18,7 @@ from headway.errors import Unreachable
 from headway.jobs.remote import tunnel as tunnels
 from headway.jobs.remote.tunnel import Tunnel
 from headway.server import notebook_proxy
-from headway.server.main import bind
+from headway.server.main import bind_socket
 from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.services.jobs import notebooks
 from headway.store import NotebookRow
@@ -35,8 +35,8 @@ sys.path.insert(0, sys.argv[1])
 import user_helper
 sys.modules["user_helper.identity"] = types.ModuleType("user_helper.identity")
 user_helper.identity = sys.modules["user_helper.identity"]
-from user_helper.tunnel import Tunnel
-asyncio.run(Tunnel(sys.argv[2]).run())
+from user_helper.tunnel import SocketTunnel
+asyncio.run(SocketTunnel(sys.argv[2]).run())
 """
 
 
@@ -182,7 +182,7 @@ async def led(tmp_path: Path, names: bool) -> AsyncIterator[World]:
     server = await server_fakes.start(tmp_path, clock, machines=(builders.machine("lab-1-1"),), read=running)
     jupyter = Jupyter(str(tmp_path / "socket"))
     listening = await asyncio.start_unix_server(jupyter.talk, jupyter.path)
-    sock = bind("127.0.0.1", 0)
+    sock = bind_socket("127.0.0.1", 0)
     port = sock.getsockname()[1]
     shown = origin_of("127.0.0.1", port, "") if names else f"http://127.0.0.1:{port}"
     object.__setattr__(server.state.settings, "notebooks", shown)
@@ -374,7 +374,13 @@ async def test_notebook_session_ends_with_sign_out_role_loss_and_deletion(world:
     await world.server.store.people.set_role("ann", "viewer")
     world.clock.now += 31
     assert (await world.ask(path, cookie=cookie))[0] == 403
-    await world.server.store.people.set_role("ann", "member")
+    await world.server.store.people.set_role("ann", "admin")
+    await world.server.store.people.set_role("mallory", "admin")
+    cookie = await world.let_in()
+    await world.server.store.people.disable("ann", by="mallory")  # at another server of the database
+    world.clock.now += 31
+    assert (await world.ask(path, cookie=cookie))[0] == 403
+    await world.server.store.people.enable("ann", by="mallory")
     cookie = await world.let_in()
     await world.server.store.notebooks.delete(ID)
     assert (await world.ask(path, cookie=cookie))[0] == 410

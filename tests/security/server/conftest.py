@@ -1,7 +1,9 @@
-"""Fixtures of the attacks on a real server process on loopback. Each test's connections and time are bounded."""
+"""Fixtures of attacks on the server: the app with SQLite (`server`), and a real server process on loopback (`start`). Each test's
+connections and time are bounded."""
 
 from __future__ import annotations
 
+from tests.support.servers.fixtures import lab, server
 from tests.support.servers.server_process import start, state_dir
 
-__all__ = ["start", "state_dir"]
+__all__ = ["lab", "server", "start", "state_dir"]

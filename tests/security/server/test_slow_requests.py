@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from headway.server.http_protocol import HEAD_S, MAX_WAITING
+from headway.server.request_head_limits import HEAD_S, MAX_WAITING
 from tests.support.servers.server_process import Start
 
 HALF = b"GET /api/v1/me HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: "
@@ -36,6 +36,20 @@ def answers(sockets: list[socket.socket], until: float) -> dict[socket.socket, b
     return found
 
 
+def is_guarded(answer: bytes) -> bool:
+    """Returns whether browsers neither show the answer as another type nor in a frame."""
+    head = answer.lower()
+    return b"x-content-type-options: nosniff\r\n" in head and b"frame-ancestors 'none'" in head
+
+
+def test_answer_to_what_is_no_http_has_security_headers(start: Start) -> None:
+    with connect(start().url) as sock:
+        sock.sendall(b"no http\r\n\r\n")
+        content = sock.recv(1000)
+    assert content.startswith(b"HTTP/1.1 400 ")
+    assert is_guarded(content)
+
+
 def test_half_sent_requests_end_and_never_keep_others_out(start: Start) -> None:
     server = start()
     began = time.monotonic()
@@ -53,6 +67,7 @@ def test_half_sent_requests_end_and_never_keep_others_out(start: Start) -> None:
         assert len(found) == MAX_WAITING
         timed_out = [content for content in found.values() if content.startswith(b"HTTP/1.1 408 Request Timeout")]
         assert len(timed_out) >= MAX_WAITING - 1  # the whole request of above took the place of one
+        assert [content for content in [*early.values(), *timed_out] if content and not is_guarded(content)] == []
         assert time.monotonic() - began >= HEAD_S
 
 
@@ -67,5 +82,5 @@ def test_head_without_end_is_refused(start: Start) -> None:
         content = b""
         with contextlib.suppress(ConnectionError):
             content = sock.recv(1000)
-    assert content.startswith(b"HTTP/1.1 431 ") or not content
+    assert (content.startswith(b"HTTP/1.1 431 ") and is_guarded(content)) or not content
     assert httpx.get(f"{server.url}/api/v1/me", timeout=60, trust_env=False).status_code == 401

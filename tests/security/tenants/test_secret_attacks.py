@@ -60,8 +60,7 @@ def test_another_user_on_the_node_sees_no_secret(lab: Lab, victim: int, attack: 
 def test_head_answers_no_user_who_asks_for_secrets(lab: Lab, victim: int, attack: Attack) -> None:
     seen = attack(_ASK.replace("@UID@", lab.head("id", "-u", "carol").out.strip()))
     assert VALUE not in seen
-    assert seen.count("answer b''") >= 2
-    assert "MUNGE:" not in seen.replace("MUNGE: ", "")
+    assert seen.count("answer [Errno 111] Connection refused") == 3, "users can't take the connections of root"
 
 
 def test_user_of_the_head_can_not_read_its_file(lab: Lab, victim: int) -> None:

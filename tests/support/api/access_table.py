@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.domain.access.role import Role
+from headway.services.access.role_rights import TOKEN_SCOPES
 
 ROLES = tuple(role.value for role in Role)
 THINGS = ("own", "team", "other")
@@ -47,6 +48,10 @@ NOTEBOOK = Row(WORK, ADMIN, ADMIN, hidden=True)  # "not found" for other people
 OPENED = Row(WORK, NO_ROLE, NO_ROLE, hidden=True)  # hidden from admins too
 SPEC = {"text": "name: lab\n", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}
 
+SCIM_ROUTES = " /scim/v2/"  # only a token of scope scim is admitted, which none of the roles has
+SCIM_USER = {"userName": "zoe", "externalId": "z1"}
+SCIM_PATCH = {"Operations": [{"op": "replace", "path": "displayName", "value": "x"}]}
+
 # API routes that a token's scope admits besides `all`, where that does not follow from the row: see scopes_of.
 PLAN_ROUTES = frozenset(
     {
@@ -72,9 +77,13 @@ OWN_ROUTES = frozenset(
 def scopes_of(key: str) -> frozenset[str]:
     """Returns the scopes with which an admin's token is admitted to an API route."""
     row = TABLE[key]
+    if SCIM_ROUTES in key:
+        return frozenset({"scim"})
     if key in OWN_ROUTES:
         return frozenset({"all"})
-    if row.own in (PUBLIC, ALL):
+    if row.own == PUBLIC:
+        return frozenset(TOKEN_SCOPES)
+    if row.own == ALL:
         return frozenset({"all", "read", "plan", "submit", "operate", "admin"})
     if key in PLAN_ROUTES:
         return frozenset({"all", "plan", "admin"})
@@ -88,6 +97,9 @@ TABLE: dict[str, Row] = {
     "GET api/docs.css": Row(PUBLIC),
     "GET api/me": Row(ALL),
     "GET api/server": Row(ALL),
+    "POST api/server/key/rotate": Row(ADMIN),
+    "GET api/offers": Row(ALL),
+    "POST api/offers/refresh": Row(ADMIN),
     "POST api/plan": Row(WORK, body=SPEC),
     "GET api/clusters": Row(ALL),
     "GET api/clusters/{name}": Row(ALL),
@@ -104,7 +116,7 @@ TABLE: dict[str, Row] = {
     "POST api/clusters/{name}/down": Row(ADMIN, body={}),
     "POST api/clusters/{name}/backup": Row(ADMIN, body={"to": "/var/tmp/x/backups", "passphrase": "long enough"}),
     "POST api/clusters/{name}/restore": Row(ADMIN, body={"path": "/var/tmp/x/none", "passphrase": "long enough"}),
-    "POST api/clusters/{name}/secrets/rotate": Row(ADMIN, body={"what": "munge"}),
+    "POST api/clusters/{name}/keys/rotate": Row(ADMIN, body={"what": "munge"}),
     "GET api/clusters/{name}/storage": Row(ALL),
     "POST api/clusters/{name}/storage/bench": Row(NODES, body={}),
     "GET api/clusters/{name}/datasets": Row(ALL),
@@ -123,6 +135,7 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/events": Row(ALL),
     "GET api/events": Row(ALL),
     "GET api/clusters/{name}/activity": Row(ALL),
+    "GET api/rented": Row(NODES),
     "GET api/clusters/{name}/incidents": Row(ALL),
     "GET api/clusters/{name}/incidents/{number}": Row(ALL),
     "POST api/clusters/{name}/incidents/{number}/return": Row(NODES, body={}),
@@ -184,10 +197,13 @@ TABLE: dict[str, Row] = {
     "GET api/people/{person}": Row(ADMIN),
     "PUT api/people/{person}": Row(ADMIN, body={"role": "operator"}),
     "DELETE api/people/{person}": Row(ADMIN),
+    "POST api/people/{person}/disable": Row(ADMIN),
+    "POST api/people/{person}/enable": Row(ADMIN),
     "GET api/audit": Row(ADMIN),
     "GET api/audit/export": Row(ADMIN),
     "GET api/audit/verify": Row(ADMIN),
     "GET api/clusters/{name}/teams": Row(ALL),
+    "GET api/clusters/{name}/limits": Row(ALL),
     "GET api/clusters/{name}/users": Row(ALL),
     "GET api/clusters/{name}/nodes": Row(ALL),
     "GET api/clusters/{name}/usage": Row(ALL),
@@ -239,7 +255,10 @@ TABLE: dict[str, Row] = {
     "POST /people": Row(ADMIN),
     "POST /people/{person}": Row(ADMIN),
     "POST /people/{person}/remove": Row(ADMIN),
+    "POST /people/{person}/disable": Row(ADMIN),
+    "POST /people/{person}/enable": Row(ADMIN),
     "GET /audit": Row(ADMIN),
+    "GET /offers": Row(ALL),
     "GET /settings": Row(ADMIN),
     "GET /signin": Row(PUBLIC),
     "POST /signin": Row(PUBLIC),
@@ -267,4 +286,22 @@ TABLE: dict[str, Row] = {
     "POST /new/apply": Row(ADMIN),
     "GET /operations/{operation_id}": Row(ALL),
     "GET /operations/{operation_id}/live": Row(ALL),
+    # SCIM
+    "GET /scim/v2/ServiceProviderConfig": Row(NO_ROLE),
+    "GET /scim/v2/ResourceTypes": Row(NO_ROLE),
+    "GET /scim/v2/ResourceTypes/{resource_type}": Row(NO_ROLE),
+    "GET /scim/v2/Schemas": Row(NO_ROLE),
+    "GET /scim/v2/Schemas/{schema}": Row(NO_ROLE),
+    "GET /scim/v2/Users": Row(NO_ROLE),
+    "POST /scim/v2/Users": Row(NO_ROLE, body=SCIM_USER),
+    "GET /scim/v2/Users/{user_id}": Row(NO_ROLE),
+    "PUT /scim/v2/Users/{user_id}": Row(NO_ROLE, body={"userName": "yan", "externalId": "y1"}),
+    "PATCH /scim/v2/Users/{user_id}": Row(NO_ROLE, body=SCIM_PATCH),
+    "DELETE /scim/v2/Users/{user_id}": Row(NO_ROLE),
+    "GET /scim/v2/Groups": Row(NO_ROLE),
+    "POST /scim/v2/Groups": Row(NO_ROLE, body={"displayName": "staff"}),
+    "GET /scim/v2/Groups/{group_id}": Row(NO_ROLE),
+    "PUT /scim/v2/Groups/{group_id}": Row(NO_ROLE, body={"displayName": "guests"}),
+    "PATCH /scim/v2/Groups/{group_id}": Row(NO_ROLE, body=SCIM_PATCH),
+    "DELETE /scim/v2/Groups/{group_id}": Row(NO_ROLE),
 }

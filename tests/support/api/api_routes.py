@@ -17,6 +17,7 @@ from headway.domain.cluster import Team, User
 from headway.domain.dataset import DatasetVersion
 from headway.domain.environment import EnvironmentVersion
 from headway.errors import Unreachable
+from headway.schemas.access.scim import USER_SCHEMA
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import LogFoundOut, LogPartOut
 from headway.schemas.submission.batch_script_request import SubmitOut
@@ -110,7 +111,10 @@ class Things:
         for person in EVERYBODY:
             if person not in there or there[person].role != ROLE[person]:
                 await store.people.set_role(person, ROLE[person])
-            if person not in there or person not in self.tokens:
+            disabled = person in there and there[person].disabled
+            if disabled:
+                await store.people.enable(person, by="")
+            if disabled or person not in there or person not in self.tokens:
                 _, self.tokens[person] = await store.tokens.create(person)
 
     async def names(self, role: str, thing: str, path: str) -> dict[str, str]:
@@ -132,6 +136,10 @@ class Things:
             "verb": "cancel",
             "user": owner,
             "person": owner,
+            "resource_type": "User",
+            "schema": USER_SCHEMA,
+            "user_id": "0" * 16,
+            "group_id": "0" * 16,
         }
         store = self.server.store
         if "{token_id}" in path:

@@ -20,7 +20,7 @@ import pytest
 from werkzeug.serving import make_server
 
 from headway.api.auth import sign_in
-from headway.api.auth.oidc_logout import EVENT
+from headway.api.auth.oidc_logout import EVENT, LOGOUT_PATH
 from headway.services.server_settings import Oidc
 from tests.support.servers.server_fakes import URL, Server
 
@@ -121,3 +121,22 @@ def logout_token(
     }
     claims = {name: value for name, value in claims.items() if value is not None}
     return jwt.encode({"alg": alg, "typ": typ}, claims, key or RSAKey.import_key(provider.key), algorithms=[alg])
+
+
+async def signed_in(server: Server, provider: Provider, name: str, sid: str | None = None) -> httpx.AsyncClient:
+    """Returns the browser of a person whom the provider has signed in."""
+    claims: dict[str, Any] = {"preferred_username": name, "auth_time": int(time.time())}
+    provider.people(f"u-{name}", **claims, **({"sid": sid} if sid else {}))
+    browser, back = await sign_in_by(server, provider, f"u-{name}")
+    assert back.status_code == 200, back.text
+    return browser
+
+
+async def send_logout(server: Server, token: str) -> httpx.Response:
+    """Sends a logout token to the server."""
+    return await server.anonymous().post(LOGOUT_PATH, data={"logout_token": token})
+
+
+async def is_signed_in(client: httpx.AsyncClient) -> bool:
+    """Returns whether the server knows the client's person."""
+    return (await client.get("/api/v1/me")).status_code == 200

@@ -21,9 +21,9 @@ from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
 
-UTC = periods.zone("UTC")
-OCTOBER = periods.month("2026-10", UTC)
-NOVEMBER = periods.month("2026-11", UTC)
+UTC = periods.time_zone("UTC")
+OCTOBER = periods.month_period("2026-10", UTC)
+NOVEMBER = periods.month_period("2026-11", UTC)
 H = 3600
 V1 = "/api/v1/clusters/lab"
 TEAMS = (Team("vision", ("alice", "vera"), 3, leads=("vera",)), Team("speech", ("sam",), 1))

@@ -76,7 +76,7 @@ class Ledger:
         assert (cluster, period) == ("lab", "2026-10")
         zero = Decimal("0.00")
         team = TeamCostOut(
-            team="vision", productive_usd=Decimal("1.10"), lost_usd=zero, held_idle_usd=zero, idle_usd=Decimal("0.20"),
+            team="vision", productive_usd=Decimal("1.10"), lost_usd=zero, allocated_idle_usd=zero, idle_usd=Decimal("0.20"),
             spare_usd=zero, broken_usd=zero, total_usd=Decimal("1.30"),
         )  # fmt: skip
         none = team.model_copy(update={"team": "", "productive_usd": zero, "idle_usd": zero, "total_usd": zero})
@@ -114,8 +114,8 @@ class Ledger:
 
     def capacity(self, cluster: str, period: str) -> CapacityOut:
         hours = [
-            HourOut(at=NOW, held=12, there=16, free=4, fragmented=4),
-            HourOut(at=NOW + 3600, held=4, there=16, free=12, fragmented=0),
+            HourOut(at=NOW, allocated=12, present=16, free=4, fragmented=4),
+            HourOut(at=NOW + 3600, allocated=4, present=16, free=12, fragmented=0),
         ]
         kind = TypeOut(gpu_type="h100", utilisation=0.5, fragmentation=0.25, hours=hours)
         return CapacityOut(

@@ -7,8 +7,8 @@ from decimal import Decimal
 from headway.billing import cluster_invoice, periods, price_segments
 from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan
 
-UTC = periods.zone("UTC")
-OCTOBER = periods.month("2026-10", UTC)
+UTC = periods.time_zone("UTC")
+OCTOBER = periods.month_period("2026-10", UTC)
 H = 3600
 
 

@@ -14,30 +14,20 @@ from typing import Any
 from headway.catalog.providers import LOCAL
 from headway.clusterfile.models.health import HealthPart
 from headway.clusterfile.resolve import health_settings
-from headway.domain.cluster import (
-    MAIN_GROUP,
-    Cluster,
-    Group,
-    Health,
-    Partition,
-    Plan,
-    Slot,
-    Storage,
-    Switch,
-    Team,
-    User,
-)
+from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Health, Partition, Plan, Slot, Switch, Team, User
 from headway.domain.machines.gpu_parts import WHOLE
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.site import Site
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
+from headway.domain.storage.folders import StorageFolders
 from headway.schemas.clusters import ClusterOut
 from headway.store import Store, open_store
+from headway.store.db.sealing import KEY_FILE
 
 H100 = Plan("h100-8", "h100", 8, 81559, 128, 2048000, Decimal("31.20"), "NVIDIA H100 80GB HBM3")
 
 
-_migrated: list[bytes] = []
+_migrated: dict[str, bytes] = {}  # files of an empty database, by name
 _compiled: list[tuple[Any, Any]] = []
 
 
@@ -46,9 +36,10 @@ async def store(folder: Path, clock: Callable[[], float] = time.time) -> Store:
     if not _migrated:
         with tempfile.TemporaryDirectory() as empty:
             await (await open_store(Path(empty))).close()
-            _migrated.append((Path(empty) / "headway.db").read_bytes())
+            _migrated.update({name: (Path(empty) / name).read_bytes() for name in ("headway.db", KEY_FILE)})
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "headway.db").write_bytes(_migrated[0])
+    for name, content in _migrated.items():
+        (folder / name).write_bytes(content)
     made = await open_store(folder, clock=clock)
     _shared(made)
     return made
@@ -110,7 +101,7 @@ def cluster(nodes: int = 4, spares: int = 1, leaf_size: int = 4, **others: Any) 
         "image": "debian13",
         "slurm_version": "24.11",
         "groups": (group,),
-        "storage": Storage(),
+        "storage": StorageFolders(),
         "partitions": (Partition("train", tuple(s.name for s in slots), True, 1, 604800, 86400, (), False, 0, ()),),
         "teams": (Team("default", ("alice",), 1),),
         "users": (User("alice", (), ("default",), admin=True),),

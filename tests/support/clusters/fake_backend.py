@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from headway.domain.access.user_update import UserUpdateResult
 from headway.domain.cluster import Cluster
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.slurm.nodes_and_jobs import JobState
@@ -88,7 +89,7 @@ class FakeBackups(_Part):
 
 
 class FakeKeyRotation(_Part):
-    """Stands in for services.cluster_backend.KeyRotation."""
+    """Stands in for services.cluster_backend.ClusterKeyRotation."""
 
     async def rotate_key(self, cluster: Cluster, report: Any, what: str, ref: str, begins: Any) -> Any:
         if not isinstance(self._fake.answers.get("rotate_key"), Refused):  # with nothing changed
@@ -97,14 +98,14 @@ class FakeKeyRotation(_Part):
 
 
 class FakeFabricTests(_Part):
-    """Stands in for services.cluster_backend.FabricTests."""
+    """Stands in for services.cluster_backend.ClusterFabricTests."""
 
     async def test_fabric(self, cluster: Cluster, nodes: Any, report: Any, waits: Any) -> Any:
         return await self._fake.call("test_fabric", cluster, nodes, report, waits)
 
 
 class FakeRollouts(_Part):
-    """Stands in for services.cluster_backend.Rollouts."""
+    """Stands in for services.cluster_backend.ClusterRollouts."""
 
     async def plan_rollout(self, cluster: Cluster, *, back: bool, head: bool, by: bool) -> Any:
         return await self._fake.call("plan_rollout", cluster, back, head, by)
@@ -137,12 +138,15 @@ class FakeStorage(_Part):
     async def environment_file_store(self, cluster: Cluster) -> Any:
         return await self._fake.call("environment_file_store", cluster)
 
-    async def volume_usage(self, cluster: Cluster) -> Any:
-        return await self._fake.call("volume_usage", cluster)
+    async def quotas(self, cluster: Cluster) -> Any:
+        return await self._fake.call("quotas", cluster)
+
+    async def volume_space(self, cluster: Cluster) -> Any:
+        return await self._fake.call("volume_space", cluster)
 
 
 class FakeSlurmState(_Part):
-    """Stands in for services.cluster_backend.SlurmState."""
+    """Stands in for services.cluster_backend.ClusterSlurmState."""
 
     async def read(self, cluster: Cluster) -> Any:
         return await self._fake.call("read", cluster)
@@ -220,6 +224,17 @@ class FakeJobSecrets(_Part):
         return await self._fake.call("install_job_secrets", cluster, content)
 
 
+class FakeUserLocks(_Part):
+    """Stands in for services.cluster_backend.ClusterUserLocks."""
+
+    async def lock_user(self, cluster: Cluster, user: str) -> Any:
+        return await self._fake.call("lock_user", cluster, user)
+
+    async def update_users(self, cluster: Cluster, users: Any) -> Any:
+        answer = await self._fake.call("update_users", cluster, tuple(sorted(users)))
+        return dict.fromkeys(users, answer) if isinstance(answer, UserUpdateResult) else answer
+
+
 class FakeCommands(_Part):
     """Stands in for services.cluster_backend.ClusterCommands."""
 
@@ -238,7 +253,7 @@ class FakeCommands(_Part):
 
 
 class FakeNodeActions(_Part):
-    """Stands in for services.cluster_backend.NodeActions."""
+    """Stands in for services.cluster_backend.ClusterNodeActions."""
 
     async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> Any:
         return await self._fake.call("drain_node", cluster, node, reason, person)
@@ -262,8 +277,24 @@ class FakeNodeActions(_Part):
         return await self._fake.call("inject_fault", cluster, fault)
 
 
+class FakeRentals(_Part):
+    """Stands in for services.cluster_backend.ClusterRentals."""
+
+    async def rented_things(self) -> Any:
+        return await self._fake.call("rented_things")
+
+    async def unclaimed_things(self, cluster: Cluster) -> Any:
+        return await self._fake.call("unclaimed_things", cluster)
+
+    async def end_things(self, cluster: Cluster, things: Any) -> Any:
+        return await self._fake.call("end_things", cluster, things)
+
+    async def renew_leases(self, cluster: Cluster) -> Any:
+        return await self._fake.call("renew_leases", cluster)
+
+
 class FakeUsageSources(_Part):
-    """Stands in for services.cluster_backend.UsageSources."""
+    """Stands in for services.cluster_backend.ClusterUsage."""
 
     async def usage_runs(self, cluster: Cluster, since: int, until: int) -> Any:
         return await self._fake.call("usage_runs", cluster, since, until)
@@ -282,7 +313,7 @@ class FakeUsageSources(_Part):
 
 
 class FakeMonitoring(_Part):
-    """Stands in for services.cluster_backend.Monitoring."""
+    """Stands in for services.cluster_backend.ClusterMonitoring."""
 
     async def query_metrics(self, cluster: Cluster, queries: Any, start: float, end: float, step_s: int) -> Any:
         return await self._fake.call("query_metrics", cluster, queries, start, end, step_s)
@@ -312,11 +343,13 @@ class FakeBackend:
         self.backups = FakeBackups(self)
         self.keys = FakeKeyRotation(self)
         self.rollouts = FakeRollouts(self)
+        self.rentals = FakeRentals(self)
         self.storage = FakeStorage(self)
         self.fabric = FakeFabricTests(self)
         self.slurm = FakeSlurmState(self)
         self.jobs = FakeJobs(self)
         self.job_secrets = FakeJobSecrets(self)
+        self.user_locks = FakeUserLocks(self)
         self.commands = FakeCommands(self)
         self.nodes = FakeNodeActions(self)
         self.usage = FakeUsageSources(self)
@@ -354,11 +387,13 @@ PARTS = (
     FakeBackups,
     FakeKeyRotation,
     FakeRollouts,
+    FakeRentals,
     FakeFabricTests,
     FakeStorage,
     FakeSlurmState,
     FakeJobs,
     FakeJobSecrets,
+    FakeUserLocks,
     FakeCommands,
     FakeNodeActions,
     FakeUsageSources,

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.slurm.adapters import adapter
+from headway.slurm.adapters import adapter_for
 from headway.slurm.reader import SlurmReader
 from headway.transport.process import CommandResult
 from tests.support.clusters.builders import machine
 
 RECORDED = Path(__file__).parents[2] / "recorded_slurm" / "24.11"
-V42 = adapter("24.11")
+V42 = adapter_for("24.11")
 
 
 class FakeRest:

@@ -18,7 +18,7 @@ from headway.domain.incident import Incident, IncidentState, Symptom
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, Unreachable
 from headway.health.incidents.engine import IncidentEngine
-from headway.health.incidents.repair import JOBS_START_S
+from headway.health.policy.repair_time_limits import JOBS_START_S
 from headway.providers.base import ReclaimNotice
 from headway.render.slurm.hooks.prolog_epilog import HOLD
 from headway.render.system.agent_config import UNFIT
@@ -82,7 +82,7 @@ class World:
         self.reboot_fails: Callable[[], tuple[int, str]] | None = None
         self.away = 0  # number of mount attempts that fail, or FOR_GOOD
         self.unfit: list[str] = []  # what its agent reports at the next checks
-        self.host_free_mib: list[int] = []  # what df reports of the head's disk at the next looks
+        self.df: list[str] = []  # the lines of df about the head's disks at the next looks
         self.flaky_nodes: str = ""  # nodes in the reservation of flaky nodes
 
     # --- stands in for the provider
@@ -188,7 +188,7 @@ class World:
             return 0, self.scripts.get(int(words[3]), "#!/bin/sh\n")
         if words[0] == "df":
             self.order.append("df")
-            return 0, f"Avail\n{self.host_free_mib.pop(0)}\n"
+            return 0, f"File Type 1M-blocks Inodes IFree\n{self.df.pop(0)}"
         if words[0] == "sacct" and "JobIDRaw,State" in words:
             return 0, "".join(f"{n}|{self.accounted.get(int(n), 'RUNNING')}\n" for n in words[-1].split(","))
         if words[0] == "sacct":
@@ -284,10 +284,10 @@ class World:
         return int(not row["ok"]), json.dumps(row) + "\n"
 
     def _reservation(self, words: Sequence[str]) -> tuple[int, str]:
-        assert "headway_lemons" in words[-1] or "ReservationName=headway_lemons" in words, words
+        assert "headway_flaky" in words[-1] or "ReservationName=headway_flaky" in words, words
         if words[1] == "--oneliner":
             return (
-                (0, f"ReservationName=headway_lemons Nodes={self.flaky_nodes}\n")
+                (0, f"ReservationName=headway_flaky Nodes={self.flaky_nodes}\n")
                 if self.flaky_nodes
                 else (1, "not found")
             )

@@ -8,24 +8,12 @@ from typing import Any
 
 from headway.catalog.mig_profiles import lay_out
 from headway.catalog.providers import LOCAL, SSH
-from headway.domain.cluster import (
-    MAIN_GROUP,
-    Cluster,
-    Dataset,
-    Firewall,
-    Group,
-    Partition,
-    Plan,
-    Slot,
-    Storage,
-    Switch,
-    Team,
-    User,
-)
+from headway.domain.cluster import MAIN_GROUP, Cluster, Firewall, Group, Partition, Plan, Slot, Switch, Team, User
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.image_signatures import SignaturePolicy, SignatureRule
 from headway.domain.machines.site import OwnedSite, Site
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
+from headway.domain.storage.folders import Dataset, StorageFolders
 from headway.render.files_by_role import render_files
 from tests.support.clusters import builders
 
@@ -73,7 +61,7 @@ def gpu_cluster(leaves: int = 2, per_leaf: int = 2) -> Cluster:
         groups=(group(H100, names, 1),),
         slots=places,
         switches=tree(places),
-        storage=Storage(datasets=(Dataset("tiny", "/data/tiny", "/datasets/tiny"),)),
+        storage=StorageFolders(datasets=(Dataset("tiny", "/data/tiny", "/datasets/tiny"),)),
         partitions=(
             Partition("train", names, True, 1, 7 * DAY_S, DAY_S, (), True, 60, ()),
             Partition("debug", names[:1], False, 1, 7200, None, (), True, 60, (), {"MaxNodes": "1"}),
@@ -124,7 +112,7 @@ def cpu_cluster() -> Cluster:
         groups=(group(CPU, names),),
         slots=places,
         switches=(),
-        storage=Storage(),
+        storage=StorageFolders(),
         partitions=(Partition("batch", names, True, 1, 2 * DAY_S, None, (), False, 0, ()),),
         teams=(Team("default", ("alice",), 1),),
         users=(User("alice", ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIalice alice@laptop",), ("default",), True),),
@@ -210,7 +198,7 @@ def grouped_cluster() -> Cluster:
         ),
         slots=places,
         switches=tree(places),
-        storage=Storage(),
+        storage=StorageFolders(),
         partitions=(
             Partition("train", names, True, 1, 7 * DAY_S, DAY_S, (), False, 0, ()),
             Partition("cpu", names[3:], False, 1, None, None, (), False, 0, ()),
@@ -225,7 +213,7 @@ def two_heads_cluster() -> Cluster:
 def own_two_heads_cluster() -> Cluster:
     made = replace(own_gpu_cluster(), controllers=2)
     words = Dataset("words", f"{made.dataset_store_folder}/versions/words", "/datasets/words", versioned=True)
-    return replace(made, storage=Storage(datasets=(words,), state="/shared/headway"))
+    return replace(made, storage=StorageFolders(datasets=(words,), state="/shared/headway"))
 
 
 def own_two_heads_site() -> Site:

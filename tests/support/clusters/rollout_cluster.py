@@ -19,7 +19,7 @@ from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import expand
 from headway.errors import Refused
 from headway.health.context import HealthContext
-from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
+from headway.health.incidents.node_tests import NodeTestOutcome, NodeTestReport
 from headway.images.local_images import ImageInfo
 from headway.rollout import image_rollout as module
 from headway.rollout import node_rollout
@@ -114,7 +114,9 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     async def prove(_: Any, name: str, *, thorough: bool) -> NodeTestReport:
         made.note(f"test {name}{' thorough' if thorough else ''}")
         bad = made.machines[name].image[-3:] in made.bad
-        return NodeTestReport(name, (NodeTestResult("gpus", not bad, "nvidia-smi lists 0 GPUs, not 8" if bad else ""),))
+        return NodeTestReport(
+            name, (NodeTestOutcome("gpus", not bad, "nvidia-smi lists 0 GPUs, not 8" if bad else ""),)
+        )
 
     async def registered(*_: Any) -> str:
         return ""

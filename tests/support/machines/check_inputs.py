@@ -27,4 +27,4 @@ def gpus(**figures: float) -> list[Any]:
 def seen(**more: Any) -> Any:
     """Returns the state of a machine that the checks read; `more` replaces any field."""
     known: dict[str, Any] = {"config": PLAN, "now": 1000.0, "gpus": gpus(), "gpus_at": 999.0, "sealed_at": 999.0}
-    return runner.MachineState(**{**known, **more})
+    return runner.MachineReading(**{**known, **more})

@@ -40,6 +40,8 @@ class FakeNvml:
         out = getattr(words[-1], "_obj", None)
         if name == "nvmlSystemGetDriverVersion":
             words[0].value = b"570.1"
+        elif name == "nvmlSystemGetCudaDriverVersion_v2":
+            out.value = 12_080
         elif name == "nvmlDeviceGetCount_v2":
             out.value = 2
         elif name == "nvmlDeviceGetHandleByIndex_v2":

@@ -57,7 +57,7 @@ def person(name):
     return people[name] if name in people else identity.refuse(f"there is no user {{name}} on lab-head")
 def quietly(*_):
     open({str(self.folder / "limits")!r}, "a").write("limited\\n")
-identity.person, identity.quietly, identity.OLD = person, quietly, "/"
+identity.user_entry, identity.run_quietly, identity.OLD = person, quietly, "/"
 login.login_environment = lambda entry: {{"PATH": {str(self.folder / "bin")!r} + ":/usr/bin:/bin"}}
 __main__.main()
 """

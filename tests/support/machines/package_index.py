@@ -43,12 +43,17 @@ def make_wheel(
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, text in texts.items():
             archive.writestr(path, text)
+    list_wheels(place)
+    return wheel
+
+
+def list_wheels(place: Path) -> None:
+    """Writes the page of a package from the wheels in its folder."""
     links = (
         f'<a href="{one.name}#sha256={hashlib.sha256(one.read_bytes()).hexdigest()}">{one.name}</a>'
         for one in sorted(place.glob("*.whl"))
     )
     (place / "index.html").write_text("<!DOCTYPE html><html><body>" + "".join(links) + "</body></html>")
-    return wheel
 
 
 def _digest(text: str) -> str:

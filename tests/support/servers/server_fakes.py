@@ -18,7 +18,8 @@ from headway.schemas.clusters import Document
 from headway.server.workers.operation_worker import OperationWorker
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import SlurmReading
-from headway.services.read_model.snapshot import OPERATIONS_TOPIC, LiveState
+from headway.services.read_model.live_state import LiveState
+from headway.services.read_model.topic_hub import OPERATIONS_TOPIC
 from headway.services.server_settings import Settings
 from headway.store import Store
 from headway.web.app import mount
@@ -121,6 +122,7 @@ async def start(folder: Path, clock: Callable[[], float], **answers: Any) -> Ser
         notebooks="http://*.notebooks.localhost:7879",
         database="sqlite",
         cookie="headway_test",
+        offers_url="http://127.0.0.1:9",  # no test leaves this machine
     )
     return Server(AppState(store, backend, LiveState(clock), settings, clock), backend, store)
 

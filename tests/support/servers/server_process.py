@@ -94,6 +94,12 @@ def start(state_dir: Path) -> Iterator[Start]:
         yield go
 
 
+def resident_mib(pid: int) -> float:
+    """Returns the memory that a process occupies now."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+
+
 def guessed_token_addresses(state_dir: Path) -> list[str]:
     """Returns the addresses from which guessed tokens came, by the audit trail of this state folder."""
 

@@ -14,7 +14,7 @@ from headway.errors import Unreachable
 from headway.jobs.remote.helper_pool import HelperPool
 from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
-from headway.server.main import Notebooks, serve
+from headway.server.main import NotebookAddress, serve
 from headway.store import Store
 from tests.support.clusters.fake_backend import FakeBackend
 from tests.support.machines.local_head import HEAD, PERSON, Machine
@@ -57,6 +57,6 @@ if __name__ == "__main__":
         port=0,
         url=os.environ["HEADWAY_DATABASE_URL"],
         data_dir=Path(os.environ["HEADWAY_DATA"]),
-        notebooks=Notebooks(0),
+        notebooks=NotebookAddress(0),
         make_backend=Shared,
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from headway import paths
 from headway.server.listen_settings import read_listen_settings
-from headway.server.main import Notebooks, serve
+from headway.server.main import NotebookAddress, serve
 from headway.server.oidc_settings import read_oidc_settings
 from headway.store import Store
 from tests.support.clusters.fake_backend import FakeBackend
@@ -37,7 +37,7 @@ if __name__ == "__main__":
         paths.state_dir(),
         os.environ.get("HEADWAY_HOST") or "127.0.0.1",
         port,
-        notebooks=Notebooks(int(os.environ.get("HEADWAY_NOTEBOOK_PORT", "0"))),
+        notebooks=NotebookAddress(int(os.environ.get("HEADWAY_NOTEBOOK_PORT", "0"))),
         listen=read_listen_settings(os.environ, paths.state_dir()),
         oidc=read_oidc_settings(os.environ),
         make_backend=make_backend,

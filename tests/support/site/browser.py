@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from typing import Any
 
 from playwright.sync_api import Page
@@ -34,3 +35,15 @@ def faults(page: Page, *rules: str) -> list[str]:
         for v in answer["violations"]
         for node in v["nodes"]
     ]
+
+
+STILL = """() => document.readyState === 'complete' && !document.querySelector('.htmx-request, .loading')
+  && document.getAnimations().every(a => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity)"""
+
+
+def wait_until_still(page: Page) -> None:
+    """Waits until the page no longer draws or requests anything, at most 10 s: open streams keep a page from ever being
+    idle on the network."""
+    ends = time.monotonic() + 10
+    while not page.evaluate(STILL) and time.monotonic() < ends:
+        time.sleep(0.05)

@@ -14,11 +14,11 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
-from headway.cluster.monitoring.metric_queries import Query, Row
-from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User
+from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
+from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User, UserLimits
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.readiness import Check
-from headway.domain.slurm.accounts import Share
+from headway.domain.readiness import ReadinessCheck
+from headway.domain.slurm.accounts import AccountShare
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.jobs.logs.log_part import last_lines
@@ -54,7 +54,11 @@ from tests.support.site.snapshots import (
 )
 
 PLAN = replace(builders.H100, price_usd_per_node_hour=Decimal("23.92"))
-TEAMS = (Team("vision", ("alice", "bob", "lena"), 3), Team("speech", ("carol",), 1))
+LIMITS = UserLimits(gpus=32, submitted_jobs=200, recent_gpu_hours=Decimal(500))
+TEAMS = (
+    Team("vision", ("alice", "bob", "lena"), 3, per_user=LIMITS),
+    Team("speech", ("carol", "olga", "ann"), 1, per_user=LIMITS),
+)
 USERS = tuple(User(name, (), (team.name,)) for team in TEAMS for name in team.users)
 
 
@@ -70,7 +74,8 @@ def answers() -> dict[str, Any]:
         "array_states": lambda cluster, job: {},
         "progress": lambda cluster, jobs: {},
         "query_metrics": metrics,
-        "volume_usage": storage.rooms,
+        "volume_space": storage.rooms,
+        "quotas": storage.quotas,
         "shares": _shares,
         "job_runs": lambda cluster, job: (),
         "run_command": _ran,
@@ -115,7 +120,9 @@ def log_search(text: str) -> LogFoundOut:
     return LogFoundOut(found=found[:200])
 
 
-def metrics(cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int) -> tuple[Row, ...]:
+def metrics(
+    cluster: Cluster, queries: Sequence[MetricQuery], start: float, end: float, step_s: int
+) -> tuple[MetricRow, ...]:
     """Returns the metrics of a training: busy, with a pause now and then."""
     rows = []
     for query in queries:
@@ -126,7 +133,9 @@ def metrics(cluster: Cluster, queries: Sequence[Query], start: float, end: float
             for gpu in range(8) if "by (node, gpu)" in query.text else [0]:
                 labels = {"node": name, "gpu": str(gpu)} if "by (node, gpu)" in query.text else {}
                 at = range(int(start), int(end) + 1, step_s)
-                rows.append(Row(query.key, query.line, labels, tuple((t, _figure(query.key, t, gpu)) for t in at)))
+                rows.append(
+                    MetricRow(query.key, query.line, labels, tuple((t, _figure(query.key, t, gpu)) for t in at))
+                )
     return tuple(rows)
 
 
@@ -156,12 +165,12 @@ def _read(cluster: Cluster) -> SlurmReading:
     return SlurmReading(shown.nodes, shown.jobs)
 
 
-def _shares(cluster: Cluster) -> tuple[Share, ...]:
+def _shares(cluster: Cluster) -> tuple[AccountShare, ...]:
     if SHOWN[cluster.name].stale:
         raise Unreachable(SHOWN[cluster.name].stale)
     even, used = 1 / len(cluster.teams), (0.61, 0.27, 0.12)
     found = zip(cluster.teams, (*used, *(0.0 for _ in cluster.teams)), strict=False)
-    return tuple(Share(team.name, even, part, 1 - part, 2140.0 * part) for team, part in found)
+    return tuple(AccountShare(team.name, even, part, 1 - part, 2140.0 * part) for team, part in found)
 
 
 def _job(cluster: Cluster, number: int) -> JobState:
@@ -189,7 +198,7 @@ async def put(state: AppState, work: FakeBackend, snapshot: Snapshot | None, nam
         tuple(_node_state(n, n.role == "spare") for n in nodes),
         tuple(_job_state(j, snapshot.status.nodes) for j in snapshot.jobs),
         tuple(_machine(name, n) for n in snapshot.status.nodes if n.machine),
-        tuple(Check(c.name, c.ok, c.message) for c in snapshot.status.checks),
+        tuple(ReadinessCheck(c.name, c.ok, c.message) for c in snapshot.status.checks),
         {j.id: j.progress for j in snapshot.jobs if j.progress},
         out.as_of,
         out.stale,

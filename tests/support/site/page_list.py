@@ -98,6 +98,11 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "/people": (Place("people", "/people"), Place("people-refused", "/people", role="member", status=403)),
     "/audit": (Place("audit", "/audit"), Place("audit-none", "/audit?person=nobody-at-all")),
     "/settings": (Place("settings", "/settings"),),
+    "/offers": (
+        Place("offers", "/offers?gpu=h100&count=16&gpus_per_node=8"),
+        Place("offers-all", "/offers", role="viewer"),
+        Place("offers-none", "/offers?gpu=none&count=x", role="viewer"),
+    ),
     "/clusters/{name}/teams": (
         Place("teams", "/clusters/demo/teams"),
         Place("teams-viewer", "/clusters/prod/teams", role="viewer"),

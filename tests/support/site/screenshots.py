@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.support.site import demo_state, snapshots
-from tests.support.site.browser import CHROMIUM
+from tests.support.site.browser import CHROMIUM, wait_until_still
 from tests.support.site.page_list import PLACES, Place
 from tests.support.site.server import Site, serve
 
@@ -40,9 +40,6 @@ README = (
     Place("fabric", "/clusters/large/nodes"),
     Place("goodput", "/clusters/demo/costs?section=goodput"),
 )
-# A picture is taken when the page no longer draws or requests anything.
-STILL = """() => document.readyState === 'complete' && !document.querySelector('.htmx-request, .loading')
-  && document.getAnimations().every(a => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity)"""
 
 
 @contextmanager
@@ -58,17 +55,7 @@ def window(browser: Browser, kind: str, **more: Any) -> Page:
     """Returns a browser page of this kind: light, dark or phone."""
     scheme, width, height = KINDS[kind]
     context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": height}, **more)
-    context.add_init_script(f"window.still = {STILL}")
     return context.new_page()
-
-
-def still(site: Site, page: Page, place: Place) -> None:
-    """Opens the page and waits until it reports that it is still: open streams keep a page from ever being idle on
-    the network."""
-    site.goto(page, place.path, role=place.role)
-    ends = time.monotonic() + 10
-    while not page.evaluate("window.still()") and time.monotonic() < ends:
-        time.sleep(0.05)
 
 
 def every(folder: Path, names: list[str]) -> int:
@@ -81,7 +68,8 @@ def every(folder: Path, names: list[str]) -> int:
         for kind in KINDS:
             page = window(browser, kind)
             for place in places:
-                still(site, page, place)
+                site.goto(page, place.path, role=place.role)
+                wait_until_still(page)
                 file = folder / f"{place.name}-{kind}.png"
                 page.screenshot(path=file, full_page=True, animations="disabled")
             page.context.close()
@@ -120,7 +108,8 @@ def readme(folder: Path) -> int:
             page = window(browser, kind)
             camera = page.context.new_cdp_session(page)  # Playwright itself writes no WebP
             for place in README:
-                still(site, page, place)
+                site.goto(page, place.path, role=place.role)
+                wait_until_still(page)
                 shot = camera.send("Page.captureScreenshot", {"format": "webp", "quality": 60})
                 (folder / f"{place.name}-{kind}.webp").write_bytes(base64.b64decode(shot["data"]))
             page.context.close()

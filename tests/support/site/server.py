@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from playwright.sync_api import Page
 
 from headway.services.app_state import AppState
-from headway.services.read_model.snapshot import LiveState
+from headway.services.read_model.live_state import LiveState
 from headway.services.server_settings import Settings
 from headway.store import open_store
 from tests.support.clusters.fake_backend import FakeBackend

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headway.schemas.clusters import CheckOut, ClusterOut, StatusOut
-from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
-from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
+from headway.schemas.incidents import IncidentOut, RequeuedJobOut, TimesOut
+from headway.schemas.jobs import EffectiveTimeOut, JobOut, ProgressOut
 from headway.schemas.nodes import GpuOut, NodeOut
 from headway.services.read_model.snapshot import Notice
 from tests.support.clusters import builders
@@ -165,7 +165,7 @@ def fault(number: int, node: str, what: str, state: str, ago: float, times: Time
     at = time.time() - ago
     return IncidentOut(
         number=number, cluster="demo", node=node, what=what, action="reboot", state=state, opened_at=at, fault_at=at,
-        drained=True, times=times, jobs=[MovedJobOut(job=job, requeued_at=at + 1) for job in jobs],
+        drained=True, times=times, jobs=[RequeuedJobOut(job=job, requeued_at=at + 1) for job in jobs],
     )  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def broken() -> Snapshot:
     names = ["demo-1-1", "demo-1-2", "demo-1-4", "demo-2-1"]
     job = training(names, restarts=1, nodelist="demo-1-[1-2,4],demo-2-1", steps=460)
     assert job.progress
-    job.progress.course = CourseOut(restarts=1, lost_s=4.2, down_s=9.1, ettr=0.951)
+    job.progress.effective_time = EffectiveTimeOut(restarts=1, lost_s=4.2, down_s=9.1, ettr=0.951)
     checks = [
         CheckOut(name="nodes", ok=False, message="demo-1-3 is down: machine stopped"),
         *(check for check in CHECKS if check.name not in ("nodes", "spare")),

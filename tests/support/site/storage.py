@@ -4,33 +4,49 @@ from __future__ import annotations
 
 import time
 
-from headway.domain.cluster import Cluster, Storage, Volume
+from headway.domain.cluster import Cluster
 from headway.domain.dataset import DatasetVersion
-from headway.domain.volume_usage import VolumeUsage
+from headway.domain.storage.folders import StorageFolders, Volume
+from headway.domain.storage.quotas import ObservedQuota, UserQuota
+from headway.domain.storage.volume_space import VolumeSpace
 from headway.errors import Unreachable
 from headway.store import Store, VolumeSpeedRow
 
 TIB = 1 << 40
-STORAGE = Storage(
+GIB = 1 << 30
+STORAGE = StorageFolders(
+    home_quota=100 * GIB,
+    scratch_quota=2 * TIB,
     volumes=(
         Volume("projects", "/projects", "nfs4", "filer.example.org:/export/projects"),
         Volume("reference", "/reference", "lustre", "mds1@tcp:mds2@tcp:/reference", ("ro",)),
-    )
+    ),
 )
 LOST = "volumes: /projects is not mounted"  # as a node's check reports it
 _ROOMS = {
-    "/home": VolumeUsage("/home", 2 * TIB, int(1.37 * TIB)),
-    "/scratch": VolumeUsage("/scratch", 40 * TIB, int(2.9 * TIB)),
-    "/projects": VolumeUsage("/projects", 120 * TIB, int(71.4 * TIB)),
-    "/reference": VolumeUsage("/reference", None, None, "no answer for 5 s"),
+    "/home": VolumeSpace("/home", 2 * TIB, int(1.37 * TIB)),
+    "/scratch": VolumeSpace("/scratch", 40 * TIB, int(2.9 * TIB)),
+    "/projects": VolumeSpace("/projects", 120 * TIB, int(71.4 * TIB)),
+    "/reference": VolumeSpace("/reference", None, None, "no answer for 5 s"),
 }
 
 
-def rooms(cluster: Cluster) -> tuple[VolumeUsage, ...]:
+def rooms(cluster: Cluster) -> tuple[VolumeSpace, ...]:
     """Returns how full each volume of a cluster is; raises Unreachable for `prod`."""
     if cluster.name == "prod":
         raise Unreachable("prod-head does not answer")
     return tuple(_ROOMS[path] for path in cluster.storage.paths)
+
+
+def quotas(cluster: Cluster) -> dict[str, ObservedQuota]:
+    """Returns quotas that no user, nearly one user and one user has reached, and a volume that has none."""
+    limit = cluster.storage.home_quota or 0
+    used = {"alice": limit, "ann": int(0.92 * limit), "bob": 31 * GIB, "lena": 0, "olga": 4 * GIB}
+    users = {user: UserQuota(limit, held, assigned=True) for user, held in used.items()}
+    return {
+        "/home": ObservedQuota("xfs", "/dev/md0", True, users),
+        "/scratch": ObservedQuota("ext4", "/dev/sdc1", False),
+    }
 
 
 async def put(store: Store) -> None:

@@ -3,7 +3,9 @@ detected."""
 
 from __future__ import annotations
 
+import base64
 import errno
+import hashlib
 import json
 import os
 from dataclasses import asdict, replace
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from headway.backup import archive
-from headway.backup.archive import Damaged, Header, Reader, Writer
+from headway.backup.archive import ArchiveReader, Damaged, Header, Writer
 from headway.errors import NotFound, Refused
 
 PARTS = {"state": os.urandom(3 * archive.FRAME + 17), "about": b"{}", "empty": b""}
@@ -35,7 +37,7 @@ def written(folder: Path) -> Path:
 
 
 def read(path: Path, key: bytes = KEY) -> dict[str, bytes]:
-    with Reader(path, key) as reader:
+    with ArchiveReader(path, key) as reader:
         return {name: b"".join(pieces) for name, pieces in reader.parts()}
 
 
@@ -83,7 +85,7 @@ def test_forged_header_does_not_hide_other_backups(tmp_path: Path, forged: dict[
 
 def test_reader_continues_past_unread_parts(tmp_path: Path) -> None:
     path = written(tmp_path)
-    with Reader(path, KEY) as reader:
+    with ArchiveReader(path, KEY) as reader:
         assert [name for name, _ in reader.parts()] == list(PARTS)
 
 
@@ -150,3 +152,9 @@ def test_full_disk_leaves_no_partial_archive(tmp_path: Path, monkeypatch: pytest
         writer.finish()
     writer.drop()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_key_is_derived_with_a_cost_that_owasp_asvs_approves() -> None:
+    salt = base64.b64decode(HEADER.salt)
+    expected = hashlib.scrypt(b"correct horse", salt=salt, n=2**15, r=8, p=3, maxmem=2**26, dklen=32)
+    assert expected == KEY

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agent.jobs import queue_recovery
 from headway.backup.archive import FRAME
-from headway.backup.verify import rows
+from headway.backup.verify import record_rows
 from headway.transport.remote_program import program_source
 from tests.support.clusters.backup_archive import slurm_state, state_archive
 
@@ -72,5 +72,5 @@ def test_reads_records_from_chunks_of_any_size() -> None:
         for start in range(0, len(data), 7):
             yield data[start : start + 7]
 
-    assert [list(row) for row in rows(pieces())] == lines
+    assert [list(row) for row in record_rows(pieces())] == lines
     assert len(data) < FRAME

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.backup import restore as module
-from headway.backup.restore import STAMP, restore
+from headway.backup.restore import STAMP, restore_cluster
 from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
@@ -75,7 +75,9 @@ class Heads:
         both: Any = self
         monkeypatch.setattr(module, "apply_cluster", self.apply)
         with pytest.raises(Refused, match="slurmdbd did not stop"):
-            await restore(cluster, ClusterContext(both, both, both, Path()), self.report, Path("/nowhere"), b"", "ref")
+            await restore_cluster(
+                cluster, ClusterContext(both, both, both, Path()), self.report, Path("/nowhere"), b"", "ref"
+            )
         return self.did
 
 
@@ -163,5 +165,7 @@ async def test_restore_aborts_when_slurm_daemons_do_not_stop(monkeypatch: pytest
     setattr(heads, how, {FIRST})
     monkeypatch.setattr(module, "apply_cluster", heads.apply)
     with pytest.raises(Refused, match=f"{FIRST}: Slurm's daemons could not be stopped"):
-        await restore(ONE, ClusterContext(heads, heads, heads, Path()), heads.report, Path("/nowhere"), b"", "ref")
+        await restore_cluster(
+            ONE, ClusterContext(heads, heads, heads, Path()), heads.report, Path("/nowhere"), b"", "ref"
+        )
     assert "apply" not in heads.did

@@ -1,4 +1,4 @@
-"""Held and free GPUs, waits and sizes of jobs."""
+"""Allocated and free GPUs, waits and sizes of jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headway.billing.capacity import Ends
 
 
 @given(st.lists(st.tuples(st.integers(-500, 1500), st.integers(0, 800), st.integers(1, 9)), max_size=30))
-def test_held_unit_seconds_follow_from_start_and_end_sums(runs: list[tuple[int, int, int]]) -> None:
+def test_allocated_unit_seconds_follow_from_start_and_end_sums(runs: list[tuple[int, int, int]]) -> None:
     marks = [0, 100, 250, 400, 1000]
 
     def ends(which: int) -> dict[int, Ends]:
@@ -30,7 +30,7 @@ def test_held_unit_seconds_follow_from_start_and_end_sums(runs: list[tuple[int, 
         sum(units * max(0, min(start + length, high) - max(start, low)) for start, length, units in runs)
         for low, high in itertools.pairwise(marks)
     ]
-    assert capacity.held_between(marks, ends(0), ends(1)) == wanted
+    assert capacity.allocated_between(marks, ends(0), ends(1)) == wanted
 
 
 def test_percentiles_and_job_sizes_are_computed_from_counts() -> None:

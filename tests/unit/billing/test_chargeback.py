@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.billing import chargeback, cluster_invoice, intervals, price_segments
-from headway.billing.chargeback import Costs, Rules
-from headway.domain.billing import GroupUsage, MachineLifetime, NodePrice, NodeSpan, SpanKind
+from headway.billing.chargeback import Rules, TeamCosts
+from headway.domain.billing import (
+    GroupUsage,
+    MachineLifetime,
+    NodePrice,
+    NodeSpan,
+    SpanKind,
+    fixed_cost_group,
+    fixed_cost_name,
+)
 from tests.support.billing.october import OCTOBER, H, billed, life, priced
 
 
@@ -22,14 +31,32 @@ def test_shares_idle_spare_and_broken_costs_by_rules() -> None:
     cut = price_segments.segments(priced((0, "1")), {"main"}, OCTOBER)
     nodes = cluster_invoice.metered(lives, states, cut, OCTOBER.end)
     bill = cluster_invoice.invoice_lines("lab", OCTOBER, nodes)
-    costs = Costs()
-    held = [GroupUsage("vision", 8, 8 * 30 * H, 8 * 5 * H, 8 * H), GroupUsage("speech", 8, 8 * 10 * H, 0, 0)]
-    costs.add(cut[0], held, nodes, Fraction(0))
-    found = chargeback.share_out(bill, costs, Rules("use", "share", "centre:platform"), {"vision": 1, "speech": 3})
+    costs = TeamCosts()
+    allocated = [GroupUsage("vision", 8, 8 * 30 * H, 8 * 5 * H, 8 * H), GroupUsage("speech", 8, 8 * 10 * H, 0, 0)]
+    costs.add(cut[0], allocated, nodes, Fraction(0))
+    found = chargeback.share_out(
+        bill, costs, Rules("use", "share", "centre:platform", "use"), {"vision": 1, "speech": 3}
+    )
     assert bill.total_cents == 20000
     assert {team.team: dict(team.cents) for team in found.teams} == {
-        "vision": {"productive": 2400, "lost": 500, "held_idle": 100, "idle": 3750, "spare": 2500, "broken": 0},
-        "speech": {"productive": 1000, "lost": 0, "held_idle": 0, "idle": 1250, "spare": 7500, "broken": 0},
+        "vision": {
+            "productive": 2400,
+            "lost": 500,
+            "allocated_idle": 100,
+            "idle": 3750,
+            "spare": 2500,
+            "broken": 0,
+            "fixed": 0,
+        },
+        "speech": {
+            "productive": 1000,
+            "lost": 0,
+            "allocated_idle": 0,
+            "idle": 1250,
+            "spare": 7500,
+            "broken": 0,
+            "fixed": 0,
+        },
     }
     assert [(one.what, one.centre, one.cents) for one in found.unassigned] == [("broken", "platform", 1000)]
     assert chargeback.unpacked(bill, chargeback.packed(found)) == found
@@ -37,8 +64,34 @@ def test_shares_idle_spare_and_broken_costs_by_rules() -> None:
 
 def test_unused_month_is_charged_to_no_team() -> None:
     bill = billed([life("lab-1-1", 0, H)], priced((0, "10")))
-    found = chargeback.share_out(bill, Costs(), Rules("use", "share", "share"), {})
+    found = chargeback.share_out(bill, TeamCosts(), Rules("use", "share", "share", "share"), {})
     assert [(one.what, one.cents) for one in found.unassigned] == [("idle", 1000)]
+
+
+def test_fixed_costs_are_lines_of_their_own_and_shared_by_their_rule() -> None:
+    fixed = fixed_cost_group("disks")
+    cut = price_segments.segments(
+        [NodePrice(fixed, OCTOBER.start + 4 * H, Decimal("0.5"), reserved=1)], {fixed}, OCTOBER
+    )
+    now = OCTOBER.start + 44 * H
+    not_there = [(segment, cluster_invoice.unused(segment, [], now)) for segment in cut]
+    bill = cluster_invoice.invoice_lines("lab", OCTOBER, [], not_there)
+    assert [(line.what, line.group, line.billing, line.seconds, line.amount_cents) for line in bill.lines] == [
+        ("fixed", "disks", "fixed", 40 * H, 2000)
+    ]
+    costs = TeamCosts()
+    for segment, seconds in not_there:
+        costs.add_fixed(segment, seconds)
+    found = chargeback.share_out(bill, costs, Rules("use", "use", "use", "share"), {"vision": 1, "speech": 3})
+    assert {team.team: team.cents["fixed"] for team in found.teams} == {"vision": 500, "speech": 1500}
+    centre = chargeback.share_out(bill, costs, Rules("use", "use", "use", "centre:it"), {"vision": 1})
+    assert [(one.what, one.centre, one.cents) for one in centre.unassigned] == [("fixed", "it", 2000)]
+
+
+def test_a_chargeback_of_before_fixed_costs_has_none() -> None:
+    bill = billed([life("lab-1-1", 0, H)], priced((0, "10")))
+    kept = {"teams": [["vision", {"idle": 1000}]], "unassigned": []}
+    assert chargeback.unpacked(bill, kept).teams[0].cents["fixed"] == 0
 
 
 MOMENT = st.integers(-40 * 24 * H, 40 * 24 * H)
@@ -71,6 +124,8 @@ def histories(
         NodePrice(draw(st.sampled_from(groups)), OCTOBER.start + at, price, *draw(KIND))
         for at, price in draw(st.lists(st.tuples(MOMENT, PRICE), max_size=5))
     ]
+    for at, price in draw(st.lists(st.tuples(MOMENT, PRICE), max_size=2)):
+        prices.append(NodePrice(fixed_cost_group("disks"), OCTOBER.start + at, price, reserved=draw(st.integers(0, 1))))
     uses = []
     for _ in range(draw(st.integers(0, 5))):
         unit_s = draw(st.integers(0, 64 * 31 * 24 * H))
@@ -82,7 +137,7 @@ def histories(
         )
     rule = st.sampled_from(["use", "share", "centre:it"])
     shares = draw(st.dictionaries(TEAM, st.integers(1, 100), max_size=3))
-    return lives, states, prices, uses, Rules(draw(rule), draw(rule), draw(rule)), shares
+    return lives, states, prices, uses, Rules(draw(rule), draw(rule), draw(rule), draw(rule)), shares
 
 
 @given(histories(), st.integers(0, 2_000_000_000))
@@ -91,13 +146,17 @@ def test_chargeback_parts_sum_to_invoice_for_any_history(
     now: int,
 ) -> None:
     lives, states, prices, uses, rules, shares = history
-    cut = price_segments.segments(prices, {one.group for one in lives}, OCTOBER)
+    fixed = {one.group for one in prices if fixed_cost_name(one.group)}
+    cut = price_segments.segments(prices, {one.group for one in lives} | fixed, OCTOBER)
     now = OCTOBER.start + now % (60 * 24 * H)
     nodes = cluster_invoice.metered(lives, states, cut, now)
     not_there = [(segment, cluster_invoice.unused(segment, nodes, now)) for segment in cut]
     bill = cluster_invoice.invoice_lines("lab", OCTOBER, nodes, not_there)
-    costs = Costs()
+    costs = TeamCosts()
     for i, segment in enumerate(cut):
+        if fixed_cost_name(segment.group):
+            costs.add_fixed(segment, not_there[i][1])
+            continue
         here = [node for node in nodes if node.segment == segment]
         costs.add(segment, uses if i == 0 else [], here, Fraction(0), not_there[i][1])
     found = chargeback.share_out(bill, costs, rules, shares)

@@ -55,15 +55,17 @@ def test_interrupted_run_loses_time_since_last_checkpoint() -> None:
 def test_recommended_checkpoint_interval_minimizes_waste(failure_s: float, write_s: float, other_s: float) -> None:
     best = goodput.interval_s(failure_s, write_s)
     if other_s >= write_s:
-        assert goodput.waste(best, failure_s, write_s) <= goodput.waste(other_s, failure_s, write_s) + 1e-9
+        assert (
+            goodput.wasted_share(best, failure_s, write_s) <= goodput.wasted_share(other_s, failure_s, write_s) + 1e-9
+        )
     assert best >= write_s
 
 
 def test_checkpoint_advice_states_savings() -> None:
-    told = goodput.advice(every_s=60, failure_s=86400, write_s=30)
+    told = goodput.checkpoint_advice(every_s=60, failure_s=86400, write_s=30)
     assert told.best_s == pytest.approx(math.sqrt(2 * 86400 * 30))
     assert told.saves == pytest.approx(0.5 + 60 / 172800 - (30 / told.best_s + told.best_s / 172800))
-    assert goodput.advice(told.best_s, 86400, 30).saves == 0
+    assert goodput.checkpoint_advice(told.best_s, 86400, 30).saves == 0
 
 
 def test_causes_are_ranked_by_cost() -> None:

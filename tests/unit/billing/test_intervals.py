@@ -16,8 +16,8 @@ def test_interval_operations_match_sets_of_seconds(one: list[tuple[int, int]], o
     def each(found: list[tuple[int, int]]) -> set[int]:
         return {second for start, end in found for second in range(start, end)}
 
-    a, b = intervals.union(one), intervals.union(other)
+    a, b = intervals.merge_spans(one), intervals.merge_spans(other)
     assert each(a) == each(one)
-    assert each(intervals.common(a, b)) == each(one) & each(other)
-    assert each(intervals.without(a, b)) == each(one) - each(other)
+    assert each(intervals.intersect_spans(a, b)) == each(one) & each(other)
+    assert each(intervals.subtract_spans(a, b)) == each(one) - each(other)
     assert intervals.seconds(a) == len(each(one))

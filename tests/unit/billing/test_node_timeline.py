@@ -74,7 +74,7 @@ def test_timeline_matches_invoice_for_any_history(
     lives = [
         MachineLifetime(name, "main", low, high, high)
         for name in ("n1", "n2")
-        for low, high in spans.union((at, at + lasted) for node, (at, lasted) in lived if node == name)
+        for low, high in spans.merge_spans((at, at + lasted) for node, (at, lasted) in lived if node == name)
         if high <= now
     ]
     states = [NodeSpan(node, kind, at, at + lasted) for node, kind, (at, lasted) in said]

@@ -18,7 +18,7 @@ from tests.support.clusters import builders
 HALVES = GpuParts(mig=lay_out(builders.H100, {"3g.40gb": 2}))
 
 
-def held(parts: GpuParts, **of_run: Any) -> tuple[float, int, int]:
+def allocated(parts: GpuParts, **of_run: Any) -> tuple[float, int, int]:
     """Returns (GPUs, units, units per node) of a run on nodes that are divided so."""
     cluster = builders.cluster(2, 0, parts=parts)
     [found] = allocations_by_group(run(1, 0, 10, **of_run), cluster.group_of)
@@ -39,7 +39,7 @@ def held(parts: GpuParts, **of_run: Any) -> tuple[float, int, int]:
     ],
 )
 def test_parts_count_as_their_share_of_a_gpu(parts: GpuParts, of_run: dict[str, Any], expected: Any) -> None:
-    assert held(parts, **of_run) == expected
+    assert allocated(parts, **of_run) == expected
 
 
 def test_a_run_in_two_groups_is_divided_in_the_units_of_each() -> None:

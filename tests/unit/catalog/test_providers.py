@@ -13,8 +13,8 @@ from headway.providers.registry import open_provider
 
 SOURCE = Path(headway.__file__).parent
 BY_NAME = re.compile(
-    r"""\bprovider(\.name)?\b[^\n]{0,12}\s(==|!=|in|not\sin)\s[^\n]*["'](local|ssh)["']"""
-    r"""|["'](local|ssh)["']\s(==|!=)\s[^\n]*\bprovider\b"""
+    r"""\bprovider(\.name)?\b[^\n]{0,12}\s(==|!=|in|not\sin)\s[^\n]*["'](local|ssh|aws)["']"""
+    r"""|["'](local|ssh|aws)["']\s(==|!=)\s[^\n]*\bprovider\b"""
 )
 
 

@@ -12,7 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.changes.account_changes import account_changes, desired_accounts, usage_resets_due
+from headway.changes.account_changes import (
+    account_changes,
+    desired_accounts,
+    lock_changes,
+    member_changes,
+    usage_resets_due,
+)
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, GpuHourCap, Team, User, UserLimits
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
@@ -42,12 +48,16 @@ class Sacctmgr:
         self.qos = {q.name: (dict(q.limits), q.flags) for q in start.qos}
         self.account_qos = dict(start.account_qos)
         self.operators = set(start.operators)
+        self.minutes = {(a.user, a.account): a.gpu_minutes for a in start.associations if a.gpu_minutes is not None}
         self.busy = busy
 
     def seen(self) -> Accounts:
         return Accounts(
             tuple(Account(n, s) for n, s in sorted(self.accounts.items())),
-            tuple(Association(u, a, self.default.get(u) == a, lock) for (u, a), lock in sorted(self.members.items())),
+            tuple(
+                Association(u, a, self.default.get(u) == a, lock, self.minutes.get((u, a)))
+                for (u, a), lock in sorted(self.members.items())
+            ),
             tuple(Qos(n, limits, flags) for n, (limits, flags) in sorted(self.qos.items())),
             tuple(sorted(self.operators)),
             dict(self.account_qos),
@@ -75,11 +85,20 @@ class Sacctmgr:
         for key, value in words.items():
             if key == "Flags":
                 flags = tuple(value.split(","))
-            elif value.endswith("-1"):
+            elif value == "-1":
                 limits.pop(key, None)
+            elif "=" in value:
+                self._set_resources(limits, key, value)
             else:
                 limits[key] = value
         self.qos[name] = (limits, flags)
+
+    def _set_resources(self, limits: dict[str, str], key: str, value: str) -> None:
+        """Changes only the resources that are named, like sacctmgr."""
+        parts = [part.rpartition("=") for text in (limits.pop(key, ""), value) for part in text.split(",") if part]
+        left = {tres: count for tres, _, count in parts}
+        if kept := [f"{tres}={count}" for tres, count in sorted(left.items()) if count != "-1"]:
+            limits[key] = ",".join(kept)
 
     def delete_qos(self, name: str, words: dict[str, str]) -> None:
         assert name not in self.account_qos.values()
@@ -114,6 +133,11 @@ class Sacctmgr:
         if "defaultaccount" in words:
             assert (name, words["defaultaccount"]) in self.members
             self.default[name] = words["defaultaccount"]
+        if "GrpTRESMins" in words:
+            minutes = int(words["GrpTRESMins"].removeprefix("gres/gpu="))
+            self.minutes[name, words["account"]] = minutes
+            if minutes == -1:
+                del self.minutes[name, words["account"]]
         if "maxsubmitjobs" in words:
             self.members[name, words["account"]] = words["maxsubmitjobs"] == "0"
 
@@ -123,6 +147,7 @@ class Sacctmgr:
         assert not self.busy.intersection(gone), "Job(s) active"
         for member in gone:
             del self.members[member]
+            self.minutes.pop(member, None)
         left = [account for user, account in self.members if user == name]
         if self.default.get(name) not in left:
             assert not left, "the default account goes last"
@@ -169,6 +194,40 @@ def test_limits_of_each_user_become_qos_limits_and_are_removed_again() -> None:
     assert account_change_argv(change.data)[-2:] == ["MaxSubmitJobsPerUser=-1", "MaxTRESPerUser=cpu=-1,gres/gpu=-1"]
 
 
+def test_limits_in_a_partition_are_a_qos() -> None:
+    plain = lab(SPEECH)
+    debug = replace(plain.partitions[0], name="debug", per_user=UserLimits(running_jobs=1, submitted_jobs=2, gpus=4))
+    limited = replace(plain, partitions=(*plain.partitions, debug))
+    slurm = Sacctmgr(Accounts())
+    slurm.run(["sacctmgr", "-i", "add", "qos", debug.qos])  # before slurmctld read its name
+    (change, *_) = account_changes(desired_accounts(limited), slurm.seen())
+    assert account_change_argv(change.data)[2:] == [
+        "modify", "qos", "where", "name=partition.debug", "set", "MaxJobsPerUser=1", "MaxSubmitJobsPerUser=2",
+        "MaxTRESPerUser=gres/gpu=4", "Flags=NoDecay",
+    ]  # fmt: skip
+    assert change.why.startswith("limits of each user in the partition change: MaxJobsPerUser=1")
+    carry_out(limited, slurm)
+    assert carry_out(limited, slurm) == []
+    assert carry_out(plain, slurm) == ["account.qos partition.debug"]
+    assert "partition.debug" not in slurm.qos
+
+
+def test_recent_gpu_hours_limit_the_association_of_each_user() -> None:
+    capped = replace(SPEECH, per_user=UserLimits(recent_gpu_hours=Decimal("12.5")))
+    slurm = Sacctmgr(Accounts())
+    carry_out(lab(SPEECH), slurm)
+    changes = account_changes(desired_accounts(lab(capped)), slurm.seen())
+    assert [account_change_argv(change.data)[3:] for change in changes] == [
+        ["user", "where", f"name={user}", "account=speech", "set", "GrpTRESMins=gres/gpu=750"]
+        for user in ("alice", "carol")
+    ]
+    assert changes[0].why == "recent GPU-hours in team speech: 12.5"
+    carry_out(lab(capped), slurm)
+    assert carry_out(lab(capped), slurm) == []
+    carry_out(lab(SPEECH), slurm)
+    assert slurm.minutes == {}
+
+
 def _accounts(qos: Qos) -> Accounts:
     return replace(desired_accounts(lab(SPEECH)), qos=(qos,))
 
@@ -176,8 +235,10 @@ def _accounts(qos: Qos) -> Accounts:
 names = st.sampled_from(["red", "green", "blue"])
 people = st.lists(st.sampled_from(["alice", "bob", "carol"]), unique=True, max_size=3).map(tuple)
 numbers = st.none() | st.integers(1, 99)
+hours = st.none() | st.integers(1, 99).map(Decimal)
+limits = st.builds(UserLimits, numbers, numbers, numbers, numbers, hours)
 caps = st.none() | st.builds(GpuHourCap, st.integers(1, 999).map(Decimal), st.just("month"))
-team = st.builds(Team, names, people, st.integers(1, 100), caps, numbers, numbers, numbers)
+team = st.builds(Team, names, people, st.integers(1, 100), caps, numbers, numbers, numbers, per_user=limits)
 files = st.lists(team, unique_by=lambda t: t.name, min_size=1, max_size=3).map(lambda teams: lab(*teams))
 
 
@@ -234,7 +295,7 @@ def test_departed_member_is_locked_and_jobs_are_cancelled_or_finish() -> None:
 
 def test_builtin_slurm_account_and_qos_are_ignored() -> None:
     observed = parse_accounts(
-        "root||1|normal||\nroot|root|1|normal||\n", "root|Administrator|root\n", "normal|||||||\n"
+        "root||1|normal|||\nroot|root|1|normal|||\n", "root|Administrator|root\n", "normal||||||||\n"
     )
     assert observed == Accounts()
 
@@ -268,3 +329,26 @@ def test_limits_of_gpu_parts_change_one_by_one() -> None:
     assert account_change_argv(change.data)[-1] == "GrpTRES=gres/gpu:3g.71gb=2,gres/mps=200,gres/shard=-1"
     other_order = replace(qos, limits={"GrpTRES": "gres/mps=200,gres/gpu=16,gres/gpu:3g.71gb=2"})
     assert account_changes(wanted, replace(wanted, qos=(other_order,))) == []
+
+
+def test_locked_user_may_submit_nowhere_and_an_unlocked_one_as_before() -> None:
+    goal = desired_accounts(lab(Team("red", ("ann", "bob"), 1), Team("blue", ("ann",), 1)))
+    slurm = Sacctmgr(goal)
+    for change in lock_changes("ann", slurm.seen()):
+        slurm.run(account_change_argv(change.data))
+    assert {pair for pair, locked in slurm.members.items() if locked} == {("ann", "red"), ("ann", "blue")}
+    assert lock_changes("ann", slurm.seen()) == []
+    for change in member_changes("ann", goal, slurm.seen()):
+        slurm.run(account_change_argv(change.data))
+    assert slurm.seen().associations == goal.associations
+    assert member_changes("ann", goal, slurm.seen()) == []
+
+
+def test_unlocked_user_joins_the_teams_that_accounting_has() -> None:
+    """An apply between lock and unlock has removed the user; the team blue comes with the next apply."""
+    before = desired_accounts(lab(Team("red", ("bob",), 1)))
+    goal = desired_accounts(lab(Team("red", ("ann", "bob"), 1), Team("blue", ("ann",), 1)))
+    slurm = Sacctmgr(before)
+    for change in member_changes("ann", goal, slurm.seen()):
+        slurm.run(account_change_argv(change.data))
+    assert set(slurm.members) == {("ann", "red"), ("bob", "red")}

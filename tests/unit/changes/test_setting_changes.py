@@ -13,7 +13,8 @@ from headway.catalog.plans import load_catalogue
 from headway.changes.account_changes import desired_accounts
 from headway.changes.setting_changes import file_change, setting_changes
 from headway.clusterfile.load import check_cluster_file
-from headway.domain.cluster import Cluster, Dataset
+from headway.domain.cluster import Cluster
+from headway.domain.storage.folders import Dataset
 from headway.render.files_by_role import render_files
 from headway.render.system.unit_list import units_by_role
 from tests.support.clusters import builders

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from headway import errors
-from headway.cli.main import load_command, print_error
+from headway.cli.command_group import load_command
+from headway.cli.main import print_error
 from headway.cli.registry import ENTRIES, THEMES
 from headway.schemas.storage.backups import BackupIn
 from tests.support.cli_fakes import Cli, FakeApi, cli, cluster
@@ -44,7 +45,7 @@ def test_help_loads_no_command_and_no_heavy_module() -> None:
     assert all(f"  {name} " in out for name in ENTRIES)
     assert not modules.intersection(HEAVY)
     assert {m for m in modules if m.startswith("headway.")} == {
-        "headway.cli", "headway.cli.main", "headway.cli.registry", "headway.errors",
+        "headway.cli", "headway.cli.command_group", "headway.cli.main", "headway.cli.registry", "headway.errors",
     }  # fmt: skip
 
 
@@ -146,11 +147,11 @@ def test_wrong_usage_prints_one_message_and_exits_with_2(cli: Cli, words: tuple[
     "line",
     [
         "down '' --yes --delete-data", "down ''", "status ''", "queue '' -o json", "nodes ''", "roll '' --yes --stop",
-        "scale '' 0 --yes", "scale '' gpu=0", "secrets rotate munge ''", "invoice '' --period 2026-10 --close",
+        "scale '' 0 --yes", "scale '' gpu=0", "keys rotate munge ''", "invoice '' --period 2026-10 --close",
         "cancel '' 12", "job '' 12", "job retry '' 12", "logs '' 12", "exec '' -- x", "run '' -- x", "shell ''",
         "submit '' s.sbatch", "submit ''", "ssh ''", "ssh '' lab-1-1", "ssh-config '' --install", "notebook ''",
         "fault '' kill slurmctld", "backup '' --to /b", "restore '' --from /b", "container rm '' sha256:1",
-        "dataset remove x@1 --yes --cluster ''", "incident return 1 --cluster ''", "node drain n -r x --cluster ''",
+        "dataset rm x@1 --yes --cluster ''", "incident return 1 --cluster ''", "node drain n -r x --cluster ''",
         "pipeline run p.yaml --cluster ''", "token create --cluster ''",
     ],
 )  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.catalog.providers import SSH
 from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset
 from headway.cluster import changeset_execution as applying
@@ -31,6 +32,8 @@ NEW = replace(OLD["lab-1-2"], address="10.9.0.77", host_key="ssh-ed25519 BBBB")
 
 class World:
     """Machines one owns: lab-1-2 is to be NEW. A controller with jobs on nodes."""
+
+    traits = SSH
 
     server_id = "s1"
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 
+from headway.catalog.node_images import slurm_release
 from headway.catalog.providers import LOCAL, SSH
-from headway.catalog.releases import slurm_release
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.cluster.desired_state import build_desired_state
 from headway.cluster.machine_steps import DAEMONS, stage_timeout_s, steps_by_stage
-from headway.domain.cluster import Dataset, Storage
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.observed_state import NOT_OBSERVED, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.systemd_unit import Unit
 from headway.domain.provider_traits import ProviderTraits
+from headway.domain.storage.folders import Dataset, StorageFolders
 from headway.images import packages, recipe
 from headway.render.ha import slurm_state_folder
 from headway.render.system import daemon_units, volume_mounts
@@ -63,7 +63,7 @@ def test_bare_machine_keeps_files_then_gets_packages_and_parts() -> None:
 
 def test_source_folder_of_a_mount_is_created_before_the_mount() -> None:
     shown, other = "/scratch/.headway/lab/datasets/versions/tiny", "/scratch/ann"
-    storage = Storage(datasets=(Dataset("tiny", shown, "/datasets/tiny", versioned=True),))
+    storage = StorageFolders(datasets=(Dataset("tiny", shown, "/datasets/tiny", versioned=True),))
     cluster = replace(builders.cluster(2, provider=SSH), storage=storage)
     site = replace(builders.site(cluster), own=OwnedSite())
     goal = build_desired_state(cluster, site, {})

@@ -14,6 +14,7 @@ from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.cluster import remote_steps
+from headway.cluster.accounts import slurm_accounts
 from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import ChangeSet
@@ -78,10 +79,10 @@ async def set_up(
 
     async def perform(_: Any, machine: Machine, steps: list[dict[str, Any]], **__: Any) -> tuple[str, ...]:
         if machine.name == fails:
-            raise remote_steps.StepFailed(f"{machine.name}: no answer")
+            raise remote_steps.RemoteStepFailed(f"{machine.name}: no answer")
         if at and any(step["op"] == at for step in steps):
             then()
-            raise remote_steps.StepFailed(f"{machine.name}: slurmctld does not come up")
+            raise remote_steps.RemoteStepFailed(f"{machine.name}: slurmctld does not come up")
         did.extend(f"{machine.name} {' '.join(step['argv']) if step['op'] == 'run' else step['op']}" for step in steps)
         return ()
 
@@ -103,7 +104,7 @@ async def set_up(
         ChangeSet("lab", tuple(rows)),
     )
     run.machines.update(machines)
-    monkeypatch.setattr(run, "_accounts", report)
+    monkeypatch.setattr(slurm_accounts, "update_accounts", report)
     await run._guard(FIRST, run._set_up(FIRST, heads[FIRST], fresh=False))
     assert bool(run.failures) == bool(fails or at)
     return did

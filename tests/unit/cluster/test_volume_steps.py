@@ -8,12 +8,12 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.changes.machine_changes import DesiredMachine, machine_changes
-from headway.cluster.machine_steps import steps_by_stage
-from headway.domain.changeset import Disturbs
-from headway.domain.cluster import Storage, Volume
+from headway.cluster.machine_steps import stage_timeout_s, steps_by_stage
+from headway.domain.changeset import Change, Disturbs
 from headway.domain.machines.observed_state import NOT_OBSERVED
 from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.systemd_unit import Unit
+from headway.domain.storage.folders import StorageFolders, Volume
 from headway.render.system import volume_mounts
 from headway.render.system.unit_list import units_by_role
 from tests.support.clusters import builders
@@ -38,7 +38,7 @@ def test_volume_is_unmounted_after_the_agent_restart() -> None:
 
 
 def test_unavailable_volume_does_not_block_heads_or_nodes() -> None:
-    cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
+    cluster = replace(builders.cluster(2), storage=StorageFolders(volumes=(MODELS,)))
     roles = units_by_role(cluster, builders.site(cluster))
     for role, last in (("head", "controller"), ("node", "node")):
         desired = DesiredMachine.build({}, {}, roles[role])
@@ -59,7 +59,7 @@ def test_unavailable_volume_does_not_block_heads_or_nodes() -> None:
     ],
 )
 def test_volume_below_a_head_export_is_mounted_after_it(volume: Volume) -> None:
-    cluster = replace(builders.cluster(2, provider=SSH), storage=Storage(volumes=(MODELS_2, volume)))
+    cluster = replace(builders.cluster(2, provider=SSH), storage=StorageFolders(volumes=(MODELS_2, volume)))
     site = replace(builders.site(cluster), own=OwnedSite(nfs=("/scratch",)))
     unit = volume_mounts.unit_name(volume.path)
     desired = DesiredMachine.build({}, {}, units_by_role(cluster, site)["node"])
@@ -73,3 +73,13 @@ def test_volume_below_a_head_export_is_mounted_after_it(volume: Volume) -> None:
     local = replace(site, own=OwnedSite())
     (one,) = (one for one in units_by_role(cluster, local)["node"] if one.name == unit)
     assert one.stage == "outside", "every machine has /scratch already"
+
+
+def test_quotas_are_set_after_the_controller_is_up_and_may_fail() -> None:
+    data = {"path": "/home", "limit": 1 << 30, "first_project": 5, "uids": {"ann": 7}, "limits": {"/home": 1 << 30}}
+    changes = [Change("quota.set", "lab-head", "/home", "quota of ann: 1.0 GiB each", data=data)]
+    stages = steps_by_stage(changes, DesiredMachine.build({}, {}, ()), {}, fresh=False)
+    assert list(stages) == ["outside"]
+    (step,) = stages["outside"]
+    assert (step["op"], step["may_fail"], step["path"], step["limit"]) == ("quotas", True, "/home", 1 << 30)
+    assert stage_timeout_s("outside", [step]) > 6 * 3600

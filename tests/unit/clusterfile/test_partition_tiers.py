@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.clusterfile.partition_tiers import PreemptionRule, assign_tiers
+from tests.support.property_examples import examples
 
 NAMES = ("a", "b", "c", "d")
 
@@ -32,7 +33,7 @@ def wish(name: str) -> st.SearchStrategy[PreemptionRule]:
 
 
 @given(st.fixed_dictionaries({name: wish(name) for name in NAMES}))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_assigns_tiers_exactly_when_a_valid_assignment_exists(wishes: dict[str, PreemptionRule]) -> None:
     tiers, clashes = assign_tiers(wishes)
     possible = any(

@@ -17,6 +17,7 @@ from headway.clusterfile.load import check_cluster_file
 from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.errors import InvalidSpec
 from headway.validation.yaml_parser import parse_yaml
+from tests.support.property_examples import examples
 
 CATALOGUE = load_catalogue({})
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGkmVv3MMU8rK1RtH0oxfnDOZzTQAv4wqeYmLM8lJ2Vm"
@@ -118,7 +119,7 @@ def test_base_file_of_property_tests_is_valid() -> None:
     at=st.integers(min_value=0, max_value=200),
     alone=st.booleans(),
 )
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 def test_refuses_line_breaks_and_shell_characters_in_any_field(
     place: tuple[tuple[Any, ...], bool], bad: str, tail: str, at: int, alone: bool
 ) -> None:
@@ -141,7 +142,7 @@ def test_refuses_line_breaks_and_shell_characters_in_any_field(
     place=st.sampled_from(PLACES),
     text=st.text(alphabet=st.sampled_from("aZ0 _@%+=:,./~-\n;$"), max_size=30),
 )
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 def test_accepted_files_contain_only_plain_characters(place: tuple[tuple[Any, ...], bool], text: str) -> None:
     cluster, _ = check_cluster_file(replaced(*place, text), CATALOGUE, owner="ann")
     if cluster is not None:
@@ -171,7 +172,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=8))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
 def test_any_mapping_yields_errors_or_a_cluster(spec: dict[str, Any]) -> None:
     cluster, found = check_cluster_file(spec, CATALOGUE, owner="ann")
     assert (cluster is None) == any(fault.level == "error" for fault in found)
@@ -180,7 +181,7 @@ def test_any_mapping_yields_errors_or_a_cluster(spec: dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=6), VALUES, max_size=4))
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 def test_any_catalogue_yields_plans_or_invalid_spec(extra: dict[str, Any]) -> None:
     with contextlib.suppress(InvalidSpec):
         load_catalogue(extra)

@@ -14,8 +14,9 @@ from headway.catalog.plans import load_catalogue
 from headway.clusterfile.json_schema import cluster_file_schema
 from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
 from headway.clusterfile.starter_file import starting_file
-from headway.domain.cluster import Alerts, Budget, Cluster, Costs, GpuHourCap, Host, Slot, Switch
+from headway.domain.cluster import Alerts, Budget, Cluster, Costs, GpuHourCap, Host, Slot, Switch, UserLimits
 from headway.domain.machines.machine import Jump
+from headway.domain.network_policy import Network, NetworkPolicy
 from headway.errors import Fault, InvalidSpec
 from headway.validation.yaml_parser import parse_yaml
 
@@ -33,15 +34,16 @@ spares: 1
 fabric: {{leaf_size: 4}}
 ssh_keys: ["{KEY} carol's laptop"]
 storage:
-  home: {{}}
+  home: {{quota: 100 GiB}}
   scratch: {{}}
   datasets: [{{name: tiny, path: /srv/data/tiny/, mount: /datasets/tiny/}}]
 partitions:
   train: {{default: true, max_time: "7-00:00:00", default_time: "1-00:00:00"}}
-  debug: {{nodes: 1, max_time: 02:00:00}}
+  debug: {{nodes: 1, max_time: 02:00:00, per_user: {{submitted_jobs: 4, gpus: 2, cpus: 8}}}}
   urgent: {{tier: 2, preempts: [train, debug], teams: [vision], slurm: {{MaxNodes: 2}}}}
 teams:
-  vision: {{users: [alice, bob], share: 60, limits: {{gpu_hours: {{hours: 720, per: month}}, running_jobs: 50}}}}
+  vision: {{users: [alice, bob], share: 60, limits: {{gpu_hours: {{hours: 720, per: month}}, running_jobs: 50,
+    per_user: {{running_jobs: 20, recent_gpu_hours: 12.5}}}}}}
   speech: {{users: [carol], share: 40}}
 users:
   alice: {{ssh_keys: ["{KEY}"]}}
@@ -59,7 +61,7 @@ environments:
     transformers\t# from the lab
 environment: vision
 partitions: {train: {environment: text@2}, debug: {container_image: 'nvcr.io/nvidia/pytorch:25.04-py3'}}
-teams: {t: {users: [bob], environment: none}}
+teams: {t: {users: [bob], environment: none}, u: {users: [eve], container_image: 'nvcr.io/nvidia/jax:25.04-py3'}}
 """
 SMALL = "name: lab\nplan: h100-8\nnodes: 4\n"
 
@@ -101,12 +103,16 @@ def test_full_file_resolves_all_fields() -> None:
     assert urgent.slurm == {"MaxNodes": "2"}
     assert got.slurm == {"PriorityWeightAge": "2000"}
     assert got.teams[0].gpu_hours == GpuHourCap(Decimal(720), "month")
+    assert got.teams[0].per_user == UserLimits(running_jobs=20, recent_gpu_hours=Decimal("12.5"))
+    assert debug.per_user == UserLimits(submitted_jobs=4, gpus=2, cpus=8)
+    assert (train.qos, debug.qos) == ("", "partition.debug")
     assert got.departed_jobs == "finish"
     assert got.mail_relay == "mail.example.org:25"
     assert got.alerts == Alerts("https://example.org/a?b=c", "", "oncall@example.org")
     assert got.largest_plan.expects["nvlinks"] == 18
     (dataset,) = got.storage.datasets
     assert (dataset.source, dataset.mount, dataset.read_only) == ("/srv/data/tiny", "/datasets/tiny", True)
+    assert got.storage.quotas == {"/home": 100 << 30}
     users = {user.name: user for user in got.users}
     assert set(users) == {"alice", "bob", "carol"}
     assert users["carol"].admin
@@ -219,13 +225,21 @@ def test_resolution_is_deterministic() -> None:
 
 def test_warnings_do_not_prevent_resolution() -> None:
     spec = SMALLEST | {
-        "teams": {"t": {"users": ["ann"], "limits": {"gpus": 99, "running_jobs": 5, "submitted_jobs": 2}}}
+        "teams": {
+            "t": {
+                "users": ["ann"],
+                "limits": {"gpus": 99, "running_jobs": 5, "submitted_jobs": 2, "per_user": {"running_jobs": 6}},
+            }
+        },
+        "partitions": {"p": {"per_user": {"running_jobs": 5, "submitted_jobs": 2}}},
     }
     got, faults = check_cluster_file(spec, CATALOGUE, owner="ann")
     assert got is not None
     assert {(fault.path, fault.level) for fault in faults} == {
         ("teams.t.limits.gpus", "warning"),
         ("teams.t.limits.submitted_jobs", "warning"),
+        ("teams.t.limits.per_user.running_jobs", "warning"),
+        ("partitions.p.per_user.submitted_jobs", "warning"),
     }
 
 
@@ -402,13 +416,24 @@ def test_resolves_cost_rules_and_team_budgets() -> None:
         name: lab
         plan: h100-8
         nodes: 1
-        cost: {timezone: Europe/Berlin, idle: "centre:platform", spare: use, usd_per_kwh: 0.31}
+        cost:
+          {timezone: Europe/Berlin, idle: "centre:platform", spare: use, usd_per_kwh: 0.31, fixed: "centre:it",
+           fixed_usd_per_hour: {head: 1.1, disks: 0.42}}
         teams:
           vision: {users: [carol], budget: {usd: 20000.5, warn: 0.5}}
           speech: {users: [carol], budget: {gpu_hours: 40, per: week, cap: false}}
         """
     )
-    assert got.costs == Costs("Europe/Berlin", "centre:platform", "use", "share", 1.3, Decimal("0.31"))
+    assert got.costs == Costs(
+        "Europe/Berlin",
+        "centre:platform",
+        "use",
+        "share",
+        1.3,
+        Decimal("0.31"),
+        "centre:it",
+        {"disks": Decimal("0.42"), "head": Decimal("1.1")},
+    )
     assert got.teams[0].budget == Budget("usd", Decimal("20000.5"), "month", 0.5, True)
     assert got.teams[1].budget == Budget("gpu_hours", Decimal(40), "week", 0.8, False)
     assert cluster("{name: lab, plan: h100-8, nodes: 1}").costs == Costs()
@@ -423,6 +448,24 @@ def test_environments_resolve_to_lines_and_defaults() -> None:
     assert [one.environment for one in found.partitions] == ["text@2", ""]
     assert found.teams[0].environment == "none"
     assert found.partitions[1].container_image == "nvcr.io/nvidia/pytorch:25.04-py3"
+    assert [one.container_image for one in found.teams[:2]] == ["", "nvcr.io/nvidia/jax:25.04-py3"]
+
+
+def test_network_of_a_team_replaces_that_of_the_cluster() -> None:
+    found = cluster(
+        SMALL + "network: {job_ports: user, internet: closed, machine_networks: [10.20.0.0/16]}\n"
+        "teams: {a: {users: [bob]}, b: {users: [eve], network: {internet: open}},\n"
+        "        c: {users: [eve], network: {job_ports: team, internet: [10.0.0.0/8, 192.0.2.7]}}}\n"
+    )
+    assert found.network == Network(NetworkPolicy("user", ()), ("10.20.0.0/16",))
+    assert [team.network for team in found.teams[:3]] == [
+        NetworkPolicy("user", ()),
+        NetworkPolicy("user", None),
+        NetworkPolicy("team", ("10.0.0.0/8", "192.0.2.7")),
+    ]
+    assert found.restricts_network
+    assert not cluster(SMALL).restricts_network
+    assert cluster(SMALL + "teams: {a: {users: [bob], network: {internet: closed}}}").restricts_network
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.datasets.file_store import DatasetFileStore, Progress, Stopped
-from headway.datasets.manifest import Folder, Item, Listing, Manifest
+from headway.datasets.file_store import DatasetFileStore, FileProgress, Stopped
+from headway.datasets.manifest import DatasetManifest, Folder, Item, Listing
 from headway.errors import Refused
 
 
@@ -49,8 +49,8 @@ class Counting(Folder):
         yield from super().read(item)
 
 
-def add(file_store: DatasetFileStore, source: Path, number: int, name: str = "tiny") -> Manifest:
-    manifest = file_store.bring(name, Folder(source), Progress(), number - 1)
+def add(file_store: DatasetFileStore, source: Path, number: int, name: str = "tiny") -> DatasetManifest:
+    manifest = file_store.bring(name, Folder(source), FileProgress(), number - 1)
     file_store.publish(name, number, manifest)
     file_store.done(name)
     return manifest
@@ -71,13 +71,13 @@ def test_version_matches_source_and_stores_each_content_once(file_store: Dataset
     assert (tree / "train/a.bin").stat().st_mode & 0o777 == 0o444
     assert len(objects(file_store)) == 3
     assert (len(manifest.files), manifest.size) == (4, 14_010)
-    assert file_store.verify("tiny", 1, manifest.digest, Progress()) == []
+    assert file_store.verify("tiny", 1, manifest.digest, FileProgress()) == []
 
 
 def test_same_content_keeps_digest_and_versions_share_files(file_store: DatasetFileStore, source: Path) -> None:
     first = add(file_store, source, 1)
     (source / "train/a.bin").touch()
-    assert file_store.bring("tiny", Folder(source), Progress(), 1).digest == first.digest
+    assert file_store.bring("tiny", Folder(source), FileProgress(), 1).digest == first.digest
     (source / "more.txt").write_text("more")
     second = add(file_store, source, 2)
     assert second.digest != first.digest
@@ -88,31 +88,31 @@ def test_same_content_keeps_digest_and_versions_share_files(file_store: DatasetF
 
 def test_killed_import_leaves_no_version_and_next_resumes(file_store: DatasetFileStore, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        file_store.bring("tiny", Counting(source, dies_at="train/deep/b.bin"), Progress())
+        file_store.bring("tiny", Counting(source, dies_at="train/deep/b.bin"), FileProgress())
     assert not file_store.folder("tiny").exists()
     again = Counting(source)
-    manifest = file_store.bring("tiny", again, Progress())
+    manifest = file_store.bring("tiny", again, FileProgress())
     assert again.seen == ["train/deep/b.bin", "train/same.bin"]
     file_store.publish("tiny", 1, manifest)
-    assert file_store.verify("tiny", 1, manifest.digest, Progress()) == []
+    assert file_store.verify("tiny", 1, manifest.digest, FileProgress()) == []
 
 
 def test_resumed_import_reads_changed_files_again(file_store: DatasetFileStore, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        file_store.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
+        file_store.bring("tiny", Counting(source, dies_at="train/same.bin"), FileProgress())
     (source / "run.sh").write_text("#!/bin/sh\ntrue\n")
     again = Counting(source)
-    file_store.bring("tiny", again, Progress())
+    file_store.bring("tiny", again, FileProgress())
     assert again.seen == ["run.sh", "train/same.bin"]
 
 
 def test_import_after_reboot_reads_all_files_again(file_store: DatasetFileStore, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        file_store.bring("tiny", Counting(source, dies_at="train/same.bin"), Progress())
+        file_store.bring("tiny", Counting(source, dies_at="train/same.bin"), FileProgress())
     journal = file_store._drafts / "tiny.journal"
     journal.write_text('["another boot"]\n' + "".join(journal.read_text().splitlines(keepends=True)[1:]) + '["cut o')
     again = Counting(source)
-    file_store.bring("tiny", again, Progress())
+    file_store.bring("tiny", again, FileProgress())
     assert len(again.seen) == 4
 
 
@@ -120,18 +120,18 @@ def test_publish_never_replaces_different_complete_version(file_store: DatasetFi
     """It may be of a server whose records of it are lost. One of which nothing says what it holds is made anew."""
     first = add(file_store, source, 1)
     (source / "run.sh").unlink()
-    other = file_store.bring("tiny", Folder(source), Progress())
+    other = file_store.bring("tiny", Folder(source), FileProgress())
     assert not file_store.publish("tiny", 1, other)
-    assert file_store.verify("tiny", 1, first.digest, Progress()) == []
+    assert file_store.verify("tiny", 1, first.digest, FileProgress()) == []
     assert file_store.publish("tiny", 1, first)
     file_store._manifest("tiny", 1).write_text("no line of JSON")
     assert file_store.publish("tiny", 1, other)
     assert not (file_store.folder("tiny") / "1" / "run.sh").exists()
-    assert file_store.verify("tiny", 1, other.digest, Progress()) == []
+    assert file_store.verify("tiny", 1, other.digest, FileProgress()) == []
 
 
 def test_import_can_be_stopped(file_store: DatasetFileStore, source: Path) -> None:
-    progress = Progress()
+    progress = FileProgress()
     progress.stop.set()
     with pytest.raises(Stopped):
         file_store.bring("tiny", Folder(source), progress)
@@ -147,12 +147,12 @@ def test_verify_names_damage_and_next_import_repairs_it(file_store: DatasetFileS
     (tree / "latest").unlink()
     (tree / "run.sh").unlink()
     (tree / "new").write_text("x")
-    assert file_store.verify("tiny", 1, manifest.digest, Progress()) == [
+    assert file_store.verify("tiny", 1, manifest.digest, FileProgress()) == [
         "run.sh is missing", "train/deep/b.bin has different content", "latest is missing", "new does not belong to it",
     ]  # fmt: skip
-    assert file_store.verify("tiny", 1, "0" * 64, Progress()) == ["its manifest differs from the recorded one"]
+    assert file_store.verify("tiny", 1, "0" * 64, FileProgress()) == ["its manifest differs from the recorded one"]
     again = add(file_store, source, 2)
-    assert file_store.verify("tiny", 2, again.digest, Progress()) == []
+    assert file_store.verify("tiny", 2, again.digest, FileProgress()) == []
 
 
 def test_removal_keeps_files_shared_with_other_versions(file_store: DatasetFileStore, source: Path) -> None:
@@ -163,7 +163,7 @@ def test_removal_keeps_files_shared_with_other_versions(file_store: DatasetFileS
     assert file_store.remove("tiny", 1) == 5000
     assert file_store.remove("tiny", 1) == 0
     assert not (file_store.folder("tiny") / "1").exists()
-    assert file_store.verify("tiny", 2, second.digest, Progress()) == []
+    assert file_store.verify("tiny", 2, second.digest, FileProgress()) == []
     file_store.remove("tiny", 2)
     assert objects(file_store) == []
 
@@ -186,10 +186,10 @@ def test_removal_keeps_files_of_unfinished_import(file_store: DatasetFileStore, 
     (other / "a").write_text("kept for later")
     (other / "b").write_text("b")
     with pytest.raises(KeyboardInterrupt):
-        file_store.bring("wide", Counting(other, dies_at="b"), Progress())
+        file_store.bring("wide", Counting(other, dies_at="b"), FileProgress())
     file_store.remove("tiny", 1)
     again = Counting(other)
-    file_store.bring("wide", again, Progress())
+    file_store.bring("wide", again, FileProgress())
     assert again.seen == ["b"]
 
 
@@ -200,13 +200,13 @@ def test_import_refuses_outside_links_special_files_and_empty_source(
     (source / "root").symlink_to("/etc/shadow")
     os.mkfifo(source / "train" / "pipe")
     with pytest.raises(Refused) as error:
-        file_store.bring("tiny", Folder(source), Progress())
+        file_store.bring("tiny", Folder(source), FileProgress())
     for words in ("out links to ../secret, outside", "root links to /etc/shadow, outside", "train/pipe is not a file"):
         assert words in error.value.message
     with pytest.raises(Refused, match="No such file"):
         Folder(source / "none")
     with pytest.raises(Refused, match="has no file"):
-        file_store.bring("tiny", Folder(source / "empty"), Progress())
+        file_store.bring("tiny", Folder(source / "empty"), FileProgress())
 
 
 def test_import_refuses_source_with_unreadable_folder(
@@ -221,7 +221,7 @@ def test_import_refuses_source_with_unreadable_folder(
 
     monkeypatch.setattr(os, "open", closed)  # root may open any folder
     with pytest.raises(Refused, match=r"from can't be read completely: train/deep: Permission denied") as refused:
-        file_store.bring("tiny", Folder(source), Progress())
+        file_store.bring("tiny", Folder(source), FileProgress())
     assert "read every folder" in refused.value.hint
 
 
@@ -246,7 +246,7 @@ def test_import_refuses_file_that_vanishes_during_listing(file_store: DatasetFil
             return Folder._add_entry(path, name, handle, files, links)
 
     with pytest.raises(Refused, match=r"from/train/a\.bin: No such file") as refused:
-        file_store.bring("tiny", Vanishing(source), Progress())
+        file_store.bring("tiny", Vanishing(source), FileProgress())
     assert "no program writes there" in refused.value.hint
 
 
@@ -261,7 +261,7 @@ def test_import_reports_io_error_during_listing(file_store: DatasetFileStore) ->
         def close(self) -> None: ...
 
     with pytest.raises(Refused, match="/data: Input/output error"):
-        file_store.bring("tiny", Broken(), Progress())
+        file_store.bring("tiny", Broken(), FileProgress())
 
 
 def test_reader_does_not_follow_swapped_in_symlink(file_store: DatasetFileStore, source: Path, tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_refuses_file_changed_after_listing(file_store: DatasetFileStore, source
 
 def test_manifest_round_trips_through_text() -> None:
     listing = Listing((Item("ä b\n", 3, True, ""),), (("l", "ä b\n"),), ("e",))
-    from headway.datasets.manifest import Entry
+    from headway.datasets.manifest import DatasetFile
 
-    made = Manifest.of([Entry("ä b\n", "0" * 64, 3, True)], listing)
-    assert Manifest.read(made.text) == made
+    made = DatasetManifest.of([DatasetFile("ä b\n", "0" * 64, 3, True)], listing)
+    assert DatasetManifest.read(made.text) == made

@@ -15,11 +15,11 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.cluster.context import ClusterContext
-from headway.datasets.file_store import Progress, Stopped
+from headway.datasets.file_store import FileProgress, Stopped
 from headway.datasets.file_store_over_ssh import SshDatasetFileStore
-from headway.datasets.manifest import Folder, Item, Listing, Manifest
-from headway.domain.cluster import Storage
+from headway.datasets.manifest import DatasetManifest, Folder, Item, Listing
 from headway.domain.machines.machine import Machine
+from headway.domain.storage.folders import StorageFolders
 from headway.errors import Refused
 from tests.support.clusters import builders
 from tests.support.waiting import eventually
@@ -78,7 +78,7 @@ def scratch(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def file_store(head: Head, scratch: Path) -> SshDatasetFileStore:
-    cluster = replace(builders.cluster(provider=SSH), storage=Storage(scratch=str(scratch)))
+    cluster = replace(builders.cluster(provider=SSH), storage=StorageFolders(scratch=str(scratch)))
     both: Any = head
     return SshDatasetFileStore(cluster, ClusterContext(both, both, both, Path()))
 
@@ -95,8 +95,8 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-async def add(file_store: SshDatasetFileStore, source: Path, number: int = 1) -> tuple[Manifest, Progress]:
-    progress = Progress()
+async def add(file_store: SshDatasetFileStore, source: Path, number: int = 1) -> tuple[DatasetManifest, FileProgress]:
+    progress = FileProgress()
     manifest = await file_store.bring("words", Folder(source), progress, number - 1)
     await file_store.publish("words", number, manifest)
     await file_store.done("words")
@@ -117,8 +117,8 @@ async def test_publishes_version_to_shared_storage(
     assert (there / "link").readlink() == Path("b.sh")
     assert (there / "empty").is_dir()
     assert (progress.files, progress.of_files, progress.bytes) == (2, 2, 5004)
-    assert manifest.digest == Manifest.read(manifest.text).digest
-    assert await file_store.verify("words", 1, manifest.digest, Progress()) == []
+    assert manifest.digest == DatasetManifest.read(manifest.text).digest
+    assert await file_store.verify("words", 1, manifest.digest, FileProgress()) == []
 
 
 async def test_versions_share_unchanged_files(file_store: SshDatasetFileStore, scratch: Path, source: Path) -> None:
@@ -137,7 +137,7 @@ async def test_publish_keeps_existing_version_with_same_number(
 ) -> None:
     manifest, _ = await add(file_store, source)
     (source / "b.sh").write_text("gamma")
-    other = await file_store.bring("words", Folder(source), Progress(), 0)
+    other = await file_store.bring("words", Folder(source), FileProgress(), 0)
     assert [await file_store.publish("words", 1, one) for one in (other, manifest)] == [False, True]
     assert (place(scratch) / "b.sh").read_text() == "beta"
 
@@ -145,13 +145,13 @@ async def test_publish_keeps_existing_version_with_same_number(
 async def test_manifest_is_parsed_outside_event_loop_thread(
     file_store: SshDatasetFileStore, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, where = Manifest.read, set()
+    real, where = DatasetManifest.read, set()
 
-    def read(text: bytes) -> Manifest:
+    def read(text: bytes) -> DatasetManifest:
         where.add(threading.current_thread() is threading.main_thread())
         return real(text)
 
-    monkeypatch.setattr(Manifest, "read", read)
+    monkeypatch.setattr(DatasetManifest, "read", read)
     await add(file_store, source)
     assert where == {False}
 
@@ -161,7 +161,7 @@ async def test_verify_names_damaged_file(file_store: SshDatasetFileStore, scratc
     broken = place(scratch) / "b.sh"
     broken.chmod(0o755)
     broken.write_text("BETA")
-    (wrong,) = await file_store.verify("words", 1, manifest.digest, Progress())
+    (wrong,) = await file_store.verify("words", 1, manifest.digest, FileProgress())
     assert wrong == "b.sh has different content"
 
 
@@ -185,11 +185,11 @@ async def test_interrupted_import_resumes_without_sending_files_again(
 ) -> None:
     first = Watched(source, "deep/a.txt")
     with pytest.raises(Refused, match=r"deep/a\.txt changed while it was read"):
-        await file_store.bring("words", first, Progress(), 0)
+        await file_store.bring("words", first, FileProgress(), 0)
     assert sorted(first.seen) == ["b.sh", "deep/a.txt"]
     assert not place(scratch).exists()
     again = Watched(source)
-    await file_store.bring("words", again, Progress(), 0)
+    await file_store.bring("words", again, FileProgress(), 0)
     assert again.seen == ["deep/a.txt"]
 
 
@@ -203,7 +203,7 @@ class Endless(Folder):
 
 
 async def test_import_stops_on_request(file_store: SshDatasetFileStore, source: Path) -> None:
-    progress = Progress()
+    progress = FileProgress()
     task = asyncio.create_task(file_store.bring("words", Endless(source), progress, 0))
     await eventually(lambda: progress.bytes >= 1 << 20)
     progress.stop.set()

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from headway.catalog.plans import load_catalogue
-from headway.cli.main import UsageError, load_command
+from headway.cli.command_group import load_command
+from headway.cli.main import UsageError
 from headway.cli.registry import ENTRIES
 from headway.clusterfile.load import check_cluster_file
+from headway.clusterfile.models.hosts import HostsSourcePart
 from headway.validation.yaml_parser import parse_yaml
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -144,7 +146,10 @@ def completed(part: dict[str, Any]) -> dict[str, Any]:
     for rule in part.get("containers", {}).get("signatures", {}).get("registries", {}).values():
         if "sigstore_key" in rule:
             rule["sigstore_key"] = f"-----BEGIN PUBLIC KEY-----\n{SIGNING_KEY}\n-----END PUBLIC KEY-----\n"
-    if part.get("containers", {}).get("backend") == "enroot" or {"firewall", "gpu"} & part.keys():
+    read = isinstance(part.get("hosts"), dict)  # the client sends the list that it reads from the source
+    if read:
+        HostsSourcePart.model_validate(part["hosts"])
+    if read or part.get("containers", {}).get("backend") == "enroot" or {"firewall", "gpu"} & part.keys():
         whole |= {"provider": "ssh", "nodes": 1, "hosts": ["10.0.0.1", "10.0.0.2"]}
     return whole
 
@@ -213,3 +218,14 @@ def test_paths_in_comments_exist() -> None:
             if missing := {file for file in named if not (ROOT / file).exists()}:
                 wrong[name_of(path)] = missing
     assert wrong == {}
+
+
+def test_measurements_that_pages_name_exist() -> None:
+    pages = [*DOCS.rglob("*.md"), ROOT / "Makefile", *(ROOT / "bench").rglob("*.py")]
+    named = {
+        name for page in pages for name in re.findall(r"python bench ([a-z_/]+)", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) >= 20
+    assert {name for name in named if not (ROOT / "bench" / f"{name}.py").is_file()} == set()
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert re.findall(r"python bench/", text) == []

@@ -42,5 +42,5 @@ def test_operation_kinds_map_to_secret_names_and_audit_actions() -> None:
     assert own_secret("backup", {"ref": "r1"}) == "backup_key/r1"
     assert own_secret("apply", {"ref": "r1"}) == own_secret("dataset", {}) == ""
     assert OperationKind.DATASET.audit_action(DatasetParams("add", "tiny").to_json()) == "dataset.add"
-    assert OperationKind.ROTATE.audit_action({}) == "secrets.rotate"
+    assert OperationKind.ROTATE.audit_action({}) == "keys.rotate"
     assert OperationKind.DOWN.audit_action({}) == "down"

@@ -106,11 +106,17 @@ async def test_injects_and_heals_machine_faults() -> None:
     assert host.done == ["freeze", "thaw", "cut", "join", "kill", "start"]
 
 
+async def test_power_of_a_head_can_be_cut() -> None:
+    host = Host()
+    assert await made(host, "kill-node", node="lab-head") == "lab-head has lost its power"
+    assert host.done == ["kill"]
+
+
 async def test_fault_refused_by_machine_raises_refused() -> None:
     host = Host()
     host.refuses = "no job runs here"
     with pytest.raises(Refused, match="lab-1-2: no job runs here"):
-        await made(host, "hang-job")
+        await made(host, "stall-job")
 
 
 async def test_injection_on_owned_machines_requires_force() -> None:
@@ -125,8 +131,9 @@ async def test_injection_on_owned_machines_requires_force() -> None:
 @pytest.mark.parametrize(
     ("ask", "says"),
     [
-        ({"kind": "xid", "node": "lab-9-9", "code": 79}, "no node lab-9-9"),
-        ({"kind": "xid", "node": "lab-head", "code": 79}, "no node lab-head"),
+        ({"kind": "xid", "node": "lab-9-9", "code": 79}, "no machine lab-9-9"),
+        ({"kind": "xid", "node": "lab-head", "code": 79}, "lab-head is a head: xid is a fault of nodes"),
+        ({"kind": "reclaim", "node": "lab-head"}, "lab-head is a head"),
         ({"kind": "kill-node", "node": "lab-1-1"}, "no machine"),
         ({"kind": "xid", "code": 79, "gpu": 8}, "GPUs 0 to 7"),
     ],

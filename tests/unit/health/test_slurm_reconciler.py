@@ -11,6 +11,7 @@ import pytest
 
 from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
+from headway.domain.incident import FaultAction
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.errors import CommandFailed
@@ -66,6 +67,41 @@ async def test_refused_reservation_does_not_stop_other_actions(tmp_path: Path) -
     assert "job 9" in messages
     assert any("StartTime=uts901" in line and "JobId=9" in line for line in slurm.did)
     assert "spares" not in dict(await watch.reconcile(nodes(), [])), "it is said once"
+    await store.close()
+
+
+async def test_drain_by_slurm_is_handled_once_it_has_lasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the meantime the agent's own report may open an incident with a lighter repair."""
+    clock, handled = builders.Clock(), []
+    store = await builders.store(tmp_path, clock)
+    context: Any = ClusterContext(provider(), store, Slurm(), Path("/nowhere"))  # type: ignore[arg-type]
+    engine = IncidentEngine(LAB, context, clock)
+    watch = SlurmReconciler(LAB, context, engine, StallWatchdog(LAB, context, clock), clock=clock)
+
+    async def confirm(*_: Any) -> bool:
+        return True
+
+    async def handle(node: str, what: str, **_: Any) -> list[tuple[str, str]]:
+        handled.append((node, what))
+        return []
+
+    monkeypatch.setattr(engine, "confirm_dead", confirm)
+    monkeypatch.setattr(engine, "handle_dead_node", handle)
+    drained = (builders.node("lab-1-3", "IDLE", "DRAIN", reason="Prolog error"), *nodes())
+    for states, seconds, count in (
+        (drained, 0, 0),
+        (drained, 59, 0),
+        (nodes(), 0, 0),
+        (drained, 0, 0),
+        (drained, 60, 1),
+    ):
+        clock.now += seconds
+        await watch.reconcile({node.name: node for node in reversed(states)}.values(), [])
+        assert len(handled) == count, seconds
+    assert handled == [("lab-1-3", "Slurm had drained it: Prolog error")]
+    await store.incidents.open("lab", "lab-1-3", "/scratch is not mounted", FaultAction.MOUNT, clock.now, {}, score=0)
+    await watch.reconcile({node.name: node for node in reversed(drained)}.values(), [])
+    assert len(handled) == 1, "the incident's end returns the node"
     await store.close()
 
 

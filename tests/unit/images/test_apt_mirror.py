@@ -72,7 +72,7 @@ async def test_host_mirror_keeps_apt_proxy_and_validity_options(
         asked.append(argv[-2])
         return CommandResult(tuple(argv), 0, said, "", 0.0)
 
-    monkeypatch.setattr(apt_mirror, "run", run)
+    monkeypatch.setattr(apt_mirror, "run_process", run)
     monkeypatch.setattr(apt_mirror, "read_sources", lambda: list(parse_deb822(DEB822)))
     found = await apt_mirror.host_mirror("trixie")
     assert found.apt_options == ('Acquire::http::Proxy "http://proxy.test:3128"', 'Acquire::Check-Valid-Until "false"')

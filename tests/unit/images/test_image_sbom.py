@@ -12,10 +12,11 @@ import pytest
 import headway
 from headway.images.cyclonedx import Component, bom_text, package_url
 from headway.images.image_sbom import sbom_of_root
-from headway.images.local_images import ImageInfo
+from headway.images.local_images import DebianRelease, ImageInfo
 from tests.support.cyclonedx_schema import schema_errors
 
-INFO = ImageInfo("debian13", "localhost/headway-node:debian13-abc", "f00d", "abc", 1800, "", "24.11")
+DEBIAN = (DebianRelease("trixie", "a" * 64, "2026-11-26T08:00:00Z"),)
+INFO = ImageInfo("debian13", "localhost/headway-node:debian13-abc", "f00d", "abc", 1800, "", "24.11", debian=DEBIAN)
 STATUS = """\
 Package: automake
 Status: install ok installed
@@ -78,6 +79,9 @@ def test_own_and_unpacked_parts_are_listed_but_no_compiled_copies(root: Path) ->
     assert rows["/usr/lib/headway/spank/container.so"]["hashes"] == [{"alg": "SHA-256", "content": digest}]
     assert rows["jupyterlab"]["purl"] == "pkg:pypi/jupyterlab@4.3.0"
     assert document["metadata"]["component"]["version"] == "debian13-abc"
+    facts = {row["name"]: row["value"] for row in document["metadata"]["component"]["properties"]}
+    assert facts["debian:trixie:inrelease-sha256"] == "a" * 64
+    assert facts["debian:trixie:date"] == "2026-11-26T08:00:00Z"
     assert document["metadata"]["tools"]["components"][0]["version"] == headway.__version__
 
 

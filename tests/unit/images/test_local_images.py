@@ -39,7 +39,7 @@ class FakePodman:
 
 async def test_removes_only_unused_images(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     podman = FakePodman()
-    monkeypatch.setattr(local_images, "run", podman.run)
+    monkeypatch.setattr(local_images, "run_process", podman.run)
     monkeypatch.setattr(local_images, "host_lock_folder", lambda: tmp_path)
     base = f"{recipe.BASE_REPOSITORY}:debian13-{recipe.base_hash('debian13')}"
     podman.add(base, base="debian13")
@@ -58,3 +58,30 @@ async def test_removes_only_unused_images(monkeypatch: pytest.MonkeyPatch, tmp_p
     )
     assert [item["Names"][0].rpartition("-")[2] for item in podman.images[1:-1]] == ["held", current, "used"]
     assert await local_images.remove_unused_images() == ()
+
+
+async def test_updated_image_is_the_current_one_although_its_inputs_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    podman, now = FakePodman(), recipe.inputs_hash("debian13")
+    monkeypatch.setattr(local_images, "run_process", podman.run)
+    local_images.clear_cache()
+    release = f"trixie={'a' * 64}@2026-11-27T08:00:00Z,trixie-security={'b' * 64}@2026-11-27T09:00:00Z"
+    for tag, built, packages in (
+        (now, "2026-11-01T00:00:00+00:00", "p1"),
+        (f"{now}-p2", "2026-11-27T10:00:00+00:00", "p2"),
+    ):
+        podman.add(
+            f"{recipe.REPOSITORY}:debian13-{tag}", machines=2, image="debian13", hash=now, built=built, packages=packages,
+            debian=release,
+        )  # fmt: skip
+    podman.add(f"{recipe.REPOSITORY}:debian12-x", image="debian12", hash="x", built="2026-11-28T00:00:00+00:00")
+    found = await local_images.find_current_image("debian13")
+    assert found is not None
+    assert (found.id, found.packages) == (f"id of {recipe.REPOSITORY}:debian13-{now}-p2", "p2"), (
+        "machines of p1 are outdated"
+    )
+    assert [info.current for info in await local_images.list_images()] == [False, True, False]
+    assert found.debian[1] == local_images.DebianRelease("trixie-security", "b" * 64, "2026-11-27T09:00:00Z")
+    assert local_images.releases_label(found.debian) == release
+    local_images.clear_cache()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from headway.errors import CommandFailed
-from headway.images.podman import Podman, podman_problem
+from headway.errors import CommandFailed, Refused
+from headway.images.podman import Podman, file_lock, host_lock_folder, podman_problem
 from headway.providers.local.provider import LocalProvider
 from tests.support.clusters import builders
 from tests.support.machines.podman_script import podman_script
@@ -48,3 +49,24 @@ async def test_missing_podman_error_explains_setup(tmp_path: Path, monkeypatch: 
 async def test_working_podman_reports_no_problem(podman_script: Path) -> None:
     podman_script.write_text("#!/bin/sh\n")
     assert await podman_problem() == ()
+
+
+def test_lock_is_never_a_file_that_another_user_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a user could point it to a file of root, or hold it for ever."""
+    target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    for path in (link, pipe):
+        with pytest.raises(Refused, match="lock"), file_lock(path):
+            pass
+    assert not target.exists()
+    with file_lock(tmp_path / "own"):
+        pass
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(Refused, match="not a file of this user"), file_lock(tmp_path / "own"):
+        pass
+
+
+def test_locks_of_root_are_in_a_folder_where_only_root_makes_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert host_lock_folder() == Path("/run/headway")

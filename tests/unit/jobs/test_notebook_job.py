@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.jobs import notebook_job
-from headway.jobs.submission import lineage, secret_masking
+from headway.jobs.submission import credential_redaction, lineage
 from headway.jobs.submission.node_capacity import largest_node
 from headway.schemas.submission.notebooks import NotebookIn
 from tests.support.clusters import builders
@@ -18,7 +18,7 @@ def test_notebook_secret_and_path_appear_only_in_the_environment() -> None:
     words = " ".join([*request.args, *request.script_args, request.script or "", folder])
     assert "s3cret" not in words
     assert "ab" * 8 not in words
-    assert set(lineage.stored_request(prepared)["env"].values()) == {secret_masking.MASK}
+    assert set(lineage.stored_request(prepared)["env"].values()) == {credential_redaction.MASK}
     assert "--gpus-per-node=2" in request.args
     assert request.script_args[:2] == [folder, "3600"]
     assert prepared.stage is not None

@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.domain.cluster import Cluster, Dataset, Storage
+from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
+from headway.domain.storage.folders import Dataset, StorageFolders
 from headway.errors import InvalidSpec
 from headway.render.files_by_role import render_files
 from headway.render.slurm import conf_syntax
 from headway.render.system.unit_list import units_by_role
 from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, old_gpu_cluster, site_of, slurm_conf
+from tests.support.property_examples import examples
 
 GPU = gpu_cluster()
 
@@ -84,7 +86,7 @@ def test_spec_strings_cannot_add_lines_to_files(text: str) -> None:
             assert not bad, (where, path, role)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(PLACES), st.text(max_size=15), st.sampled_from("\n\r\x0b\x0c\x85\u2028\u2029"))
 def test_line_ends_in_spec_do_not_reach_files(place: tuple[str, tuple[Any, ...]], text: str, end: str) -> None:
     rendered = try_render(*place, f"{text}{end}HACK")
@@ -145,7 +147,7 @@ def test_only_slurm_22_05_prolog_creates_output_folders() -> None:
 
 def test_dataset_mounts_are_readonly_by_default() -> None:
     sets = (Dataset("a", "/x", "/a"), Dataset("b", "/x", "/b", read_only=False), Dataset("c", "", "/c"))
-    cluster = replace(GPU, storage=Storage(datasets=sets))
+    cluster = replace(GPU, storage=StorageFolders(datasets=sets))
     files = render_files(cluster, site_of(cluster))["node"]
     assert "Options=bind,ro" in files["/etc/systemd/system/a.mount"].text
     assert "Options=bind\n" in files["/etc/systemd/system/b.mount"].text
@@ -157,7 +159,7 @@ def test_refuses_unknown_slurm_version() -> None:
         render_files(replace(GPU, slurm_version="23.02"), site_of(GPU))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from(PLACES), st.sampled_from(["a b", "a=b", "a b=c", "a#b", "a,b", "a:b", "$(x)", "`x`", "../x", "%n"])
 )

@@ -15,7 +15,7 @@ from headway.health.context import HealthContext
 from headway.rollout import cluster_rollout
 from tests.support.clusters import builders
 
-IMAGE = Change("machine.rebuild", "lab-1-1", "lab-1-1", "is to be of debian13-new", Disturbs.REBUILD)
+IMAGE = Change("machine.rebuild", "lab-1-1", "lab-1-1", "will be rebuilt from debian13-new", Disturbs.REBUILD)
 GPUS = Change("node.gpus", "lab-1-2", "GPUs", "each GPU is to be 8 shards, now whole GPUs", Disturbs.NODE_DRAIN)
 CONTEXT = cast(HealthContext, SimpleNamespace(cluster=builders.cluster(2, 0)))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.catalog.releases import STATE_READ_BACK
+from headway.catalog.slurm_releases import STATE_READ_BACK
 from headway.domain.cluster import BackupRule, Cluster
 from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_fault
 from tests.support.clusters import builders

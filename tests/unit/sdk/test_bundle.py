@@ -148,7 +148,7 @@ def test_non_utf8_file_names_are_transferred_unchanged(tmp_path: Path) -> None:
     made = bundle_folder(work)
     root, job = str(tmp_path / "root"), tmp_path / "job"
     assert node.keep_bundle(root, made.digest, made.archive()) is True
-    node.stage({"root": root, "bundle": made.digest, "work": str(job), "files": {}})
+    node.stage_bundle({"root": root, "bundle": made.digest, "work": str(job), "files": {}})
     assert sorted(os.fsencode(path.name) for path in job.iterdir()) == [b"caf\xe9.txt", b"d\xe9", b"link", b"train.py"]
     assert (str((job / "link").readlink()), (job / "link").read_text(), (job / inner).read_text()) == (latin, "1", "2")
 
@@ -200,11 +200,11 @@ def test_job_copy_is_writable_and_bundle_stays_unchanged(folder: Path, tmp_path:
     made = bundle_folder(folder)
     root, work, helper = str(tmp_path / "root"), tmp_path / "runs/train-1", str(tmp_path / "root/launch-1.py")
     node.keep_bundle(root, made.digest, made.archive())
-    node.stage({"root": root, "bundle": made.digest, "work": str(work), "files": {helper: "text"}})
+    node.stage_bundle({"root": root, "bundle": made.digest, "work": str(work), "files": {helper: "text"}})
     (work / "train.py").write_text("changed")
     (work / "new").write_text("")
     assert (work / "link").is_symlink()
-    node.stage({"root": root, "bundle": made.digest, "work": str(work), "files": {helper: "other"}})
+    node.stage_bundle({"root": root, "bundle": made.digest, "work": str(work), "files": {helper: "other"}})
     assert (work / "train.py").read_text() == "changed"  # a second step of the same run finds what the first left
     assert Path(helper).read_text() == "text"
     assert node.tree_digest(str(tmp_path / "root/bundles" / made.digest)) == made.digest
@@ -223,14 +223,14 @@ def test_existing_work_folder_needs_no_bundle_but_new_one_does(
     root, work = tmp_path / "root", tmp_path / "runs/chain-1"
     node.keep_bundle(str(root), made.digest, made.archive())
     ask = {"root": str(root), "bundle": made.digest, "work": str(work), "files": {}}
-    node.stage(ask)
+    node.stage_bundle(ask)
     (work / "out").write_text("of step a")
     node.erase(str(root / "bundles" / made.digest))
-    node.stage({**ask, "files": {str(root / "launch-2.py"): "text"}})
+    node.stage_bundle({**ask, "files": {str(root / "launch-2.py"): "text"}})
     assert (work / "out").read_text() == "of step a"
     assert (root / "launch-2.py").read_text() == "text"
     with pytest.raises(Refused, match="send them again"):
-        node.stage({**ask, "work": str(tmp_path / "runs/chain-2")})
+        node.stage_bundle({**ask, "work": str(tmp_path / "runs/chain-2")})
     assert not (tmp_path / "runs/chain-2").exists()
 
 
@@ -245,7 +245,7 @@ def test_removes_only_bundles_unused_for_long(tmp_path: Path) -> None:
     for one in kept.iterdir():
         os.utime(one, (0, 0))
     _, used, asked, new = digests
-    node.stage({"files": {}, "work": str(tmp_path / "runs" / "x"), "bundle": used, "root": str(root)})
+    node.stage_bundle({"files": {}, "work": str(tmp_path / "runs" / "x"), "bundle": used, "root": str(root)})
     node.keep_bundle(str(root), asked, b"")
     again = bundle_folder(tree(tmp_path / "another", b="x"))
     os.utime(kept / new)

@@ -48,11 +48,15 @@ def test_keys_for_signatures_of_images_are_inlined_and_missing_files_named(tmp_p
     pem = "-----BEGIN PUBLIC KEY-----\nMCow\n-----END PUBLIC KEY-----\n"
     (tmp_path / "team.pub").write_text(pem)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "both").write_text(pem + pem.replace("PUBLIC", "PRIVATE"))
     text = "name: lab\ncontainers:\n  signatures:\n    registries:\n      r.test/team: {sigstore_key: %s}\n"
     load = {"config_dir": tmp_path / "config", "home": tmp_path}
     document = load_document(write(tmp_path, text % "./team.pub"), **load)
     assert document.spec["containers"]["signatures"]["registries"]["r.test/team"]["sigstore_key"] == pem
-    for name, says in (("lost.pub", "lost.pub does not exist"), ("binary", "binary is not a public key")):
+    refused = {
+        "lost.pub": "lost.pub does not exist", "binary": "binary is not a public key", "both": "both contains a private key"
+    }  # fmt: skip
+    for name, says in refused.items():
         with pytest.raises(InvalidSpec) as caught:
             load_document(write(tmp_path, text % name), **load)
         assert [fault.path for fault in caught.value.faults] == [

@@ -35,10 +35,27 @@ def test_audit_settings_are_read_from_environment(tmp_path: Path) -> None:
         ("/dev/log", SyslogServer("unix", "/dev/log", 0)),
         ("udp://127.0.0.1", SyslogServer("udp", "127.0.0.1", 514)),
         ("udp://[::1]:1514", SyslogServer("udp", "::1", 1514)),
+        ("tls://log.example.org", SyslogServer("tls", "log.example.org", 6514)),
     ],
 )
 def test_syslog_server_has_a_socket_or_an_address(text: str, server: SyslogServer) -> None:
     assert read_audit_settings({"HEADWAY_AUDIT_SYSLOG": text}).syslog == server
+
+
+@pytest.mark.parametrize(
+    ("syslog", "otlp", "in_clear"),
+    [
+        ("udp://log.example.org", "http://otel.example.org:4318", ("HEADWAY_AUDIT_SYSLOG", "HEADWAY_AUDIT_OTLP")),
+        ("tcp://192.0.2.1:514", "https://otel.example.org:4318", ("HEADWAY_AUDIT_SYSLOG",)),
+        ("tls://log.example.org", "http://127.0.0.1:4318", ()),
+        ("/dev/log", "", ()),
+    ],
+)
+def test_destinations_on_other_machines_without_encryption_are_named(
+    syslog: str, otlp: str, in_clear: tuple[str, ...]
+) -> None:
+    found = read_audit_settings({"HEADWAY_AUDIT_SYSLOG": syslog, "HEADWAY_AUDIT_OTLP": otlp})
+    assert found.in_clear == in_clear
 
 
 def test_refuses_invalid_audit_settings_and_says_what_to_do(tmp_path: Path) -> None:

@@ -98,3 +98,7 @@ def test_renewed_certificate_is_loaded_and_a_faulty_one_is_not(tmp_path: Path) -
     assert tls.fingerprint == load_certificate(cert, key).fingerprint != before
     cert.unlink()
     assert not tls.reload_if_changed()
+
+
+def test_server_on_another_loopback_address_answers_to_it(tmp_path: Path) -> None:
+    assert "127.0.0.2" in ListenSettings().hosts("127.0.0.2")

@@ -16,7 +16,7 @@ from headway import paths
 from headway.sdk.cluster_file import load_document, public_key
 from headway.sdk.process_liveness import process_start_time
 from headway.server import sudo_handover
-from headway.system_user import behind
+from headway.system_user import user_behind_sudo
 from tests.support.clusters import builders
 
 STRANGER = 65534
@@ -52,6 +52,10 @@ async def test_hand_over_writes_admin_token_for_sudo_user(home: Path, tmp_path: 
     again = json.loads(file.read_text())[str(tmp_path)]
     assert (again["url"], again["token"]) == ("http://127.0.0.1:7002", known["token"])
     assert (os.geteuid(), os.getegid()) == (0, 0)
+    (row,) = await store.tokens.all("dora")
+    assert row.expires_at is not None, "the server replaces the token before its end"
+    await sudo_handover.hand_over(store, tmp_path, "http://127.0.0.1:7002", renew_before_s=365 * 86400.0)
+    assert json.loads(file.read_text())[str(tmp_path)]["token"] != known["token"]
     await store.close()
 
 
@@ -97,4 +101,4 @@ def test_cluster_file_under_sudo_includes_key_of_sudo_user(
 def test_no_sudo_user_for_root_or_plain_start(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("", "root", "no-such-user-here"):
         monkeypatch.setenv("SUDO_USER", name)
-        assert behind() is None
+        assert user_behind_sudo() is None

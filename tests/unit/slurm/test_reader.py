@@ -11,8 +11,8 @@ import pytest
 
 from headway.domain.slurm.nodes_and_jobs import MOST_SIBLINGS, JobState
 from headway.errors import NotFound, Refused, Unreachable
-from headway.slurm.adapters import adapter
-from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres
+from headway.slurm.adapters import adapter_for, v0_0_42
+from headway.slurm.adapters.base import gpu_count, gpu_indexes, gpus_of_tres, parse_program
 from headway.slurm.reader import FULL_READ_S, MANY_JOBS, MAX_CHANGED, MAX_DETAILS_PER_READ, SlurmReader
 from headway.transport.process import CommandResult
 from tests.support.clusters.builders import job, machine
@@ -207,7 +207,7 @@ async def test_reads_reservations_and_ping() -> None:
 
 def test_refuses_unknown_slurm_version() -> None:
     with pytest.raises(Refused, match=r"23\.02"):
-        adapter("23.02")
+        adapter_for("23.02")
 
 
 @pytest.mark.parametrize(
@@ -296,6 +296,14 @@ def test_fills_file_name_patterns_like_sbatch(pattern: str, path: str) -> None:
 )
 def test_reads_suspend_time_of_job(name: str, said: object) -> None:
     row = {"job_id": 7, "job_state": ["RUNNING"] if isinstance(said, dict) else "RUNNING", "start_time": said}
-    read = adapter(name).job_state
+    read = adapter_for(name).job_state
     assert read({**row, "suspend_time": said}).suspend_time == 1_790_000_000
     assert read(row).suspend_time == 0
+
+
+def test_command_of_a_job_is_its_program_without_arguments() -> None:
+    """All people see the queue."""
+    assert parse_program("/home/alice/x.sh --password=secret 3") == "/home/alice/x.sh"
+    assert parse_program("/home/alice/x.sh") == "/home/alice/x.sh"
+    assert parse_program(None) == ""
+    assert [field.parse for field in v0_0_42.JOB if field.name == "command"] == [parse_program]

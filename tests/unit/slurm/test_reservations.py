@@ -50,11 +50,11 @@ async def test_reservation_in_use_by_job_is_not_deleted() -> None:
 
 
 async def test_flaky_node_reservation_is_open_to_all_accounts() -> None:
-    show = (*SHOW[:-1], "headway_lemons")
-    create = ("scontrol", "create", "reservation", "ReservationName=headway_lemons", "Nodes=lab-1-2",
+    show = (*SHOW[:-1], "headway_flaky")
+    create = ("scontrol", "create", "reservation", "ReservationName=headway_flaky", "Nodes=lab-1-2",
               "EndTime=2100-01-01", "Flags=IGNORE_JOBS,OVERLAP", "Accounts=root", "StartTime=now")  # fmt: skip
-    slurm = Scontrol({show: (1, "", "Reservation headway_lemons not found"), create: OK})
-    await reservations.set_reserved_nodes(slurm, HEAD, ["lab-1-2"], "headway_lemons")
+    slurm = Scontrol({show: (1, "", "Reservation headway_flaky not found"), create: OK})
+    await reservations.set_reserved_nodes(slurm, HEAD, ["lab-1-2"], "headway_flaky")
     assert slurm.said == [show, create]
 
 

@@ -118,6 +118,80 @@ def test_both_packages_contain_browser_libraries_and_programs_of_nodes(
     assert "node/untracked" not in found
 
 
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "vendor").mkdir()
+    return tmp_path
+
+
+def test_documentation_site_is_built_twice_and_compared(
+    release: ModuleType, checkout: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, pages = release.present_commit(checkout), ["page", "page", "page at 12:00", "page at 12:01"]
+
+    def build_site(target: Path) -> None:
+        target.mkdir()
+        (target / "index.html").write_text(pages.pop(0))
+
+    monkeypatch.setattr(release, "build_site", build_site)
+    assert set(release.build_twice(commit, work / "one", work / "vendor", checkout)) == {WHEEL, SDIST}
+    with pytest.raises(release.ReleaseError, match="not reproducible"):
+        release.build_twice(commit, work / "other", work / "vendor", checkout)
+    assert pages == []
+
+
+def test_folder_of_somebody_else_is_neither_emptied_nor_written_to(
+    release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def build(*_: object) -> dict[str, bytes]:
+        raise AssertionError("it is refused before the build")
+
+    monkeypatch.setattr(release, "release", build)
+    (tmp_path / "thesis.tex").write_text("years")
+    sums = hashlib.sha256(b"years").hexdigest() + "  thesis.tex\n"
+    for listing in ("", sums):
+        if listing:
+            (tmp_path / "SHA256SUMS").write_text(listing)
+        assert release.main(["--output", str(tmp_path)]) == 1
+        said = capsys.readouterr().err
+        assert f"release: {tmp_path} contains " in said
+        assert "give another folder: --output FOLDER" in said
+    assert (tmp_path / "thesis.tex").read_text() == "years"
+    assert release.main(["--output", str(tmp_path / "thesis.tex")]) == 1
+    assert "thesis.tex can't be used: Not a directory" in capsys.readouterr().err
+
+
+def test_earlier_release_in_the_folder_is_replaced(
+    release: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit, key = release.Commit("a" * 40, 0), ec.generate_private_key(ec.SECP256R1())
+    first = release.described({WHEEL: b"wheel", "old.whl": b"old"}, commit, key, release.LOCAL_BUILDER)
+    then = release.described({WHEEL: b"new wheel"}, commit, None, release.LOCAL_BUILDER)
+    for files in (first, then):
+        monkeypatch.setattr(release, "release", lambda *_, files=files: files)
+        assert release.main(["--output", str(tmp_path / "dist")]) == 0
+        assert {path.name: path.read_bytes() for path in (tmp_path / "dist").iterdir()} == files
+    assert f"{hashlib.sha256(b'new wheel').hexdigest()}  {WHEEL}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device", "/tmp/x"), subprocess.TimeoutExpired(["mkdocs"], 600)]
+)
+def test_failed_build_is_one_sentence(
+    release: ModuleType, tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def build(*_: object) -> dict[str, bytes]:
+        raise error
+
+    monkeypatch.setattr(release, "release", build)
+    assert release.main(["--output", str(tmp_path / "dist")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("release: the build stopped: ")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "dist").exists()
+
+
 def test_changed_checkout_is_refused(release: ModuleType, checkout: Path) -> None:
     (checkout / "node/untracked").write_text("x")
     try:

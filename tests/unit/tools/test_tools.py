@@ -75,7 +75,15 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder as a server leaves it, without a podman on this machine."""
     folder = tmp_path / "state"
     folder.mkdir()
-    for name in ("client.json", "server.lock", "server.log", "server.log.1", "podman.json", "headway.db-wal"):
+    for name in (
+        "client.json",
+        "server.lock",
+        "server.log",
+        "server.log.1",
+        "podman.json",
+        "headway.db-wal",
+        "secrets.key",
+    ):
         (folder / name).write_text("")
     monkeypatch.setenv("HEADWAY_STATE", str(folder))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

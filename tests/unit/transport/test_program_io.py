@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import Unanswered
-from headway.transport.program_io import Reader
+from headway.transport.program_io import StreamSplitter
 
 
-def reader(*pieces: bytes, most: int = 64) -> Reader:
+def reader(*pieces: bytes, most: int = 64) -> StreamSplitter:
     async def come() -> object:
         for piece in pieces:
             yield piece
 
-    return Reader(partial(anext, come(), b""), most=most)
+    return StreamSplitter(partial(anext, come(), b""), most=most)
 
 
 @given(st.lists(st.integers(1, 9), max_size=20))

@@ -1,29 +1,18 @@
-"""Mount lines of volumes are accepted or refused."""
+"""Logins become user names."""
 
 from __future__ import annotations
 
 import pytest
 
-from headway.validation.syntax_rules import mount_line_fault
+from headway.validation.syntax_rules import user_name_from
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("login", "user"),
     [
-        "nfs4 filer:/export/data rw,hard", "lustre mgs@tcp:/fsx", "beegfs beegfs_nodev cfgFile=/etc/beegfs/c.conf",
-        "wekafs weka/fs num_cores=1", "fuse.sshfs ann@box:/srv ro", "none /scratch/x bind",
+        ("ann1", "ann1"), ("ann2", "ann2"), ("a-", "a-"), ("Ann.Lee", "ann-lee"), ("Ann.Lee2", "ann-lee2"), ("9lives", "lives"),
+        ("root", "admin"), ("123", "admin"), ("daemon", "daemon-user"), ("x" * 31 + "-.y", "x" * 31),
     ],
 )  # fmt: skip
-def test_valid_mount_lines_are_accepted(line: str) -> None:
-    assert mount_line_fault(line) == ("", "")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "nfs4", "nfs4 a:/b rw extra", "NFS a:/b", "nfs4 a:/b rw;reboot", "nfs4 $(id):/b", "nfs4 a:/b\n[Service]",
-        "none /x rw", "nfs4 -o x",
-    ],
-)  # fmt: skip
-def test_invalid_mount_lines_are_refused(line: str) -> None:
-    assert mount_line_fault(line)[0]
+def test_login_becomes_a_user_name(login: str, user: str) -> None:
+    assert user_name_from(login) == user

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headway.errors import InvalidSpec
 from headway.validation import yaml_parser
 from headway.validation.yaml_parser import parse_yaml
+from tests.support.property_examples import examples
 
 
 def test_parses_scalars_without_yaml_surprises() -> None:
@@ -93,7 +94,7 @@ def test_refuses_oversized_file_before_parsing(monkeypatch: pytest.MonkeyPatch) 
 
 
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!<>|'\"#,? \n\t%@`~0123456789.\x00\ud800é")))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_any_text_parses_to_mapping_or_invalid_spec(text: str) -> None:
     with contextlib.suppress(InvalidSpec):
         assert isinstance(parse_yaml(text), dict)

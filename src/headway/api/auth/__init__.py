@@ -1,2 +1,4 @@
-"""Finds out who sends a request (token, session cookie, OpenID Connect) and signs browsers in. What a person may do is
-decided in `services.access.ownership_rights`."""
+"""Finds out who sends a request (token, session cookie, OpenID Connect) and signs browsers in.
+
+Not here: what a person may do (`services.access.role_rights`, `services.access.ownership_rights`), stored tokens and
+sessions (`store.access`)."""

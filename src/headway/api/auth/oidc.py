@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import hmac
+import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headway.domain.access.role import Role
-from headway.errors import Conflict, NotAllowed, NotSignedIn, Refused, Unreachable
-from headway.services.access.people import delete_person, require_unused_user
+import structlog
+
+from headway.errors import Conflict, NotAllowed, NotSignedIn, Unreachable
+from headway.services.access.oidc_claims import role_from_claims, subject_of
+from headway.services.access.people import delete_person
+from headway.services.access.provider_people import update_from_provider
 from headway.services.app_state import AppState
+from headway.services.provisioning.people_sync import sign_in_claims
 from headway.services.server_settings import Oidc
 from headway.store import Person, SignIn
-from headway.validation.syntax_rules import user_name_fault
 
 if TYPE_CHECKING:
     import httpx
@@ -30,16 +32,18 @@ if TYPE_CHECKING:
     from joserfc.jwt import Token
 
 CALLBACK_PATH = "/signin/oidc/back"
+PROVIDER = "sign-in provider"  # in the audit trail
 # Only signatures with the provider's private key are accepted; never "none", never a shared secret.
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
 _TIMEOUT_S = 10.0
 _KEPT_S = 3600.0  # seconds that the provider's description and keys are cached
 _KEYS_LEAST_S = 5.0  # seconds between two reads of the provider's keys
 LEEWAY_S = 60  # allowed clock difference
+log = structlog.get_logger("headway.api.oidc")
 _HINT = "headway server logs; HEADWAY_OIDC_ISSUER names the provider"
 
 
-class Provider:
+class OidcProvider:
     """One OpenID provider, configured from its discovery document."""
 
     def __init__(self, settings: Oidc) -> None:
@@ -47,8 +51,9 @@ class Provider:
         self._about: Mapping[str, Any] = {}
         self._keys: KeySet | None = None
         self._read_at = 0.0
-        self._keys_read_at = 0.0
+        self._keys_asked_at = -math.inf
         self._lock = asyncio.Lock()
+        self._keys_lock = asyncio.Lock()
 
     async def start_flow(self, state: AppState, *, again: bool = False, next_path: str = "/") -> tuple[str, str]:
         """Returns (address of the provider to redirect the browser to, state that the browser must return). `again`: the
@@ -167,78 +172,27 @@ class Provider:
     async def _person(self, state: AppState, claims: Mapping[str, Any]) -> Person:
         """Returns the person of these claims, who is added at the first sign-in. The role is set from the claims at
         every sign-in. A person whose role claim names no role any more is removed, with tokens and sessions; one whose
-        claims lack the role claim is only refused, because a faulty setting of the provider must not delete people."""
-        subject = self.subject(str(claims["sub"]))
-        known = await state.store.people.by_subject(subject)
+        claims lack the role claim is only refused, because a faulty setting of the provider must not delete people. Of
+        people whom the provider sends by SCIM only SCIM removes one."""
+        subject = claims.get(self.settings.subject_claim)
+        if not isinstance(subject, str) or not subject:
+            raise NotSignedIn(
+                f"the sign-in provider sent no claim {self.settings.subject_claim}", hint="HEADWAY_OIDC_SUBJECT_CLAIM"
+            )
+        known = await state.store.people.by_subject(subject_of(self.settings, subject))
+        if known is not None and known.disabled:
+            raise NotAllowed(f"{known.name} is disabled", hint="ask an admin of Headway")
+        sent = await sign_in_claims(state, known, claims) if known is not None else None
+        claims, reading = (claims, None) if sent is None else sent
         try:
-            role = self.role_from_claims(claims)
+            role = role_from_claims(self.settings, claims)
         except NotAllowed:
-            if known is not None and self.settings.role_claim in claims:
+            if known is not None and sent is None and self.settings.role_claim in claims:
                 with contextlib.suppress(Conflict):  # the last admin stays
-                    await delete_person(state, known.name)
-                    await state.store.audit.record(known.name, "person.remove", known.name, {"by": "sign-in provider"})
+                    await delete_person(state, known.name, by=known.name)
+                    await state.store.audit.record(known.name, "person.remove", known.name, {"by": PROVIDER})
             raise
-        user = self.linux_user_from_claims(claims)
-        if known is None:
-            name = _name(claims)
-            try:
-                known = await _added(state, name, subject, role, user)
-            except Conflict:
-                name = f"{name[:50]}-{hashlib.sha256(subject.encode()).hexdigest()[:8]}"
-                known = await _added(state, name, subject, role, user)
-            await state.store.audit.record(
-                known.name, "person.add", known.name, {"by": "sign-in provider", "role": known.role}
-            )
-        role_and_user = (role or known.role, known.user if user is None else user)
-        if role_and_user != (known.role, known.user):
-            check = _free(known.name, role_and_user[1])
-            known = await state.store.people.change(
-                known.name, role=role_and_user[0], user=role_and_user[1], check=check
-            )
-            await state.store.audit.record(
-                known.name, "person.change", known.name, {"by": "sign-in provider", "role": known.role}
-            )
-        teams = self.teams_from_claims(claims)
-        if teams != known.provider_teams:
-            await state.store.people.set_provider_teams(known.name, teams)
-            await state.store.audit.record(
-                known.name, "person.teams", known.name, {"by": "sign-in provider", "teams": list(teams)}
-            )
-            known = replace(known, provider_teams=teams)
-        return known
-
-    def subject(self, sub: str) -> str:
-        """Returns the subject by which the store knows the person with this id at the provider."""
-        return f"{self.settings.issuer} {sub}"[:500]
-
-    def role_from_claims(self, claims: Mapping[str, Any]) -> Role | None:
-        """Returns the role for the first of the settings' values that the role claim contains, or None if the settings
-        name no role claim. Raises NotAllowed for a person with none of the values."""
-        if not self.settings.role_claim:
-            return None
-        if self.settings.role_claim not in claims:
-            raise NotAllowed(
-                f"the sign-in provider sent no claim {self.settings.role_claim}",
-                hint="ask an admin of Headway, and of the provider: HEADWAY_OIDC_ROLE_CLAIM and HEADWAY_OIDC_SCOPES",
-            )
-        words = _words(claims[self.settings.role_claim])
-        for word, role in self.settings.roles:
-            if word in words:
-                return role
-        raise NotAllowed("your account at the sign-in provider has no role here", hint="ask an admin of Headway")
-
-    def teams_from_claims(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
-        """Returns the teams for all of the settings' values that the team claim contains; () without the claim."""
-        words = _words(claims.get(self.settings.team_claim)) if self.settings.team_claim else frozenset()
-        return tuple(sorted({team for word, team in self.settings.teams if word in words}))
-
-    def linux_user_from_claims(self, claims: Mapping[str, Any]) -> str | None:
-        """Returns the Linux user from the settings' claim: "" if the claim has no valid user name, None if the settings
-        name no claim."""
-        if not self.settings.user_claim:
-            return None
-        claim = claims.get(self.settings.user_claim)
-        return claim if isinstance(claim, str) and claim and not user_name_fault(claim) else ""
+        return await update_from_provider(state, known, self.settings, claims, role, PROVIDER, reading=reading)
 
     def _client(self, state: AppState) -> Any:
         with warnings.catch_warnings():
@@ -272,17 +226,28 @@ class Provider:
                     raise Unreachable(
                         f"the sign-in provider's configuration lacks {', '.join(sorted(missing))}", hint=_HINT
                     )
-                self._about, self._keys, self._read_at = about, None, time.monotonic()
+                self._about, self._read_at = about, time.monotonic()
         return self._about
 
     async def _keyset(self, *, fresh: bool = False) -> KeySet:
+        """Returns the provider's keys, read again if they are old, or with `fresh`. Forged tokens must not flood the
+        provider, so that it is asked every _KEYS_LEAST_S at most, also when it does not answer."""
         from joserfc.jwk import KeySet
 
-        recent = time.monotonic() - self._keys_read_at < _KEYS_LEAST_S  # forged tokens must not flood the provider
-        if self._keys is None or (fresh and not recent):
-            found: Any = await self._get(str((await self._description())["jwks_uri"]))
-            self._keys, self._keys_read_at = KeySet.import_key_set(found), time.monotonic()
-        return self._keys
+        url = str((await self._description())["jwks_uri"])
+        async with self._keys_lock:
+            age_s = time.monotonic() - self._keys_asked_at
+            if age_s > _KEPT_S:
+                self._keys = None
+            if (fresh or self._keys is None) and age_s >= _KEYS_LEAST_S:
+                self._keys_asked_at = time.monotonic()
+                found: Any = await self._get(url)
+                self._keys = KeySet.import_key_set(found)
+            if self._keys is None:
+                raise Unreachable(
+                    f"the sign-in provider {self.settings.issuer} gave no keys a moment ago", hint="try again; " + _HINT
+                )
+            return self._keys
 
     async def _get(self, url: str, access_token: str = "") -> Mapping[str, Any]:
         import httpx
@@ -304,13 +269,9 @@ class Provider:
 
 def _unreachable(settings: Oidc, error: httpx.HTTPError | ValueError) -> Unreachable:
     reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    # Also logged: the person who sees the error on the sign-in page can't mend it.
+    log.warning("the sign-in provider can't be used", issuer=settings.issuer, error=reason)
     return Unreachable(f"the sign-in provider {settings.issuer} can't be used: {reason}", hint=_HINT)
-
-
-def _words(claim: Any) -> frozenset[str]:
-    """Returns the values of a claim that is a list, or a text with spaces between them; none for another type."""
-    words = claim if isinstance(claim, list) else claim.split() if isinstance(claim, str) else ()
-    return frozenset(word for word in words if isinstance(word, str))
 
 
 def _sign_in(claims: Mapping[str, Any], now: float) -> SignIn:
@@ -319,33 +280,3 @@ def _sign_in(claims: Mapping[str, Any], now: float) -> SignIn:
     age_s = time.time() - at if isinstance(at, int | float) and not isinstance(at, bool) else None
     authenticated_at = 0.0 if age_s is None else now - max(0.0, age_s)
     return SignIn(authenticated_at, session[:255] if isinstance(session, str) else "")
-
-
-def _name(claims: Mapping[str, Any]) -> str:
-    """Returns the name for a new person. If two people have the same name, the caller adds a hash of the subject."""
-    for claim in ("preferred_username", "email", "sub"):
-        value = claims.get(claim)
-        if isinstance(value, str) and value.isprintable():
-            name = value.strip().replace("/", "-")[:64]
-            if name.strip(".-"):  # "." and ".." are not possible in an address
-                return name
-    return "person"
-
-
-async def _added(state: AppState, name: str, subject: str, role: Role | None, user: str | None) -> Person:
-    return await state.store.people.add_from_provider(
-        name, subject, role=role or Role.VIEWER, user=user or "", check=_free(name, user)
-    )
-
-
-def _free(name: str, user: str | None) -> Callable[[Sequence[Person]], None]:
-    """Returns a check that raises NotAllowed if another person already has this Linux user: two people must not act as
-    one."""
-
-    def check(people: Sequence[Person]) -> None:
-        try:
-            require_unused_user(name, user or "")(people)
-        except Refused as error:
-            raise NotAllowed(error.message, hint="ask an admin to merge the two people") from None
-
-    return check

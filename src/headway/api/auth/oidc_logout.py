@@ -9,11 +9,13 @@ from typing import Any
 
 from fastapi import Request
 
-from headway.api.auth.oidc import LEEWAY_S, Provider
+from headway.api.auth.oidc import LEEWAY_S, OidcProvider
 from headway.api.auth.sign_in import provider_of, sign_in_attempt
 from headway.api.http.client_address import client_address
 from headway.errors import NotSignedIn
+from headway.services.access.oidc_claims import subject_of
 from headway.services.app_state import AppState
+from headway.store.access.sessions import LogoutToken
 
 LOGOUT_PATH = "/signin/oidc/logout"
 EVENT = "http://schemas.openid.net/event/backchannel-logout"
@@ -23,25 +25,30 @@ _HINT = "the sign-in provider's log; docs/howto/sign-in-tls.md"
 
 
 async def log_out_by_provider(state: AppState, request: Request, token: str) -> None:
-    """Ends what came from the session, or from all sessions of the person, that the logout token names. Raises
-    NotSignedIn for a token that is not valid or was used before, NotFound without a provider."""
+    """Ends what came from the session, or from all sessions of the person, that the logout token names. Ends no session if the
+    token names a person who never signed in here. Raises NotSignedIn for a token that is not valid or was used before,
+    NotFound without a provider."""
     provider = provider_of(state)
     async with sign_in_attempt(state, request, "provider logout"):
         claims = await _valid_claims(provider, token)
-        if not await state.store.sessions.use_logout_token(str(claims["jti"]), MAX_AGE_S + 2 * LEEWAY_S):
+        subject = claims.get(provider.settings.subject_claim)
+        if subject is None and "sid" not in claims:
+            raise _refused(f"it has neither {provider.settings.subject_claim} nor sid")
+        person = await state.store.people.by_subject(subject_of(provider.settings, str(subject))) if subject else None
+        known = person is not None or subject is None
+        ended = await state.store.sessions.end_provider_sessions(
+            LogoutToken(claims["jti"], MAX_AGE_S + 2 * LEEWAY_S),
+            person=person.name if person else "",
+            provider_session=str(claims.get("sid") or "")[:255] if known else "",
+            address=client_address(request),
+        )
+        if ended is None:
             raise _refused("it was used before")
-    person = await state.store.people.by_subject(provider.subject(claims["sub"])) if "sub" in claims else None
-    if "sub" in claims and person is None:
-        return  # a person who never signed in here
-    name = person.name if person else ""
-    ended = await state.store.sessions.end_provider_sessions(name, str(claims.get("sid") or "")[:255])
-    for owner, count in ended.items():
+    for owner in ended:
         state.notebooks.end_sessions_of(owner)
-        detail = {"by": "sign-in provider", "ended": count}
-        await state.store.audit.record(owner, "signout", owner, detail, address=client_address(request))
 
 
-async def _valid_claims(provider: Provider, token: str) -> Mapping[str, Any]:
+async def _valid_claims(provider: OidcProvider, token: str) -> Mapping[str, Any]:
     """Returns the claims of a logout token. Raises NotSignedIn."""
     from joserfc import jwt
     from joserfc.errors import JoseError

@@ -10,8 +10,9 @@ from fastapi import Request
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import require_signed_in
-from headway.api.auth.oidc import CALLBACK_PATH, Provider
+from headway.api.auth.oidc import OidcProvider
 from headway.api.http.client_address import client_address
+from headway.domain.access.session_validity import OIDC_FLOW_S
 from headway.errors import NotAllowed, NotFound, NotSignedIn
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import principal_for
@@ -19,8 +20,6 @@ from headway.services.app_state import AppState
 from headway.services.login_throttle import account_key, address_key
 from headway.services.server_settings import Oidc
 from headway.store import Person, SignIn
-
-FLOW_S = 600
 
 
 @contextlib.asynccontextmanager
@@ -71,7 +70,7 @@ async def sign_in_by_token(state: AppState, request: Request, person: str, token
 
 
 async def start_provider_flow(state: AppState, *, again: bool, next_path: str) -> tuple[str, str]:
-    """Returns (the provider's address, the state to store in a cookie). Arguments as of `Provider.start_flow`."""
+    """Returns (the provider's address, the state to store in a cookie). Arguments as of `OidcProvider.start_flow`."""
     return await provider_of(state).start_flow(state, again=again, next_path=next_path)
 
 
@@ -79,7 +78,7 @@ async def sign_in_by_provider(
     state: AppState, request: Request, parameters: Mapping[str, str]
 ) -> tuple[Person, SignIn, str]:
     """Returns (the person who comes back from the provider, their sign-in, the path of the next page). `parameters` are
-    the query parameters of the redirect. Raises as `Provider.finish_flow`."""
+    the query parameters of the redirect. Raises as `OidcProvider.finish_flow`."""
     async with sign_in_attempt(state, request, "provider"):
         return await provider_of(state).finish_flow(state, parameters, request.cookies.get(flow_cookie(state), ""))
 
@@ -131,8 +130,7 @@ def _client_of(request: Request) -> dict[str, str]:
 
 def flow_cookie(state: AppState) -> str:
     """Returns the name of the cookie of the provider flow."""
-    # Without the prefix, which does not allow a cookie for only one path
-    return f"{state.settings.cookie.removeprefix('__Host-')}_oidc"
+    return f"{state.settings.cookie}_oidc"
 
 
 def set_flow_cookie(state: AppState, answer: Response, secret: str) -> None:
@@ -141,19 +139,20 @@ def set_flow_cookie(state: AppState, answer: Response, secret: str) -> None:
     answer.set_cookie(
         flow_cookie(state),
         secret,
-        max_age=FLOW_S,
+        max_age=int(OIDC_FLOW_S),
         httponly=True,
         samesite="lax",
         secure=state.settings.https,
-        path=CALLBACK_PATH,
+        path="/",  # the prefix __Host- allows no other
     )
 
 
 def delete_flow_cookie(state: AppState, answer: Response) -> None:
-    answer.delete_cookie(flow_cookie(state), path=CALLBACK_PATH)
+    """Deletes the cookie of the provider flow, once the flow has ended or failed."""
+    answer.delete_cookie(flow_cookie(state), path="/", secure=state.settings.https, httponly=True, samesite="lax")
 
 
-def provider_of(state: AppState) -> Provider:
+def provider_of(state: AppState) -> OidcProvider:
     """Returns the sign-in provider. Raises NotFound without one."""
     if state.settings.oidc is None:
         raise NotFound("this server has no sign-in provider", hint="set HEADWAY_OIDC_ISSUER to use one")
@@ -161,5 +160,5 @@ def provider_of(state: AppState) -> Provider:
 
 
 @lru_cache(maxsize=4)
-def _new_provider(settings: Oidc) -> Provider:
-    return Provider(settings)
+def _new_provider(settings: Oidc) -> OidcProvider:
+    return OidcProvider(settings)

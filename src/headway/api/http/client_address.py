@@ -1,4 +1,4 @@
-"""The address of the client that sent a request. It limits failed sign-ins and stands in the audit log."""
+"""The address of the client that sent a request. It limits failed sign-ins and stands in the audit trail."""
 
 from __future__ import annotations
 

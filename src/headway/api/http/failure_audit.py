@@ -28,6 +28,7 @@ async def audit_failure(request: Request, error: Exception) -> None:
             path=request.url.path,
         )
         return
+    # Routes that change something have the name of their action in the trail; the others that of their function.
     action = getattr(request.scope.get("route"), "name", "") or request.method
     target = "/".join(str(value) for value in request.path_params.values())
     why = error.message[:200] if isinstance(error, HeadwayError) else f"a bug ({type(error).__name__})"

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.api.auth.dependencies import app_state, authenticate
 from headway.api.http import error_handlers
-from headway.errors import HeadwayError, TooManyAtOnce
+from headway.errors import HeadwayError, TooManySubmits
 from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, PROBLEM_JSON, ErrorOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
@@ -38,7 +38,7 @@ AUDITED_WITHIN_S = 60.0  # seconds; an operation's audit line is written this so
 REPLAYED = "idempotency-replayed"
 _KEEP_HEADERS = ("content-type", "location")
 _QUEUES = (
-    r"apply|scale|down|backup|restore|roll|fabric-test|secrets/rotate|datasets|datasets/.+/(verify|remove)"
+    r"apply|scale|down|backup|restore|roll|fabric-test|keys/rotate|datasets|datasets/.+/(verify|remove)"
     r"|environments|environments/.+/remove"
 )
 _SUBMITS = r"jobs|run|jobs/\d+/(retry|rerun)|pipelines|pipelines/[^/]+/retry"
@@ -99,7 +99,7 @@ class IdempotentPosts:
         except BaseException:
             await store.idempotency_keys.delete(sealed_key.name)
             raise
-        failed = (recorder.status >= 500 or recorder.status == TooManyAtOnce.http_status) and not scope.get(
+        failed = (recorder.status >= 500 or recorder.status == TooManySubmits.http_status) and not scope.get(
             "state", {}
         ).get("settled")
         # The response has been sent. If this fails, a resent request is answered that the first is still under way.

@@ -33,6 +33,7 @@ class Paging:
 
     @property
     def limit(self) -> int:
+        """Returns the largest number of rows that the page may have."""
         return self._limit
 
     def place(self, *kinds: type) -> tuple[Any, ...] | None:

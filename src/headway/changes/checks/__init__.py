@@ -1,2 +1,3 @@
-"""Checks of the observed machines before an apply: what refuses the apply and what only causes a warning. Pure. Checks
-of the cluster file alone are in `headway.clusterfile`."""
+"""Checks of the observed machines before an apply: what refuses the apply and what only causes a warning. Pure.
+
+Not here: checks of the cluster file alone (`headway.clusterfile`), tests of nodes (`node/agent/node_tests`)."""

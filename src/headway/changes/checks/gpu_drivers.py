@@ -11,6 +11,7 @@ from headway.domain.machines.machine import HostProblem
 from headway.domain.machines.survey import DetectedHardware, Survey
 from headway.domain.slurm.hostlist import compress
 
+_TOOLKIT = "nvidia-container-toolkit"
 _IN_SERVICE = frozenset(("slurmd", "headway-machine"))  # units of a node that may run jobs
 
 
@@ -89,19 +90,43 @@ def driver_notes(
     """Yields sentences for a plan: each driver that is replaced, by what and how; drivers with known
     vulnerabilities."""
     driver = cluster.gpu_driver
-    groups: dict[tuple[str, bool], list[str]] = {}
+    groups: dict[tuple[str, str, bool], list[str]] = {}
     due = (drivers_to_install(cluster, surveys, claimed), drivers_to_roll(cluster, surveys, claimed))
     for when, names in enumerate(due):
         for name in names:
-            groups.setdefault((driver_change(driver, surveys[name]), bool(when)), []).append(name)
-    for (change, in_service), machines in groups.items():
+            key = driver_change(driver, surveys[name]), _reboot(surveys[name]), bool(when)
+            groups.setdefault(key, []).append(name)
+    for (change, reboot, in_service), machines in groups.items():
         how = (
             f"headway roll {cluster.name} replaces it node by node, once each node's jobs have ended"
             if in_service
-            else "one machine first, then the others; a machine is rebooted if the running kernel holds another driver"
+            else "one machine first, then the others"
         )
-        yield f"{compress(machines)}: {change}; {how}"
+        yield f"{compress(machines)}: {change}; {how}; {reboot}"
+    lacking = [
+        name
+        for name in cluster.slot_names
+        if driver.dcgm and name in surveys and name not in due[0] + due[1] and _lacks_dcgm(surveys[name])
+    ]
+    if lacking:
+        yield (
+            f"{compress(lacking)}: the driver stays, so dcgm: true installs nothing there, because DCGM comes only with "
+            "another driver; install the package datacenter-gpu-manager-4-cuda13 or -cuda12 there, and start nvidia-dcgm"
+        )
     yield from _vulnerable(surveys)
+
+
+def _reboot(survey: Survey) -> str:
+    """Returns whether the machine is rebooted for its driver, as a clause."""
+    there = survey.driver
+    if not there.loaded and not there.nouveau:
+        return "no reboot, because its kernel holds no other driver"
+    holds = "nouveau" if there.nouveau else f"driver {there.loaded}"
+    return f"with a reboot, unless its kernel can unload {holds}"
+
+
+def _lacks_dcgm(survey: Survey) -> bool:
+    return bool(survey.found.gpus) and not survey.driver.dcgm
 
 
 def driver_change(driver: GpuDriver, survey: Survey) -> str:
@@ -128,15 +153,19 @@ def _why_silent(survey: Survey) -> str:
 
 
 def _vulnerable(surveys: Mapping[str, Survey]) -> Iterator[str]:
-    versions: dict[str, list[str]] = {}
+    machines: dict[tuple[str, str, str], list[str]] = {}
     for name, survey in surveys.items():
-        if survey.driver.loaded:
-            versions.setdefault(survey.driver.loaded, []).append(name)
-    for version, names in versions.items():
-        for row in unfixed_advisories("nvidia-driver", version):
+        for program, called, version in (
+            ("nvidia-driver", "NVIDIA driver", survey.driver.loaded),
+            (_TOOLKIT, "NVIDIA's container toolkit", survey.packages.get(_TOOLKIT, "")),
+        ):
+            if version:
+                machines.setdefault((program, called, version), []).append(name)
+    for (program, called, version), names in machines.items():
+        for row in unfixed_advisories(program, version):
             more = f" and {len(row.cve) - 1} more" if len(row.cve) > 1 else ""
             yield (
-                f"NVIDIA driver {version} on {compress(names)} is vulnerable to {row.cve[0]}{more}: it lets {row.lets}; "
+                f"{called} {version} on {compress(names)} is vulnerable to {row.cve[0]}{more}: it lets {row.lets}; "
                 f"update to {row.newest}; see {row.source}"
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headway.catalog.releases import IMAGES
+from headway.catalog.node_images import IMAGES
 from headway.domain.cluster import Cluster, Host
 from headway.domain.machines.machine import HostProblem
 from headway.domain.machines.survey import Survey
@@ -13,7 +13,7 @@ from headway.domain.slurm.hostlist import compress
 
 
 @dataclass(frozen=True)
-class RunIn:
+class DeclaredHosts:
     """What the cluster file and earlier applies say. `claimed`: machines that the cluster has already; `contained`: those
     of them that run in containers."""
 
@@ -26,7 +26,7 @@ class RunIn:
         return self.hosts[name].container_port if name in self.hosts else 2222
 
 
-def runs_in_container(cluster: Cluster, survey: Survey, known: RunIn) -> bool:
+def runs_in_container(cluster: Cluster, survey: Survey, known: DeclaredHosts) -> bool:
     """Returns whether the machine runs in a container: as it does now, else as the cluster file says, else if its host
     runs another system than the image."""
     name = survey.machine
@@ -45,7 +45,7 @@ def container_runtime(survey: Survey) -> str:
     return "systemd-nspawn" if usable else ""
 
 
-def container_problems(cluster: Cluster, survey: Survey, known: RunIn) -> Iterator[HostProblem]:
+def container_problems(cluster: Cluster, survey: Survey, known: DeclaredHosts) -> Iterator[HostProblem]:
     """Yields what keeps the node image from running on this host, and what was not tested."""
     if not survey.systemd:
         yield _problem(survey, "does not run systemd", "use a host that systemd has started")
@@ -77,7 +77,7 @@ def container_problems(cluster: Cluster, survey: Survey, known: RunIn) -> Iterat
         )
 
 
-def switch_problems(survey: Survey, known: RunIn) -> Iterator[HostProblem]:
+def switch_problems(survey: Survey, known: DeclaredHosts) -> Iterator[HostProblem]:
     """Yields a problem if the cluster file now says otherwise than when the cluster took the machine."""
     wanted = known.hosts[survey.machine].run_in if survey.machine in known.hosts else ""
     now = "container" if survey.machine in known.contained else "native"

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headway.catalog.advisories import unfixed_advisories
-from headway.catalog.releases import IMAGES
+from headway.catalog.node_images import IMAGES
 from headway.changes.checks.gpu_drivers import driver_problems
-from headway.changes.checks.host_containers import RunIn, container_problems, runs_in_container, switch_problems
+from headway.changes.checks.host_containers import DeclaredHosts, container_problems, runs_in_container, switch_problems
+from headway.changes.checks.network_policy import network_policy_problems
 from headway.changes.checks.state_folder import state_folder_problems
 from headway.changes.checks.uid_conflicts import uid_problems
 from headway.domain.cluster import Cluster
@@ -21,6 +22,7 @@ from headway.render.system.firewall import PORTS
 from headway.validation.syntax_rules import join_words
 
 ARCHITECTURE = "x86_64"
+_ARM, _GRACE = "aarch64", " (as NVIDIA's Grace: GH200, GB200, GB300)"
 LEAST_MIB = {"head": 1500, "node": 700}
 ROOM_MIB = 5000  # free space for unpacking the packages
 ROOM_LEFT_MIB = 500  # free space once they are installed
@@ -53,7 +55,7 @@ class EarlierFindings:
     assigned_uids: frozenset[str] = (
         frozenset()
     )  # users who have their uid already; `uids` holds for the others what they would get
-    run_in: RunIn = field(default_factory=RunIn)
+    run_in: DeclaredHosts = field(default_factory=DeclaredHosts)
 
 
 def evaluate_surveys(cluster: Cluster, surveys: Mapping[str, Survey], known: EarlierFindings) -> SurveyResult:
@@ -96,7 +98,8 @@ def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings, *, contai
     if survey.architecture != ARCHITECTURE:
         yield _stop(
             survey,
-            f"has architecture {survey.architecture}, and Headway runs on {ARCHITECTURE} only",
+            f"has architecture {survey.architecture}{_GRACE if survey.architecture == _ARM else ''}, and Headway runs on "
+            f"{ARCHITECTURE} only",
             "leave the machine out",
         )
     if survey.missing_controllers:
@@ -129,6 +132,7 @@ def _machine(cluster: Cluster, survey: Survey, known: EarlierFindings, *, contai
             "has a kernel without nf_tables",
             "boot a kernel with nf_tables: the firewall of Slurm's ports needs it",
         )
+    yield from network_policy_problems(cluster, survey)
 
 
 def _holder(cluster: Cluster, survey: Survey, *, ours: bool) -> Iterator[HostProblem]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from headway.domain.cluster import Cluster, Volume
+from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import HostProblem
 from headway.domain.machines.survey import DetectedMount, Survey
+from headway.domain.storage.folders import Volume
 
 # File systems that never come from another machine.
 _OWN = frozenset(("tmpfs", "ramfs", "devtmpfs", "proc", "sysfs", "overlay", "squashfs", "rootfs"))

@@ -1,2 +1,4 @@
 """The commands, one folder per theme of `headway --help`. A command reads its options, calls `headway.sdk` and prints
-the answer with `cli.output`."""
+the answer.
+
+Not here: shared options (`cli.options`), tables and formats (`cli.output`)."""

@@ -1,1 +1,3 @@
-"""Options and arguments that several commands share, and how they are parsed. `cli.commands` decides what they do."""
+"""Options and arguments that several commands share, and how they are parsed.
+
+Not here: what the options do (`cli.commands`)."""

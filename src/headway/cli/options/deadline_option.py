@@ -43,7 +43,7 @@ def parse_by(text: str) -> int | None:
 
 def parse_deadline(text: str) -> int | None:
     """Returns --deadline in seconds; None when it was not given. Raises BadParameter."""
-    from headway.validation.syntax_rules import parse_time
+    from headway.validation.times_and_sizes import parse_time
 
     if not text:
         return None

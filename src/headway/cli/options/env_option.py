@@ -13,7 +13,7 @@ EnvOption = Annotated[
     typer.Option(
         "--env",
         metavar="NAME[=VALUE]",
-        help="Secret to pass again (secrets are not stored); without a value, the one of this shell.",
+        help="Environment variable that was masked as secret and not stored; without a value, taken from this shell.",
     ),
 ]
 

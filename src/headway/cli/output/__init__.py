@@ -1,1 +1,3 @@
-"""Prints answers: tables, progress, JSON, formats of values. Commands are in `cli.commands`."""
+"""Prints answers: tables, progress, JSON, formats of values.
+
+Not here: what is printed (`cli.commands`), wordings of the dashboard (`web.views`)."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headway.cli import common
 from headway.cli.output import formatting, tables
+from headway.cli.output.changeset_rows import DisturbingRow, disturbing_rows, kind_rows
 from headway.cli.output.output_formats import Format
 from headway.cli.output.terminal import Terminal, detect_terminal, display_width, paint, without_control_characters
 from headway.domain.changeset import ASK_FROM, Disturbs
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 _ASK = {str(d) for d in ASK_FROM}
 _HARD = {str(Disturbs.JOBS), str(Disturbs.DATA)}
-_WEIGHT = {str(d): weight for weight, d in enumerate(Disturbs)}
-_NONE = "none"
 _DIFF_LINES = 12
 
 
@@ -43,10 +41,10 @@ def changeset_lines(changes: ChangeSetOut, terminal: Terminal, *, diffs: bool = 
         f"{paint(changes.cluster, 'bold', terminal)}: {formatting.plural(len(changes.changes), 'change')}{price}"
     )
     out += _counted(changes.changes, terminal)
-    disturbing = [c for c in changes.changes if c.disturbs in _ASK]
+    disturbing = disturbing_rows(changes.changes)
     if disturbing:
         out += ["", paint("These disturb running work:", "warn", terminal)]
-        out += _grouped(disturbing, terminal)
+        out += _disturbing(disturbing, terminal)
     if diffs:
         for change in changes.changes:
             out += _diff(change, terminal)
@@ -55,18 +53,11 @@ def changeset_lines(changes: ChangeSetOut, terminal: Terminal, *, diffs: bool = 
 
 def _counted(changes: Sequence[ChangeOut], terminal: Terminal) -> list[str]:
     """Returns a table with a row per kind: count, machines, the strongest effect, and up to four objects."""
-    kinds: dict[str, list[ChangeOut]] = {}
-    for change in changes:
-        kinds.setdefault(change.kind, []).append(change)
     rows: list[list[tables.Cell]] = []
-    for kind, group in kinds.items():
-        machines = compress(dict.fromkeys(c.where for c in group if c.where and c.where != "cluster"))
-        things = Counter(c.what for c in group if c.what and c.what != c.where)
-        few = ", ".join(list(things)[:4]) + (f" and {len(things) - 4} more" if len(things) > 4 else "")
-        worst = max((c.disturbs for c in group), key=lambda word: _WEIGHT.get(word, 0))
-        style = "bad" if worst in _HARD else "warn" if worst in _ASK else "dim"
-        effect = _NONE if worst == Disturbs.NOTHING else worst
-        rows.append([f"  {kind}", str(len(group)), machines or "cluster", (effect, style), (few, "dim")])
+    for row in kind_rows(changes):
+        few = ", ".join(row.objects[:4]) + (f" and {len(row.objects) - 4} more" if len(row.objects) > 4 else "")
+        style = "bad" if row.disturbs in _HARD else "warn" if row.disturbs in _ASK else "dim"
+        rows.append([f"  {row.kind}", str(row.count), row.where, (row.effect, style), (few, "dim")])
     columns = [
         tables.Column("  WHAT"), tables.Column("COUNT", right=True), tables.Column("WHERE", shrink=True),
         tables.Column("EFFECT"), tables.Column("THINGS", shrink=True, drop_order=1),
@@ -97,21 +88,15 @@ def _different(found: Sequence[DifferenceOut], terminal: Terminal) -> list[str]:
     ]
 
 
-def _grouped(changes: Sequence[ChangeOut], terminal: Terminal) -> list[str]:
+def _disturbing(rows: Sequence[DisturbingRow], terminal: Terminal) -> list[str]:
     """Returns a line per change; the same change on several machines is one line."""
-    groups: dict[tuple[str, str, str, str], list[str]] = {}
-    for c in changes:
-        what = "" if c.what == c.where else c.what
-        groups.setdefault((c.kind, what, c.why, c.disturbs), []).append(c.where)
     out = []
-    for (kind, what, why, disturbs), where in groups.items():
-        style = "bad" if disturbs in _HARD else "warn"
-        place = compress(dict.fromkeys(where))
-        subject = " ".join(part for part in (kind, what, f"on {place}" if place != "cluster" else "") if part)
-        reason = f" ({without_control_characters(why)})" if why else ""
-        first, second = f"  {without_control_characters(subject)}:", f"{disturbs}{reason}"
+    for row in rows:
+        style = "bad" if row.disturbs in _HARD else "warn"
+        reason = f" ({without_control_characters(row.why)})" if row.why else ""
+        first, second = f"  {without_control_characters(row.subject)}:", f"{row.disturbs}{reason}"
         fits = terminal.width is None or display_width(f"{first} {second}") <= terminal.width
-        effect = f"{paint(disturbs, style, terminal)}{reason}"
+        effect = f"{paint(row.disturbs, style, terminal)}{reason}"
         out += [f"{first} {effect}"] if fits else [first, f"    {effect}"]
     return out
 

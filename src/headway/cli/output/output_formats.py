@@ -30,9 +30,23 @@ class ReportFormat(StrEnum):
     csv = "csv"
 
 
+class PlanFormat(StrEnum):
+    """Output formats of a plan."""
+
+    table = "table"
+    json = "json"
+    markdown = "markdown"
+
+
 Output = Annotated[Format, typer.Option("-o", "--output", help="Output format: table or json.", show_default=False)]
 ReportOutput = Annotated[
     ReportFormat, typer.Option("-o", "--output", help="Output format: table, json or csv.", show_default=False)
+]
+PlanOutput = Annotated[
+    PlanFormat,
+    typer.Option(
+        "-o", "--output", help="Output format: table, json, or markdown for a pull request.", show_default=False
+    ),
 ]
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from headway.changes.cluster_changes import DesiredState
 from headway.cluster import remote_steps
 from headway.cluster.context import ClusterContext
+from headway.cluster.keys import secrets
 from headway.cluster.remote_steps import Step, file_step
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.managed_file import File
@@ -32,6 +33,36 @@ STEPS_S = 60.0
 # by the file's time.
 _UNKNOWN: Step = {"op": "remove", "path": STAMP}
 _RESTART: Step = {"op": "units", "names": [MUNGED], "action": "restart", "stamps": {}}
+
+
+async def replace_munge_key(
+    context: ClusterContext,
+    goal: DesiredState,
+    observed: Observed,
+    cluster_secrets: Mapping[str, str],
+    new: Mapping[str, str],
+) -> tuple[str, ...]:
+    """Replaces the MUNGE key of running machines, and stores the cluster's `new` secrets between the heads and the
+    nodes. Returns the machines that have the key now; a node that could not take it is left to its own setup. Raises
+    Refused if a machine can't store the key while the head still uses the old one, or if the head itself can't."""
+    cluster, seen = goal.cluster, observed.seen
+    names = machines_to_rekey(goal, seen)
+    machines = {name: observed.machines[name] for name in names}
+    failed: dict[str, HeadwayError] = {}
+    if names:
+        file = goal.roles["head"].files[MUNGE_KEY]
+        failed = await distribute_key(context, machines, file, secrets.secret_content(cluster_secrets, file.secret))
+        if failed and cluster.head in names and not rekey_begun(goal, seen):
+            await remove_new_key(context, machines)
+            raise old_key_stays_error(failed)
+        kept = await context.store.secrets.of_cluster(cluster.name)
+        old = secrets.secret_content(kept, file.secret) if file.secret in new else None
+        failed |= await rekey_heads(context, goal, observed, failed, old)
+    await secrets.store_new_secrets(context.store, cluster, new)
+    failed |= await activate_key(
+        context, {name: machine for name, machine in machines.items() if name not in (*failed, *cluster.heads)}
+    )
+    return tuple(name for name in names if name not in failed)
 
 
 def machines_to_rekey(goal: DesiredState, seen: Mapping[str, ObservedMachine]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from headway.cluster.apply import apply_cluster, plan_changes
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys import secrets
+from headway.domain.access.cluster_key import ClusterKey
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation_kinds import OperationKind, own_secret
@@ -26,7 +27,7 @@ from headway.providers.base import KeyRotatingProvider
 READY_S = 30
 
 
-async def rotate(
+async def rotate_key(
     cluster: Cluster,
     context: ClusterContext,
     report: ReportProgress,
@@ -39,7 +40,7 @@ async def rotate(
     first change. Raises Refused, with nothing changed, where other changes wait that need a confirmation, or a
     machine can't take the MUNGE key. Raises HeadwayError naming the machines that do not have the key yet: for
     munge and jwt the next apply copies it there; for ssh the old key stays and the new one is removed everywhere."""
-    if what == "ssh":
+    if what == ClusterKey.SSH:
         await _sign_in_key(cluster, context, report, ref, begins)
         return
     name = f"{what}_key"

@@ -21,12 +21,18 @@ from cryptography.hazmat.primitives.serialization import (
 from headway.domain.cluster import Cluster
 from headway.errors import Refused
 from headway.store import Store
-from headway.transport.process import run
+from headway.transport.process import run_process
 
 # Secrets that become files on machines, with their number of random bytes. They are stored as base64.
 FILE_SECRETS = {"munge_key": 1024, "jwt_key": 32}
 COMMANDS = Path("/etc/headway/commands")
 MUNGE_BYTES = (32, 1024)
+
+
+async def store_new_secrets(store: Store, cluster: Cluster, new: Mapping[str, str]) -> None:
+    """Stores the cluster's new secrets."""
+    for name, value in new.items():
+        await store.secrets.set(cluster.name, name, value)
 
 
 def new_key() -> str:
@@ -58,7 +64,7 @@ async def read_given_secrets(cluster: Cluster) -> dict[str, str]:
                 f"secrets.munge: {program} does not exist on the server's machine",
                 hint="ask the administrator of that machine to install it",
             )
-        ran = await run([str(program), *source.command[1:]], timeout_s=60, check=False, max_output=1 << 16)
+        ran = await run_process([str(program), *source.command[1:]], timeout_s=60, check=False, max_output=1 << 16)
         if ran.code != 0:  # its output is not shown, because it may contain the secret
             raise Refused(
                 f"secrets.munge: {source.command[0]} ended with {ran.code}", hint="run it as the server's user"

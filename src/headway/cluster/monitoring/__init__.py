@@ -1,1 +1,3 @@
-"""HTTP requests to Prometheus and Alertmanager on the head. Their configuration is rendered in `render.monitoring`."""
+"""HTTP requests to Prometheus and Alertmanager on the head.
+
+Not here: their configuration (`render.monitoring`), the metrics themselves (`node/agent/metrics`)."""

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from headway.domain.machines.machine import Machine
+from headway.transport.http_socket import http_client
 
 if TYPE_CHECKING:
     import httpx
@@ -19,15 +20,14 @@ class ForwardsPorts(Protocol):
     """The part of Connections that this package needs. `forward_port` returns the path of a local socket that leads to
     a port on the machine."""
 
-    async def forward_port(self, machine: Machine, port: int) -> str: ...
+    async def forward_port(self, machine: Machine, port: int) -> str:
+        """Returns the path of a local Unix socket that leads to a port of the machine. Raises Unreachable."""
+        ...
 
 
 @asynccontextmanager
 async def open_http_client(connections: ForwardsPorts, head: Machine, port: int) -> AsyncIterator[httpx.AsyncClient]:
     """Yields a client for the daemon that listens on a port of the head. Raises Unreachable if the head does not
     answer."""
-    import httpx
-
-    transport = httpx.AsyncHTTPTransport(uds=await connections.forward_port(head, port))
-    async with httpx.AsyncClient(transport=transport, base_url="http://head", timeout=ANSWER_S) as client:
+    async with http_client(await connections.forward_port(head, port), "http://head", timeout_s=ANSWER_S) as client:
         yield client

@@ -81,7 +81,7 @@ SERIES: dict[str, Series] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class MetricQuery:
     """One query to Prometheus. Each row of its result becomes a line of the series `key`, named by its labels or by
     `line`."""
 
@@ -91,7 +91,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MetricRow:
     """One line of a result: its labels, and pairs of (unix seconds, value)."""
 
     key: str
@@ -100,30 +100,30 @@ class Row:
     values: tuple[tuple[float, float], ...]
 
 
-def queries(keys: Iterable[str], over: Over, name: str, step_s: int, gpus: int = 0) -> list[Query]:
+def queries(keys: Iterable[str], over: Over, name: str, step_s: int, gpus: int = 0) -> list[MetricQuery]:
     """Returns the queries of these series. `name`: a node's name or a job's number; "" for the cluster. `gpus`: GPUs of
     the job; with more than MOST_LINES, three queries (lowest, mean, highest) replace the lines per GPU."""
     return [query for key in keys for query in _queries(SERIES[key], over, name, step_s, gpus)]
 
 
-def gpu_usage_queries(window_s: int) -> list[Query]:
+def gpu_usage_queries(window_s: int) -> list[MetricQuery]:
     """Returns the queries of the GPU usage of each job over the last `window_s` seconds. Their keys are the fields of
     GpuUsage; the label `hpc_job` of a row is the job's number."""
     samples = max(1, int(_MIN_SAMPLES_SHARE * window_s / SCRAPE_S))
-    return [Query(key, text.format(window=window_s, samples=samples)) for key, text in _GPU_USAGE.items()]
+    return [MetricQuery(key, text.format(window=window_s, samples=samples)) for key, text in _GPU_USAGE.items()]
 
 
-def _queries(series: Series, over: Over, name: str, step_s: int, gpus: int) -> list[Query]:
+def _queries(series: Series, over: Over, name: str, step_s: int, gpus: int) -> list[MetricQuery]:
     if over == "cluster":
-        return [Query(series.key, series.metric.replace("{}", ""), series.title)]
+        return [MetricQuery(series.key, series.metric.replace("{}", ""), series.title)]
     label = "node" if over == "node" else "hpc_job"
     chosen = series.metric.replace("{}", f'{{{label}="{name}"}}')
     values = f"{series.within}({chosen}[{max(step_s, 2 * SCRAPE_S)}s])"
     if not series.of_gpu:
-        return [Query(series.key, f"max({values})", series.title)]
+        return [MetricQuery(series.key, f"max({values})", series.title)]
     if gpus > MOST_LINES:
         return [
-            Query(series.key, f"{how}({values})", word)
+            MetricQuery(series.key, f"{how}({values})", word)
             for how, word in (("min", "lowest"), ("avg", "mean"), ("max", "highest"))
         ]
-    return [Query(series.key, f"max by (node, gpu) ({values})")]
+    return [MetricQuery(series.key, f"max by (node, gpu) ({values})")]

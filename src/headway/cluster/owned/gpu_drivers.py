@@ -1,5 +1,5 @@
 """Installs NVIDIA's driver on machines that the user owns, before Slurm counts their GPUs. The work on a machine is done by
-node/programs/gpu_driver.sh; for a machine in a container, on its host."""
+node/programs/owned_machines/gpu_driver.sh; for a machine in a container, on its host."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.paths import node_dir
+from headway.store import StoreUnavailable
 from headway.transport.connect import HostKeyChanged, SudoRefused
 
 INSTALL_S = 3600.0
@@ -37,6 +38,8 @@ async def install_drivers(
         async with limit:
             try:
                 await install_driver(context, driver, name, machine, report)
+            except StoreUnavailable:
+                raise  # the server's database is no part of a machine
             except HeadwayError as error:
                 failures[name] = error
                 await report(name, error.first_line, level="error", done=True)
@@ -46,7 +49,10 @@ async def install_drivers(
     if failures and others:
         names = compress([name for name, _ in others])
         raise Refused(f"{failures[first].first_line}; {names} stay as they were", hint=failures[first].hint)
-    await asyncio.gather(*(install(name, machine) for name, machine in others))
+    ended = await asyncio.gather(*(install(name, machine) for name, machine in others), return_exceptions=True)
+    for error in ended:  # after all have ended: who tries again must not install twice at the same time
+        if isinstance(error, BaseException):
+            raise error
     if failures:
         text = "\n".join(f"  {error.first_line}" for error in failures.values())
         raise Refused(
@@ -85,7 +91,7 @@ async def install_driver(
 
 async def _run(context: ClusterContext, name: str, machine: Machine, argv: list[str], key: str) -> tuple[str, str]:
     """Runs the program and returns the state that it ends in, with its text."""
-    program = (node_dir() / "programs" / "gpu_driver.sh").read_text()
+    program = (node_dir() / "programs" / "owned_machines" / "gpu_driver.sh").read_text()
     # The shell has to read the program from somewhere else than standard input, which is the key.
     command = ["sh", "-c", program, "gpu_driver.sh", *argv]
     try:

@@ -1,5 +1,5 @@
 """Machines in system containers: copies the node image to a host that the user owns, starts the machine there, and
-removes it again. The work on the host is done by node/programs/container_host.sh."""
+removes it again. The work on the host is done by node/programs/owned_machines/container_host.sh."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _reason(error: CommandFailed) -> str:
     return "; ".join(filter(None, map(str.strip, error.stderr.splitlines()))) or error.first_line
 
 
-async def rebuild(
+async def rebuild_container(
     cluster: Cluster, context: ClusterContext, machine: Machine, host: Machine, tag: str, report: ReportProgress
 ) -> None:
     """Shuts the machine on this host down and starts it from the image with this tag; an apply has to set it up
@@ -87,12 +87,12 @@ async def rebuild(
     await context.connections.wait_ready(machine, timeout_s=_BOOT_S)
 
 
-async def restart(context: ClusterContext, host: Machine) -> None:
+async def restart_container(context: ClusterContext, host: Machine) -> None:
     """Restarts the machine in the container of this host."""
     await _run(context, host, ["restart"], timeout_s=_START_S)
 
 
-async def remove(context: ClusterContext, host: Machine, delete: Sequence[str] = ()) -> None:
+async def remove_container(context: ClusterContext, host: Machine, delete: Sequence[str] = ()) -> None:
     """Removes the machine, its image and the mark from the host, and the folders in `delete`."""
     await _save_program(context, host)
     await _run(context, host, ["leave", *delete], timeout_s=_STOP_S)
@@ -144,7 +144,7 @@ async def _with_progress(path: Path, host: Machine, name: str, report: ReportPro
 
 
 async def _save_program(context: ClusterContext, host: Machine) -> None:
-    program = (node_dir() / "programs" / "container_host.sh").read_bytes()
+    program = (node_dir() / "programs" / "owned_machines" / "container_host.sh").read_bytes()
     await context.connections.remote(host, ["sh", "-c", _SAVE, "sh", _PROGRAM], timeout_s=30, input=program)
 
 

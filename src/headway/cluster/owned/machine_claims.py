@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import cast
 
 from headway.changes.checks.gpu_drivers import driver_notes, drivers_to_install
-from headway.changes.checks.host_containers import RunIn, container_notes, container_runtime
+from headway.changes.checks.host_containers import DeclaredHosts, container_notes, container_runtime
 from headway.changes.checks.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.checks.uid_conflicts import agreed_uids
 from headway.cluster import remote_steps
@@ -26,22 +26,20 @@ from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.paths import node_dir
-from headway.providers.base import OwnedMachinesProvider, Placement
+from headway.providers.base import OwnedMachinesProvider, Placement, RentingProvider
 from headway.providers.ssh.survey_parser import survey_machine
 from headway.render.system import firewall
 from headway.render.system.agent_config import AGENT
 from headway.render.system.volume_mounts import unit_name
+from headway.store import StoreUnavailable
 
 _AT_ONCE = 32
 _TAKE_S = 900  # seconds; Python is installed on machines without it
 _LEAVE_S = 300
 _KNOCKS = 3
-# The units to stop, in this order: a unit that others need is stopped after them.
-_ENDED = (
-    AGENT,
-    *(unit for unit in DAEMONS if unit not in ("nfs-server.service", "nftables.service")),
-    firewall.SERVICE,
-)
+# Daemons of packages, in the order in which they stop: one that others need is stopped after them. Headway's own units
+# are stopped too, by their files.
+_ENDED = (AGENT, *(unit for unit in DAEMONS if unit not in ("nfs-server.service", "nftables.service")))
 _SIGN = ".headway-shared"
 _SIGNS = 'mkdir -p "$1" && : >"$2" && chown 1:1 "$2"'
 
@@ -67,7 +65,7 @@ class InventorySurvey:
     judgement: SurveyResult
     # uids by which all machines know users that have none here yet
     uids: Mapping[str, int] = field(default_factory=dict)
-    run_in: RunIn = field(default_factory=RunIn)
+    run_in: DeclaredHosts = field(default_factory=DeclaredHosts)
     # stored hardware of the machines that this cluster has claimed already
     claimed: Mapping[str, DetectedHardware] = field(default_factory=dict)
 
@@ -129,18 +127,21 @@ class InventorySurvey:
 
 
 async def survey_machines(cluster: Cluster, context: ClusterContext) -> InventorySurvey | None:
-    """Surveys every machine. Returns None for a provider that creates its machines itself."""
+    """Surveys every machine that there is. Returns None for a provider whose machines start from node images, and where
+    nothing is rented yet."""
     provider = context.provider
     if not isinstance(provider, OwnedMachinesProvider):
         return None
-    place = await context.provider.place(cluster)
+    place = await context.provider.find(cluster)
+    if place is None:
+        return None
     there = {machine.name: machine for machine in await context.provider.list(cluster.name)}
     taken = frozenset(there) - await provider.replaced(cluster.name)
     contained = frozenset(name for name in taken if there[name].host is not None)
-    run_in = RunIn(await provider.inventory(cluster), taken, contained)
+    run_in = DeclaredHosts(await provider.inventory(cluster), taken, contained)
     paths = (cluster.storage.home, cluster.storage.scratch)
     users = [user.name for user in cluster.users]
-    expected = await context.store.linux_users.assign_uids(users, give=False)
+    expected = await context.store.linux_uids.assign_uids(users, give=False)
     limit = asyncio.Semaphore(_AT_ONCE)
     machines: dict[str, Machine] = {}
     surveys: dict[str, Survey] = {}
@@ -162,14 +163,17 @@ async def survey_machines(cluster: Cluster, context: ClusterContext) -> Inventor
                 silent[name] = error
 
     names = cluster.machine_names
+    if isinstance(provider, RentingProvider):
+        rented = await provider.rented(cluster)
+        names = tuple(name for name in names if name in rented)
     await asyncio.gather(*(survey(name) for name in names))
     agreed = agreed_uids(surveys, users)
     known = EarlierFindings(
         provider.server_id,
-        await context.store.linux_users.assign_uids(users, give=False, wishes=agreed),
+        await context.store.linux_uids.assign_uids(users, give=False, wishes=agreed),
         {n: f for n, f in place.found.items() if n in taken},
         place.own.nfs if place.own else (),
-        frozenset(await context.store.linux_users.known_uids(users)),
+        frozenset(await context.store.linux_uids.known_uids(users)),
         run_in,
     )
     ordered = {name: surveys[name] for name in names if name in surveys}
@@ -213,7 +217,7 @@ async def claim_machine(context: ClusterContext, server_id: str, machine: Machin
     """Marks the machine as claimed and installs Python. Raises Refused if another cluster claimed it first, Unreachable
     if no claim could be written, and CommandFailed if Python can't be installed."""
     ours = {"cluster": machine.cluster, "server": server_id, "machine": machine.name}
-    script = (node_dir() / "programs" / "claim_machine.sh").read_bytes()
+    script = (node_dir() / "programs" / "owned_machines" / "claim_machine.sh").read_bytes()
     argv = ["sh", "-s", "--", json.dumps(ours), *(["python3"] if with_python else [])]
     ran = await context.connections.remote(machine, argv, timeout_s=_TAKE_S, input=script, check=False)
     try:
@@ -331,6 +335,8 @@ async def release_machine(
             f"returned: {machine.address} is in its former state, except for installed packages",
             done=True,
         )
+    except StoreUnavailable:
+        raise  # the server's database is no part of a machine
     except HeadwayError as error:
         await report(
             machine.name,
@@ -346,8 +352,10 @@ async def _release_host(
 ) -> None:
     """Removes the machine from the host that it runs on. Only warns if the host does not answer."""
     try:
-        await host_containers.remove(context, host, delete)
+        await host_containers.remove_container(context, host, delete)
         await report(machine.name, f"its container is gone: host {host.address} is in its former state", done=True)
+    except StoreUnavailable:
+        raise  # the server's database is no part of a machine
     except HeadwayError as error:
         await report(
             machine.name,

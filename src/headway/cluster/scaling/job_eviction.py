@@ -17,6 +17,7 @@ from headway.domain.slurm.job_states import ALLOCATED
 from headway.errors import CommandFailed, HeadwayError
 from headway.slurm import job_commands, node_jobs
 from headway.slurm.signal_request import SignalRequest, requested_signal
+from headway.store import StoreUnavailable
 
 POLL_S = 1.0
 ENDING_S = 60.0  # seconds for requeued jobs to leave the node
@@ -102,6 +103,8 @@ class JobEviction:
             word = await job_commands.read_job_state(self.context.connections, self.head, job)
             if word in ALLOCATED:
                 await self._requeue_or_cancel(job)
+        except StoreUnavailable:
+            raise  # the server's database is no part of a machine
         except HeadwayError as error:
             await self._report_failed(job, error)
             return False

@@ -9,9 +9,10 @@ from headway.changes.cluster_changes import DesiredState
 from headway.cluster.active_head import require_active_head
 from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
+from headway.cluster.current_gpu_parts import read_parts_now
 from headway.cluster.desired_state import read_site, render_desired_state
-from headway.cluster.gpu_parts import read_parts_now
 from headway.cluster.keys import secrets
+from headway.cluster.rented.missing_machines import rent_and_claim
 from headway.domain.changeset import Change, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
@@ -34,11 +35,16 @@ async def provision_machine(
     HeadwayError; a machine that was created stays for inspection or deletion."""
     machines = await context.machines(cluster.name)
     head = await require_active_head(cluster, context, machines)
-    goal = await _goal(cluster, context, {*machines, name}, head)
     have = await secrets.ensure_secrets(context.store, cluster, cluster.machine_names)
+    known = await context.provider.find(cluster)
+    await rent_and_claim(cluster, context, report, have, name)
+    goal = await _goal(cluster, context, {*machines, name}, head)
     place = await context.provider.find(cluster)
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
+    if known is not None and known.addresses.get(name) != place.addresses[name]:
+        words = f"has address {place.addresses[name]} now, which other machines know after headway apply"
+        await report(name, words, level="warning", done=True)
     observed = Observed(machines, {head.name: NOT_OBSERVED})
     run = ChangeSetExecution(goal, context, report, place, have, observed, ChangeSet(cluster.name, ()), image=image)
     run.machines.update(machines)

@@ -34,11 +34,11 @@ async def keep_node(context: ClusterContext, head: Machine, name: str, reason: s
         await node_commands.resume_node(context.connections, head, name)
 
 
-class SteppedAside(Exception):
+class YieldedToOperation(Exception):
     """Raised when another operation must run first. Nodes stay drained, and the next run continues with them."""
 
 
-class WaitingWork(Protocol):
+class BackgroundTasks(Protocol):
     """Work that continues during the wait for jobs on nodes that are to be removed; the wait may take days."""
 
     async def step(self, names: Collection[str]) -> None:
@@ -59,7 +59,7 @@ class WaitingWork(Protocol):
 
 
 @dataclass
-class ScaleIn:
+class MachineRemoval:
     """Removes machines. With `deadline` None jobs must not be requeued."""
 
     cluster: Cluster
@@ -71,7 +71,7 @@ class ScaleIn:
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     before_release: Callable[[Machine], Awaitable[None]] | None = None  # called for a machine before it is deleted
-    waiting_work: WaitingWork | None = None
+    waiting_work: BackgroundTasks | None = None
     steps_aside: bool = False  # let other operations go first while jobs are waited for
     waited: bool = False  # `waiting_work` has run, so machines may have been created or deleted meanwhile
     keeps_slot: bool = False  # another machine gets the slot, so the provider keeps its place
@@ -80,7 +80,7 @@ class ScaleIn:
 
     async def remove_machines(self, names: Sequence[str]) -> None:
         """Waits until none of these nodes has a machine. Raises Refused, with the nodes back in service, if jobs run
-        there without a deadline, and SteppedAside if another operation must run first."""
+        there without a deadline, and YieldedToOperation if another operation must run first."""
         head = self.head
         if head is None or head.state is not MachineState.RUNNING:
             self._check_no_machine_runs(names)
@@ -122,7 +122,7 @@ class ScaleIn:
                 self.waited = True
                 await self.waiting_work.step(tuple(jobs))
                 if self.steps_aside and await self.waiting_work.other_operation_waits():
-                    raise SteppedAside
+                    raise YieldedToOperation
             if jobs:
                 await self.sleep(POLL_S)
 

@@ -1,1 +1,3 @@
-"""Measures the volumes of a running cluster: use and speed. Mount units are rendered in `render.system`."""
+"""Measures the volumes of a running cluster: use, quotas and speed.
+
+Not here: mount units (`render.system`), datasets (`headway.datasets`)."""

@@ -1,2 +1,3 @@
-"""Models of the cluster file as people write it, a section a module. Each checks its fields by themselves; rules that span
-several fields are in clusterfile.rules."""
+"""Models of the cluster file as people write it, one module per section. Each checks its fields by themselves.
+
+Not here: rules across fields (`clusterfile.rules`), the resolved cluster (`domain.cluster`)."""

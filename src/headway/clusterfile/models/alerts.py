@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import Field
 
 from headway.validation import syntax_rules
-from headway.validation.field_types import Part, checked_by
+from headway.validation.field_types import FileSection, checked_by
 
 
-class MailPart(Part):
+class MailPart(FileSection):
     """Mail server for --mail-type."""
 
     relay: Annotated[str, checked_by(syntax_rules.relay_fault)] = Field(
@@ -18,7 +18,7 @@ class MailPart(Part):
     )
 
 
-class AlertsPart(Part):
+class AlertsPart(FileSection):
     """Receivers of alerts about nodes, GPUs and daemons (default: none)."""
 
     webhook: Annotated[str, checked_by(syntax_rules.url_fault)] | None = Field(

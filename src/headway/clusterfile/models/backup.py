@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import Field
 
 from headway.clusterfile.models.hosts import ServerPath
-from headway.validation.field_types import Part, Seconds
+from headway.validation.field_types import FileSection, Seconds
 
 
-class BackupPart(Part):
+class BackupPart(FileSection):
     """Scheduled backups, made while jobs run."""
 
     to: ServerPath = Field(description="Folder on the server's machine.", examples=["/backup/headway"])
@@ -24,7 +24,7 @@ class BackupPart(Part):
     )
 
 
-class KeyPart(Part):
+class KeyPart(FileSection):
     """A key that you provide."""
 
     file: ServerPath | None = Field(None, description="File on the server's machine with the key.")
@@ -37,7 +37,7 @@ class KeyPart(Part):
     )
 
 
-class SecretsPart(Part):
+class SecretsPart(FileSection):
     """Sources of secret keys."""
 
     munge: KeyPart | None = Field(None, description="MUNGE key, 32 to 1024 bytes (default: Headway creates one).")

@@ -9,20 +9,28 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from headway.catalog.node_images import DEFAULT_IMAGE, IMAGES, images_in_words
 from headway.catalog.providers import LOCAL, PROVIDERS
-from headway.catalog.releases import DEFAULT_IMAGE, IMAGES, images_in_words
 from headway.clusterfile.models.alerts import AlertsPart, MailPart
 from headway.clusterfile.models.backup import BackupPart, SecretsPart
-from headway.clusterfile.models.containers import ContainersPart
+from headway.clusterfile.models.cloud import CloudPart
 from headway.clusterfile.models.costs import CostPart
-from headway.clusterfile.models.environments import ContainerImage, DefaultEnvironment, EnvironmentName, Requirements
+from headway.clusterfile.models.drift import DriftPart
 from headway.clusterfile.models.fabric import FabricPart
 from headway.clusterfile.models.gpu_driver import GpuDriverPart
 from headway.clusterfile.models.groups import MIG_EXAMPLES, MIG_HELP, MPS_HELP, SHARDS_HELP, GroupPart, MigLayout
 from headway.clusterfile.models.health import HealthPart
-from headway.clusterfile.models.hosts import FirewallPart, HostPart
-from headway.clusterfile.models.packages import PackagesPart
+from headway.clusterfile.models.hosts import FirewallPart, HostPart, hosts_were_read
+from headway.clusterfile.models.network import NetworkPart
 from headway.clusterfile.models.partitions import PartitionPart
+from headway.clusterfile.models.software.containers import ContainersPart
+from headway.clusterfile.models.software.environments import (
+    ContainerImage,
+    DefaultEnvironment,
+    EnvironmentName,
+    Requirements,
+)
+from headway.clusterfile.models.software.packages import PackagesPart
 from headway.clusterfile.models.storage import StoragePart
 from headway.clusterfile.models.teams import DeparturesPart, TeamPart, UserPart
 from headway.validation.field_types import (
@@ -30,8 +38,8 @@ from headway.validation.field_types import (
     MOST_TEAMS,
     MOST_USERS,
     ClusterName,
+    FileSection,
     GroupName,
-    Part,
     PartitionName,
     PublicKey,
     SlurmKeys,
@@ -49,7 +57,7 @@ else:  # type checkers do not accept a computed Literal
     ImageName = Literal[tuple(IMAGES)]
 
 
-class ClusterFile(Part):
+class ClusterFile(FileSection):
     """A cluster in one file. The smallest one is name, plan and nodes."""
 
     name: ClusterName = Field(description="The cluster's name; machines are named after it.", examples=["lab"])
@@ -135,12 +143,23 @@ class ClusterFile(Part):
     )
     packages: PackagesPart = Field(default_factory=PackagesPart, description="Sources of Python packages.")
     health: HealthPart = Field(default_factory=HealthPart, description="Reactions to faults of GPUs and nodes.")
-    hosts: list[Annotated[HostPart, BeforeValidator(host_from_text)]] = Field(
-        default_factory=list, max_length=MOST_NODES, description="Provider ssh: your machines, the head first."
+    hosts: Annotated[list[Annotated[HostPart, BeforeValidator(host_from_text)]], BeforeValidator(hosts_were_read)] = (
+        Field(
+            default_factory=list,
+            max_length=MOST_NODES,
+            description="Provider ssh: your machines, the head first; or where headway plan and apply read them.",
+        )
     )
+    cloud: CloudPart | None = Field(None, description="Provider aws: where and which machines are rented.")
     gpu: GpuDriverPart = Field(default_factory=GpuDriverPart, description="NVIDIA's driver of your machines.")
     firewall: FirewallPart = Field(default_factory=FirewallPart, description="Provider ssh: access to your machines.")
+    network: NetworkPart = Field(
+        default_factory=NetworkPart, description="What jobs may reach over the network (default: everything)."
+    )
     backup: BackupPart | None = Field(
         None, description="Scheduled backups (default: none; `headway backup` creates one)."
+    )
+    drift: DriftPart = Field(
+        default_factory=DriftPart, description="Comparisons of the running cluster with this file."
     )
     secrets: SecretsPart = Field(default_factory=SecretsPart, description="Keys that you provide.")

@@ -10,13 +10,16 @@ from headway.domain.cluster import DEFAULT_COSTS
 from headway.validation import syntax_rules
 from headway.validation.field_types import (
     SHARED_BY,
-    Part,
+    FileSection,
+    Name,
     SharedBy,
     checked_by,
 )
 
+FixedPrice = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 
-class CostPart(Part):
+
+class CostPart(FileSection):
     """Cost limit and division of costs."""
 
     usd_per_hour: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
@@ -31,6 +34,14 @@ class CostPart(Part):
     spare: SharedBy = Field(DEFAULT_COSTS.spare, description=f"Division of the cost of spares: {SHARED_BY}")
     broken: SharedBy = Field(
         DEFAULT_COSTS.broken, description=f"Division of the cost of nodes that are down or drained: {SHARED_BY}"
+    )
+    fixed_usd_per_hour: Annotated[dict[Name, FixedPrice], Field(max_length=50)] = Field(
+        {},
+        description="Costs that do not depend on nodes, by name, USD per hour: lines of the invoice while the cluster exists.",
+        examples=[{"head": 1.1, "disks": 0.42}],
+    )
+    fixed: SharedBy = Field(
+        DEFAULT_COSTS.fixed, description=f"Division of the costs in fixed_usd_per_hour: {SHARED_BY}"
     )
     pue: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = Field(
         DEFAULT_COSTS.pue,

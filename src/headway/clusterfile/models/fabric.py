@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from headway.validation.field_types import MOST_NODES, Name, Part
+from headway.validation.field_types import MOST_NODES, FileSection, Name
 
 
-class SwitchPart(Part):
+class SwitchPart(FileSection):
     """One switch of an explicit tree: a leaf with nodes, or a switch above others."""
 
     name: Name = Field(description="The switch's name in Slurm's topology.", examples=["leaf1"])
@@ -17,7 +17,7 @@ class SwitchPart(Part):
     )
 
 
-class FabricPart(Part):
+class FabricPart(FileSection):
     """How nodes are wired: jobs are placed under as few leaf switches as possible."""
 
     leaf_size: int | None = Field(

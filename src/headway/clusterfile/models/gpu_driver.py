@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from headway.domain.machines.gpu_driver import GpuDriver, PackageRepository
 from headway.validation import syntax_rules
-from headway.validation.field_types import Part, checked_by, value_error
+from headway.validation.field_types import FileSection, checked_by, value_error
 
 _KEY_BEGIN, _KEY_END = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
 Suite = Annotated[str, Field(pattern=r"^(/|[A-Za-z0-9][A-Za-z0-9._/-]{0,99})$")]
@@ -28,7 +28,7 @@ def _key_fault(key: str) -> str:
     return "" if text.startswith(_KEY_BEGIN) and text.endswith(_KEY_END) else "is not an ASCII-armored public key"
 
 
-class PackageRepositoryPart(Part):
+class PackageRepositoryPart(FileSection):
     """A repository of Debian packages, for example NVIDIA's or a mirror of it."""
 
     url: Annotated[str, checked_by(_repository_fault)] = Field(
@@ -56,7 +56,7 @@ class PackageRepositoryPart(Part):
         return self
 
 
-class GpuDriverPart(Part):
+class GpuDriverPart(FileSection):
     """Provider ssh: NVIDIA's driver on your machines."""
 
     driver: Literal["keep", "install"] = Field(

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from headway.validation.field_types import (
     MOST_NODES,
-    Part,
+    FileSection,
     Seconds,
 )
 
@@ -21,7 +21,7 @@ SHARDS_HELP = (
 MPS_HELP = "Jobs request a percentage of a GPU, as --gres mps:N, and share it through NVIDIA's MPS."
 
 
-class GroupPart(Part):
+class GroupPart(FileSection):
     """Nodes of one kind."""
 
     plan: str = Field(description="Catalogue entry with hardware and price of a node.", examples=["h100-8"])

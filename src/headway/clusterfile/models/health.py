@@ -8,13 +8,13 @@ from pydantic import Field
 
 from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES
 from headway.validation.field_types import (
-    Part,
+    FileSection,
     XidClass,
     XidCode,
 )
 
 
-class LemonPart(Part):
+class FlakyNodesPart(FileSection):
     """Flaky nodes, which fail repeatedly, are kept out of service."""
 
     score: int = Field(
@@ -24,7 +24,7 @@ class LemonPart(Part):
         description="Score at which a node is kept out of service: GPU reset or reboot 1, drain 2, rma or hands_on 3.",
     )
     days: int = Field(14, ge=1, le=365, description="Number of days in which incidents count.")
-    spare_work: bool = Field(
+    reserve: bool = Field(
         False,
         description=f"true: keep the node for jobs with --reservation={FLAKY_NODES}; take it out of service at twice the score.",
     )
@@ -33,19 +33,19 @@ class LemonPart(Part):
 _OWN_TIME = 'A job sets its own value with --comment "{0}=SECONDS"; 0 turns the check off.'
 
 
-class HangPart(Part):
-    """Detection of a hanging job: no progress report, no output, no useful GPU work."""
+class StallPart(FileSection):
+    """Detection of a stalled job: no progress report, no output, no useful GPU work."""
 
     after: int = Field(
         1800,
         ge=0,
         le=604800,
-        description=f"Seconds without progress. {_OWN_TIME.format('hang')}",
+        description=f"Seconds without progress. {_OWN_TIME.format('stall')}",
     )
     requeue: bool = Field(False, description="Requeue the job; otherwise only notify its owner.")
 
 
-class IdlePart(Part):
+class IdlePart(FileSection):
     """Detection of a job with idle GPUs."""
 
     after: int = Field(
@@ -60,7 +60,7 @@ class IdlePart(Part):
 FABRIC_TEST_EVERY_S = {"daily": 86400, "weekly": 7 * 86400, "monthly": 30 * 86400}
 
 
-class HealthPart(Part):
+class HealthPart(FileSection):
     """Reactions to faults."""
 
     xid: dict[XidCode, XidClass] = Field(
@@ -76,7 +76,9 @@ class HealthPart(Part):
         le=10,
         description="Number of repairs that are tried; then the node is out of service until you return it.",
     )
-    lemon: LemonPart = Field(default_factory=LemonPart, description="Flaky nodes: nodes that fail repeatedly.")
+    flaky_nodes: FlakyNodesPart = Field(
+        default_factory=FlakyNodesPart, description="Flaky nodes: nodes that fail repeatedly."
+    )
     silent_share: float = Field(
         0.5,
         gt=0,
@@ -90,7 +92,7 @@ class HealthPart(Part):
         le=3600,
         description="Seconds between the signal of a job's --signal and its requeue.",
     )
-    hang: HangPart = Field(default_factory=HangPart, description="Jobs that hang.")
+    stall: StallPart = Field(default_factory=StallPart, description="Jobs that stall.")
     idle: IdlePart = Field(default_factory=IdlePart, description="Jobs with idle GPUs.")
     fabric_test: Literal["daily", "weekly", "monthly"] | None = Field(
         None, description="How often idle nodes measure the fabric (headway test fabric); jobs do not wait for it."

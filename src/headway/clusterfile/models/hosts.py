@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from headway.validation import syntax_rules
-from headway.validation.field_types import Part, PublicKey, checked_by, host_from_text
+from headway.validation.field_types import FileSection, PublicKey, checked_by, host_from_text, value_error
 
 SignInName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
 ServerPath = Annotated[str, checked_by(syntax_rules.path_fault, "give an absolute path")]
 
 
-class JumpPart(Part):
+class JumpPart(FileSection):
     """A jump host, as in ssh's ProxyJump."""
 
     address: Annotated[str, checked_by(syntax_rules.host_fault)] = Field(description="Address or host name.")
@@ -31,7 +31,7 @@ class JumpPart(Part):
 _BY_GROUP = "it holds for a group: give the machine a group of its own (groups.NAME)"
 
 
-class HostPart(Part):
+class HostPart(FileSection):
     """One of your machines."""
 
     elsewhere: ClassVar[Mapping[str, str]] = dict.fromkeys(("plan", "mig", "shards", "mps"), _BY_GROUP)
@@ -64,7 +64,35 @@ class HostPart(Part):
     container_port: int = Field(2222, ge=1, le=65535, description="SSH port of the machine in its container.")
 
 
-class FirewallPart(Part):
+class HostsSourcePart(FileSection):
+    """Machines that OpenTofu or Terraform made. `headway plan` and `apply` read them where they run: the server gets the
+    list."""
+
+    from_: str | None = Field(
+        None,
+        alias="from",
+        description="Command that prints the outputs as JSON. It runs in the folder of the cluster file, without a shell.",
+        examples=["tofu output -json"],
+    )
+    file: str | None = Field(None, description="State file, instead of a command.", examples=["terraform.tfstate"])
+    output: str = Field("hosts", description="Output with the list of addresses, or of hosts with the fields below.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> HostsSourcePart:
+        if (self.from_ is None) == (self.file is None):
+            raise value_error("needs either from or file", 'for example {from: "tofu output -json"}')
+        return self
+
+
+def hosts_were_read(value: Any) -> Any:
+    """Returns the list of hosts. Refuses a source, which only the command line reads: the server runs no command of a
+    file."""
+    if isinstance(value, dict):
+        raise value_error("must be a list: only headway plan and headway apply read it from a command or file")
+    return value
+
+
+class FirewallPart(FileSection):
     """Provider ssh: access to your machines. Only the cluster reaches the ports of Slurm, the database and the agent."""
 
     ssh_from: list[Annotated[str, checked_by(syntax_rules.network_fault)]] = Field(

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from headway.clusterfile.models.environments import (
+from headway.clusterfile.models.software.environments import (
     ContainerImage,
     DefaultEnvironment,
 )
+from headway.clusterfile.models.teams import UserLimitsPart
 from headway.validation.field_types import (
     MOST_NODES,
     MOST_TEAMS,
+    FileSection,
     GraceSeconds,
-    Part,
     Seconds,
     SlurmKeys,
 )
 
 
-class PartitionPart(Part):
+class PartitionPart(FileSection):
     """A Slurm partition: nodes, time limits, teams and preemption."""
 
     default: bool = Field(False, description="Use it for jobs that name no partition (default: the first partition).")
@@ -42,6 +43,10 @@ class PartitionPart(Part):
     )
     teams: list[str] = Field(
         default_factory=list, max_length=MOST_TEAMS, description="Teams that may use it (default: all)."
+    )
+    per_user: UserLimitsPart = Field(
+        default_factory=UserLimitsPart,
+        description="Limits of each user in it. They replace the same limits of the user's team.",
     )
     grace_time: GraceSeconds = Field(
         120,

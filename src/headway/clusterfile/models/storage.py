@@ -7,17 +7,24 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from headway.validation.field_types import (
+    FileSection,
     Name,
-    Part,
-    mount_line,
+    Size,
+    checked_mount_line,
 )
 
 
-class VolumePart(Part):
+class VolumePart(FileSection):
     """A shared folder, the same on all machines."""
 
+    quota: Size | None = Field(
+        None,
+        description="Largest size of each user's folder in it, on ext4 or XFS mounted with usrquota,prjquota (default: none).",
+        examples=["100 GiB"],
+    )
 
-class DatasetPart(Part):
+
+class DatasetPart(FileSection):
     """A folder on every machine (default: read-only)."""
 
     name: Name = Field(description="The dataset's name.", examples=["tiny"])
@@ -32,18 +39,18 @@ class DatasetPart(Part):
     read_only: bool = Field(True, description="Mount it read-only.")
 
 
-class MountedVolumePart(Part):
+class MountedVolumePart(FileSection):
     """An external file system that every machine mounts."""
 
     name: Name = Field(description="The volume's name.", examples=["models"])
     path: str = Field(description="Mount point on the machines.", examples=["/models"])
-    mount: Annotated[str, AfterValidator(mount_line)] = Field(
+    mount: Annotated[str, AfterValidator(checked_mount_line)] = Field(
         description="Type, source and options, as in a line of fstab.",
         examples=["nfs4 filer:/export/models rw,hard", "lustre mgs@tcp:/fsx", "fuse.sshfs box:/srv/data ro"],
     )
 
 
-class StoragePart(Part):
+class StoragePart(FileSection):
     """Shared storage: /home, /scratch, datasets and external file systems."""
 
     home: VolumePart = Field(default_factory=VolumePart, description="/home on every machine.")

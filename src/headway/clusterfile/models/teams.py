@@ -6,14 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from headway.clusterfile.models.environments import (
+from headway.clusterfile.models.network import TeamNetworkPart
+from headway.clusterfile.models.software.environments import (
     ContainerImage,
     DefaultEnvironment,
 )
 from headway.domain.cluster import BUDGET_WARN_SHARE
 from headway.validation.field_types import (
     MOST_USERS,
-    Part,
+    FileSection,
     PublicKey,
     UserName,
     value_error,
@@ -22,16 +23,17 @@ from headway.validation.field_types import (
 GpuPart = Annotated[str, Field(pattern=r"^([1-7]g\.[1-9][0-9]{0,2}gb|shard|mps)$")]
 
 
-class GpuHoursPart(Part):
+class GpuHoursPart(FileSection):
     """GPU-hours per period."""
 
     hours: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False, description="GPU-hours in one period.")]
     per: Literal["day", "week", "month", "quarter", "year"] = Field(description="The period.")
 
 
-class UserLimitsPart(Part):
-    """Limits of each user of a team."""
+class UserLimitsPart(FileSection):
+    """Limits of each user of a partition."""
 
+    running_jobs: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of a user's running jobs.")
     submitted_jobs: int | None = Field(
         None, ge=1, le=1_000_000, description="Largest number of a user's running and pending jobs."
     )
@@ -39,7 +41,17 @@ class UserLimitsPart(Part):
     cpus: int | None = Field(None, ge=1, le=100_000_000, description="Largest number of a user's allocated CPUs.")
 
 
-class LimitsPart(Part):
+class MemberLimitsPart(UserLimitsPart):
+    """Limits of each user of a team."""
+
+    recent_gpu_hours: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
+        None,
+        description="Largest number of a user's GPU-hours. Use fades: that of 7 days ago (PriorityDecayHalfLife) counts "
+        "half.",
+    )
+
+
+class LimitsPart(FileSection):
     """Limits of a team."""
 
     gpu_hours: GpuHoursPart | None = Field(None, description="GPU-hours per period.")
@@ -56,10 +68,10 @@ class LimitsPart(Part):
         description="Largest number of allocated parts of GPUs: MIG instances by profile, shard, mps (per cent).",
         examples=[{"3g.71gb": 4, "shard": 16}],
     )
-    per_user: UserLimitsPart = Field(default_factory=UserLimitsPart, description="Limits of each user of the team.")
+    per_user: MemberLimitsPart = Field(default_factory=MemberLimitsPart, description="Limits of each user of the team.")
 
 
-class BudgetPart(Part):
+class BudgetPart(FileSection):
     """Budget of a team per period: money or GPU-hours."""
 
     usd: Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)] | None = Field(
@@ -83,7 +95,7 @@ class BudgetPart(Part):
         return self
 
 
-class TeamPart(Part):
+class TeamPart(FileSection):
     """Users of one Slurm account."""
 
     users: list[UserName] = Field(
@@ -105,9 +117,12 @@ class TeamPart(Part):
     container_image: ContainerImage | None = Field(
         None, description="Container image of its `headway run`, instead of an environment."
     )
+    network: TeamNetworkPart = Field(
+        default_factory=TeamNetworkPart, description="What its jobs may reach (default: as in the cluster's network)."
+    )
 
 
-class UserPart(Part):
+class UserPart(FileSection):
     """One person."""
 
     ssh_keys: list[PublicKey] = Field(
@@ -115,7 +130,7 @@ class UserPart(Part):
     )
 
 
-class DeparturesPart(Part):
+class DeparturesPart(FileSection):
     """What happens when a user is removed from the file."""
 
     jobs: Literal["cancel", "finish"] = Field(

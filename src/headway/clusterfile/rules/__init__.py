@@ -1,1 +1,3 @@
-"""Rules across fields of a cluster file. Rules of one field are in the models, those of node groups in `groups`."""
+"""Rules across fields of a cluster file.
+
+Not here: rules of one field (`clusterfile.models`), rules of node groups (`clusterfile.groups`)."""

@@ -1,6 +1,6 @@
 """Rules that span several fields of a cluster file. Each rule checks one thing and records every fault it finds.
 
-They run on the part of the file whose single fields are valid, so that all faults show at once. `Draft.removed` has the
+They run on the part of the file whose single fields are valid, so that all faults show at once. `FileDraft.removed` has the
 paths of removed fields: a rule reports nothing where it would need a removed field to be sure."""
 
 from __future__ import annotations
@@ -10,29 +10,30 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from headway.catalog import allowed_slurm_keys
-from headway.catalog.releases import IMAGES
+from headway.catalog.node_images import IMAGES
 from headway.clusterfile import groups, partition_tiers, topology
-from headway.clusterfile.draft import Draft
+from headway.clusterfile.draft import FileDraft
 from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.clusterfile.models.storage import DatasetPart
 from headway.clusterfile.rules import group_rules
+from headway.clusterfile.rules.cloud_rules import check_cloud
 from headway.clusterfile.rules.gpu_parts_rules import check_gpu_parts
 from headway.clusterfile.rules.slurm_state_folder import state_folder_faults
-from headway.clusterfile.rules.team_rules import check_people, check_team_limits
-from headway.validation import syntax_rules
+from headway.clusterfile.rules.team_rules import check_partition_limits, check_people, check_team_limits
+from headway.validation import mount_line, syntax_rules
 from headway.validation.field_types import UNLIMITED
 
 LEAST_BACKUP_S, MOST_BACKUP_S = 600, 366 * 86400
 _LEAVE_OUT = "leave nodes out of one partition: it then has all nodes"
 
 
-def check_all(draft: Draft) -> None:
+def check_all(draft: FileDraft) -> None:
     """Runs all rules; the faults are added to the draft."""
     for rule in _RULES:
         rule(draft)
 
 
-def _groups(draft: Draft) -> None:
+def _groups(draft: FileDraft) -> None:
     file = draft.file
     if draft.is_intact("groups"):
         for path, message, hint in group_rules.short_form_faults(file):
@@ -55,7 +56,7 @@ def _groups(draft: Draft) -> None:
     _cost(draft)
 
 
-def _cost(draft: Draft) -> None:
+def _cost(draft: FileDraft) -> None:
     limit, parts = draft.file.cost.usd_per_hour, groups.parts_of(draft.file)
     if limit is None or not draft.has_size or any(part.plan not in draft.catalogue for part in parts.values()):
         return
@@ -69,7 +70,7 @@ def _cost(draft: Draft) -> None:
         )
 
 
-def _one_default_runtime(draft: Draft) -> None:
+def _one_default_runtime(draft: FileDraft) -> None:
     """Checks that no place gives both an environment and a container image, which has its own Python."""
     file = draft.file
     given = {"": (file.environment, file.container_image)}
@@ -81,7 +82,7 @@ def _one_default_runtime(draft: Draft) -> None:
             draft.fault(f"{path}container_image", what, "keep one of them: a container has its own Python")
 
 
-def _owner(draft: Draft) -> None:
+def _owner(draft: FileDraft) -> None:
     problem = syntax_rules.user_name_fault(draft.owner)
     if problem:
         draft.fault(
@@ -89,7 +90,7 @@ def _owner(draft: Draft) -> None:
         )
 
 
-def _provider(draft: Draft) -> None:
+def _provider(draft: FileDraft) -> None:
     hosts = draft.file.hosts
     if draft.is_intact("provider"):
         if hosts and draft.provider.creates_machines:
@@ -98,7 +99,7 @@ def _provider(draft: Draft) -> None:
             _enough_machines(draft)
         if draft.file.firewall.ssh_from and draft.provider.private_network:
             draft.fault("firewall", "needs provider ssh", "remove it: local machines have their own network")
-        if draft.file.gpu.driver == "install" and draft.provider.creates_machines:
+        if draft.file.gpu.driver == "install" and draft.provider.boots_node_images:
             draft.fault("gpu.driver", "needs provider ssh", "remove it: local machines simulate their GPUs")
     heads = [index for index, host in enumerate(hosts) if host.role == "head"]
     most = draft.file.controllers if draft.is_intact("controllers") else len(heads)
@@ -136,12 +137,12 @@ def _provider(draft: Draft) -> None:
             draft.fault(draft.item("hosts", index), f"{host.address} is given twice", "remove one")
 
 
-def _alerts(draft: Draft) -> None:
+def _alerts(draft: FileDraft) -> None:
     if draft.is_intact("mail", "alerts") and draft.file.alerts.mail and draft.file.mail is None:
         draft.fault("alerts.mail", "needs a mail server", "add mail: {relay: HOST:PORT}")
 
 
-def _containers(draft: Draft) -> None:
+def _containers(draft: FileDraft) -> None:
     if not draft.is_intact("provider", "containers"):
         return
     if draft.file.containers.backend == "enroot" and draft.provider.boots_node_images:
@@ -158,7 +159,7 @@ def _containers(draft: Draft) -> None:
         )
 
 
-def _enough_machines(draft: Draft) -> None:
+def _enough_machines(draft: FileDraft) -> None:
     have, total, most = len(draft.file.hosts), draft.total, draft.provider.max_machines
     if most is not None and total > most:
         draft.fault(
@@ -176,7 +177,7 @@ def _enough_machines(draft: Draft) -> None:
         )
 
 
-def _fabric(draft: Draft) -> None:
+def _fabric(draft: FileDraft) -> None:
     part = draft.file.fabric
     if part.switches is None:
         return
@@ -189,7 +190,7 @@ def _fabric(draft: Draft) -> None:
         draft.fault(f"fabric.switches{where}", message, hint)
 
 
-def _datasets(draft: Draft) -> None:
+def _datasets(draft: FileDraft) -> None:
     seen_names: set[str] = set()
     seen_mounts: dict[str, str] = {}
     for index, part in enumerate(draft.file.storage.datasets):
@@ -199,7 +200,7 @@ def _datasets(draft: Draft) -> None:
         seen_names.add(part.name)
         _dataset_path(draft, part, where)
         mount = dataset_mount(part)
-        problem = syntax_rules.mount_fault(mount)
+        problem = mount_line.mount_fault(mount)
         if problem:
             draft.fault(f"{where}.mount", problem, f"for example /datasets/{part.name}")
             continue
@@ -214,7 +215,7 @@ def _datasets(draft: Draft) -> None:
             draft.fault(f"{where}.name", f"{volume.name} is given twice", "give each volume and dataset its own name")
         seen_names.add(volume.name)
         mount = volume.path.rstrip("/") or "/"
-        problem = syntax_rules.mount_fault(mount)
+        problem = mount_line.mount_fault(mount)
         if problem or mount in ("/home", "/scratch"):
             draft.fault(
                 f"{where}.path", problem or f"{mount} is on every machine already", f"for example /{volume.name}"
@@ -227,7 +228,7 @@ def _datasets(draft: Draft) -> None:
         seen_mounts[mount] = volume.name
 
 
-def _state(draft: Draft) -> None:
+def _state(draft: FileDraft) -> None:
     if draft.is_intact("provider", "controllers", "storage"):
         for where, message, hint in state_folder_faults(draft.file, draft.provider):
             draft.fault(where, message, hint)
@@ -238,7 +239,7 @@ def dataset_mount(part: DatasetPart) -> str:
     return (part.mount or f"/datasets/{part.name}").rstrip("/") or "/"
 
 
-def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
+def _dataset_path(draft: FileDraft, part: DatasetPart, where: str) -> None:
     if part.path is None:
         if draft.provider.volumes_on_server and draft.is_intact("provider", f"{where}.path"):
             draft.fault(f"{where}.path", "is missing", "give the folder on this machine")
@@ -249,7 +250,7 @@ def _dataset_path(draft: Draft, part: DatasetPart, where: str) -> None:
         draft.fault(f"{where}.path", problem, hint)
 
 
-def _keeping(draft: Draft) -> None:
+def _keeping(draft: FileDraft) -> None:
     backup, key = draft.file.backup, draft.file.secrets.munge
     if backup is not None and not LEAST_BACKUP_S <= backup.every <= MOST_BACKUP_S:
         draft.fault("backup.every", "must be between 10 minutes and a year", 'for example "1-00:00:00", once a day')
@@ -257,7 +258,7 @@ def _keeping(draft: Draft) -> None:
         draft.fault("secrets.munge", "needs either file or command", "give one of the two")
 
 
-def _partition_sizes(draft: Draft) -> None:
+def _partition_sizes(draft: FileDraft) -> None:
     defaults = []
     for name, part in draft.file.partitions.items():
         path = f"partitions.{name}"
@@ -286,7 +287,7 @@ def _partition_sizes(draft: Draft) -> None:
         )
 
 
-def _unused(draft: Draft) -> None:
+def _unused(draft: FileDraft) -> None:
     """Warns about machines that are in no partition: they cost money, and no job can use them."""
     file, parts = draft.file, draft.file.partitions.values()
     if not parts or not draft.has_size or not draft.is_intact("partitions"):
@@ -313,7 +314,7 @@ def _unused(draft: Draft) -> None:
         draft.warn("spares", "are in no partition, so they can't replace a node", _LEAVE_OUT)
 
 
-def _partition_names(draft: Draft) -> None:
+def _partition_names(draft: FileDraft) -> None:
     """Checks references to partitions, groups and teams."""
     partitions, groups_known = dict.fromkeys(draft.names("partitions")), dict.fromkeys(draft.names("groups"))
     teams = dict.fromkeys(draft.names("teams") or ["default"])
@@ -348,14 +349,14 @@ def preemption_rules(file: ClusterFile) -> dict[str, partition_tiers.PreemptionR
     }
 
 
-def _preemption(draft: Draft) -> None:
+def _preemption(draft: FileDraft) -> None:
     if any(re.fullmatch(r"partitions(\.[^.]+(\.(preempts|tier)(\[\d+\])?)?)?", place) for place in draft.removed):
         return
     for clash in partition_tiers.assign_tiers(preemption_rules(draft.file))[1]:
         draft.fault(f"partitions.{clash.partition}.{clash.field}", clash.message, clash.hint)
 
 
-def _slurm(draft: Draft) -> None:
+def _slurm(draft: FileDraft) -> None:
     if not draft.is_intact("image"):
         return
     version = IMAGES[draft.file.image].slurm.name
@@ -378,11 +379,12 @@ def _slurm(draft: Draft) -> None:
         draft.warn("slurm.MaxJobCount", "is less than MaxArraySize, so a whole array does not fit in the queue")
 
 
-_RULES: tuple[Callable[[Draft], None], ...] = (
+_RULES: tuple[Callable[[FileDraft], None], ...] = (
     _owner,
     _groups,
     check_gpu_parts,
     _provider,
+    check_cloud,
     _one_default_runtime,
     _alerts,
     _containers,
@@ -396,5 +398,6 @@ _RULES: tuple[Callable[[Draft], None], ...] = (
     _preemption,
     check_people,
     check_team_limits,
+    check_partition_limits,
     _slurm,
 )

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from headway.catalog.mig_profiles import lay_out, profiles_of, slices_of
 from headway.clusterfile import groups
-from headway.clusterfile.draft import Draft, FaultText, partitions_of
+from headway.clusterfile.draft import FaultText, FileDraft, partitions_of
 from headway.clusterfile.models.groups import GroupPart
 from headway.domain.cluster import Plan
 from headway.validation.syntax_rules import join_words
 
 
-def check_gpu_parts(draft: Draft) -> None:
+def check_gpu_parts(draft: FileDraft) -> None:
     """Checks that each group divides its GPUs in one way, and that the GPUs can be divided so."""
     if not draft.is_intact("groups", "mig", "shards", "mps", "plan"):
         return
@@ -69,7 +69,7 @@ def _fits(path: str, part: GroupPart, plan: Plan) -> Iterator[FaultText]:
         yield f"{path}mig", why, "give fewer or smaller instances"
 
 
-def _same_shards(draft: Draft, parts: dict[str, GroupPart]) -> None:
+def _same_shards(draft: FileDraft, parts: dict[str, GroupPart]) -> None:
     """A shard has no type in Slurm, so a request for one must mean the same on all nodes."""
     counts = {name: part.shards for name, part in parts.items() if part.shards}
     for name, count in counts.items():
@@ -81,7 +81,7 @@ def _same_shards(draft: Draft, parts: dict[str, GroupPart]) -> None:
             )
 
 
-def _apart(draft: Draft, parts: dict[str, GroupPart]) -> None:
+def _apart(draft: FileDraft, parts: dict[str, GroupPart]) -> None:
     """Warns about partitions where a request for GPUs without a type may get a MIG instance or a whole GPU."""
     mig = {name for name, part in parts.items() if part.mig}
     whole = {

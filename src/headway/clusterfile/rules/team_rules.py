@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headway.clusterfile import groups
-from headway.clusterfile.draft import Draft, partitions_of
+from headway.clusterfile.draft import FileDraft, partitions_of
 from headway.clusterfile.models.groups import GroupPart
+from headway.clusterfile.models.teams import UserLimitsPart
 from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED
 
 
-def check_people(draft: Draft) -> None:
+def check_people(draft: FileDraft) -> None:
+    """Records faults of teams and users: a user given twice, a lead who is no user, a team named like a user, a user in
+    no team."""
     members = set[str]()
     for name, team in draft.file.teams.items():
         users = set[str]()
@@ -39,18 +42,23 @@ def check_people(draft: Draft) -> None:
             draft.fault(f"users.{user}", "is in no team", near or "add it to a team's users")
 
 
-def check_team_limits(draft: Draft) -> None:
+def check_team_limits(draft: FileDraft) -> None:
+    """Records faults and warnings of teams' limits: unknown GPU parts, limits that are never reached, limits that keep
+    jobs pending."""
     plans = [(draft.catalogue.get(part.plan), part) for part in groups.parts_of(draft.file).values()]
     known = draft.has_size and all(plan is not None for plan, _ in plans)
     have = sum(plan.gpus * groups.max_nodes(part) for plan, part in plans if plan is not None)
     parts = {name for part in groups.parts_of(draft.file).values() for name in (*part.mig, *_shared(part))}
     for name, team in draft.file.teams.items():
         limits, path = team.limits, f"teams.{name}.limits"
-        if limits.gpu_hours and draft.is_intact("partitions", "groups", "plan"):
+        capped = (
+            "gpu_hours" if limits.gpu_hours else "per_user.recent_gpu_hours" * bool(limits.per_user.recent_gpu_hours)
+        )
+        if capped and draft.is_intact("partitions", "groups", "plan"):
             endless = ", ".join(_endless(draft, name))
             if endless:
                 draft.warn(
-                    f"{path}.gpu_hours",
+                    f"{path}.{capped}",
                     f"keeps every GPU job without --time in {endless} pending, because the job has no time limit",
                     f'give {endless} a default_time, such as "1-00:00:00"',
                 )
@@ -65,8 +73,10 @@ def check_team_limits(draft: Draft) -> None:
         if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
             draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
         each = limits.per_user
+        _check_user_limits(draft, f"{path}.per_user", each)
         for field, most, of_team in (
-            ("submitted_jobs", each.submitted_jobs, limits.submitted_jobs), ("gpus", each.gpus, limits.gpus)
+            ("running_jobs", each.running_jobs, limits.running_jobs), ("gpus", each.gpus, limits.gpus),
+            ("submitted_jobs", each.submitted_jobs, limits.submitted_jobs),
         ):  # fmt: skip
             if most and of_team and most > of_team:
                 draft.warn(f"{path}.per_user.{field}", f"is more than the team's {of_team}, so it is never reached")
@@ -78,11 +88,22 @@ def check_team_limits(draft: Draft) -> None:
             draft.warn(f"{path}.gpus", f"is more than the {have} GPUs of the cluster")
 
 
+def _check_user_limits(draft: FileDraft, path: str, limits: UserLimitsPart) -> None:
+    if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
+        draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
+
+
+def check_partition_limits(draft: FileDraft) -> None:
+    """Records a warning for each partition whose limit of running jobs per user is never reached."""
+    for name, part in draft.file.partitions.items():
+        _check_user_limits(draft, f"partitions.{name}.per_user", part.per_user)
+
+
 def _shared(part: GroupPart) -> list[str]:
     return [name for name, used in (("shard", part.shards), ("mps", part.mps)) if used]
 
 
-def _endless(draft: Draft, team: str) -> Iterator[str]:
+def _endless(draft: FileDraft, team: str) -> Iterator[str]:
     """Yields partitions with GPUs where a job of this team without --time has no time limit."""
     parts = groups.parts_of(draft.file)
     for name, part in partitions_of(draft.file).items():

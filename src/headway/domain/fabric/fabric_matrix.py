@@ -15,13 +15,19 @@ class Measured(Protocol):
     """One measurement, as in schemas.fabric_tests."""
 
     @property
-    def nodes(self) -> list[str]: ...
+    def nodes(self) -> list[str]:
+        """Returns the nodes that were measured together; two for a pair."""
+        ...
 
     @property
-    def gb_s(self) -> float: ...
+    def gb_s(self) -> float:
+        """Returns the bandwidth in GB/s."""
+        ...
 
     @property
-    def slow(self) -> bool: ...
+    def slow(self) -> bool:
+        """Returns whether the bandwidth is below what this link should have."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

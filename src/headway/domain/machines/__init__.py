@@ -1,2 +1,3 @@
 """Types of machines: their slots, the files and systemd units that they should have, and what was observed on them.
-Slurm's nodes are in `domain.slurm`."""
+
+Not here: Slurm's nodes (`domain.slurm`)."""

@@ -46,3 +46,4 @@ class DetectedDriver:
     nouveau: bool = False  # whether nouveau, Linux's own driver, holds the GPUs
     secure_boot: bool = False
     nvswitches: int = 0
+    dcgm: bool = False  # whether DCGM is installed

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.accounts import Accounts
+from headway.domain.storage.quotas import ObservedQuota
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class ObservedMachine:
     hostname: str = ""
     parts: str = ""  # digest of Headway's own parts that were built on this machine
     sessions: tuple[str, ...] = ()  # departed users who still have processes on this machine
+    quotas: Mapping[str, ObservedQuota] = field(default_factory=dict)  # by volume, on the first head
 
 
 @dataclass(frozen=True)

@@ -1,2 +1,3 @@
-"""Slurm's terms as types: accounts, host lists, states of jobs and nodes, options of sbatch. Commands and requests to
-Slurm are in `headway.slurm`."""
+"""Slurm's terms as types: accounts, host lists, states of jobs and nodes, options of sbatch.
+
+Not here: commands and requests to Slurm (`headway.slurm`)."""

@@ -15,7 +15,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class AccountShare:
     """Use of an account, from sshare. Old use counts less and less."""
 
     account: str
@@ -23,6 +23,7 @@ class Share:
     effective_usage: float  # share of the cluster's use
     fair_share: float | None
     gpu_hours: float
+    user_gpu_hours: Mapping[str, float] = field(default_factory=dict)  # of each user
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Association:
     account: str
     default: bool = False  # the user's default account
     locked: bool = False  # may not submit (a departed user with running jobs)
+    gpu_minutes: int | None = None  # limit on the user's decayed GPU minutes; None: no limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,17 @@ PARTS_REASON = f"{ROLLOUT_REASON} its GPUs"
 DRIVER_REASON = f"{ROLLOUT_REASON} its GPU driver"
 # slurmctld's own reasons for nodes that it has lost.
 SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding")
-# slurmctld's reason for a node that still ends a job which was requeued and sent to it again. Only Headway returns it.
-SLURM_DRAINS = ("Duplicate jobid",)
+# Slurm's reasons for nodes that it drains by itself and never returns: one that still ends a job which was requeued and
+# sent to it again, one on which a step's processes did not end within UnkillableStepTimeout, and one that turned a job away
+# because its agent found it unfit.
+SLURM_DRAINS = ("Duplicate jobid", "Kill task failed", "Prolog error")
 # Follows a person's name. A server that finds such a reason continues with the reboot.
 REBOOTS = "reboot, returned once its tests have passed"
 
 
 def is_headway_reason(reason: str) -> bool:
-    """Returns whether Headway or slurmctld gave the reason of a node that is out; any other reason is a person's.
-    "Prolog error" counts because the prolog turns jobs away from a node that the agent found unfit."""
-    return reason.startswith((HEADWAY_REASON, *SLURM_REASONS, *SLURM_DRAINS, "Prolog error"))
+    """Returns whether Headway or slurmctld gave the reason of a node that is out; any other reason is a person's."""
+    return reason.startswith((HEADWAY_REASON, *SLURM_REASONS, *SLURM_DRAINS))
 
 
 def reason_before_scale_in(reason: str) -> str:

@@ -12,7 +12,7 @@ MAX_PRIORITY = 2**32 - 1  # of a job; Slurm computes with 32 bits
 MOST_SIBLINGS = 8  # the most array tasks that may be returned where one job was requested by the array's number
 OURS = "headway_"  # prefix of Headway's own Slurm reservations
 SPARES = "headway_spares"  # reservation of the spare nodes
-FLAKY_NODES = "headway_lemons"  # reservation of flaky nodes, for jobs with --reservation=headway_lemons
+FLAKY_NODES = "headway_flaky"  # reservation of flaky nodes, for jobs with --reservation=headway_flaky
 OUT = frozenset({"DRAIN", "DOWN", "FAIL"})  # states of a node that takes no jobs until it is returned to service
 BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})  # states of a node that has jobs
 _BAD = frozenset({"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "UNKNOWN", "POWERED_DOWN", "INVALID_REG", "FUTURE"})

@@ -33,6 +33,7 @@ time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey wrap
 container-image container-mounts container-name container-workdir secret
 """
 LONG_WITH_VALUE = frozenset(_LONG_WITH_VALUE.split())
+_ALIASES = {"tasks-per-node": "ntasks-per-node"}
 LONG = LONG_WITHOUT_VALUE | LONG_WITH_OPTIONAL_VALUE | LONG_WITH_VALUE
 _LETTERS = {
     "A": "account", "a": "array", "B": "extra-node-info", "b": "begin", "C": "constraint", "c": "cpus-per-task",
@@ -156,5 +157,5 @@ def full_name(typed: str, known: Collection[str] = LONG) -> str:
     `--partition`); otherwise the text as typed."""
     if typed in known:
         return typed
-    near = [name for name in known if name.startswith(typed)]
-    return near[0] if len(near) == 1 and typed else typed
+    near = [name for name in (*known, *_ALIASES) if name.startswith(typed)]
+    return _ALIASES.get(near[0], near[0]) if len(near) == 1 and typed else typed

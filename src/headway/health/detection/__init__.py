@@ -1,2 +1,3 @@
-"""Finds faults: events of the nodes' agents, missing heartbeats, probes over SSH. `health.policy` decides what
-follows."""
+"""Finds faults: events of the nodes' agents, missing heartbeats, probes over SSH.
+
+Not here: what follows from a fault (`health.policy`)."""

@@ -69,9 +69,10 @@ AgentEvent = Symptom | Heartbeats | OfflineAction | JobEvents | PowerRequest | S
 class StreamsOutput(Protocol):
     """The part of Connections that `stream_events` needs."""
 
-    def stream(
-        self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
-    ) -> AsyncIterator[bytes]: ...
+    def stream(self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None) -> AsyncIterator[bytes]:
+        """Yields a command's standard output as it arrives, as Connections.stream does. Raises CommandFailed or
+        Unreachable."""
+        ...
 
 
 async def stream_events(links: StreamsOutput, head: Machine) -> AsyncIterator[AgentEvent]:
@@ -130,7 +131,7 @@ def _parse_symptom(message: dict[str, Any]) -> Symptom:
 
 
 _SUGGESTED = {
-    "mount": FaultAction.MOUNT, "host": FaultAction.HOST,
+    "mount": FaultAction.MOUNT, "host_disk": FaultAction.HOST_DISK,
     "reset_gpu": FaultAction.RESET, "reboot": FaultAction.REBOOT, "drain": FaultAction.DRAIN, "replace": FaultAction.RMA,
 }  # fmt: skip
 
@@ -144,8 +145,9 @@ def _parse_check(message: dict[str, Any]) -> Symptom | None:
     suggested = _SUGGESTED.get(str(message.get("action") or ""), FaultAction.WATCH)
     words = f"{message['check']}: {message.get('reason') or state}"
     row = {**message, "kind": str(message["check"]), "text": words}
-    counts = state == "bad" or suggested is FaultAction.HOST  # a full disk of the host is no fault of the node
-    return replace(_parse_symptom(row), action=suggested if counts else FaultAction.WATCH)
+    # A full disk of the host is a warning, because it is no fault of the node.
+    keeps_action = state == "bad" or suggested is FaultAction.HOST_DISK
+    return replace(_parse_symptom(row), action=suggested if keeps_action else FaultAction.WATCH)
 
 
 def _parse_delivery(message: dict[str, Any]) -> SecretDelivery:

@@ -11,7 +11,7 @@ from headway.transport.remote_program import program_source
 
 PROBE_S = 5.0  # seconds to wait for an answer
 ATTEMPTS = 2
-_BEATS = "/run/headway/beats.json"  # node/agent/roles/head.py
+_BEATS = "/run/headway/beats.json"  # node/agent/heartbeats.py
 
 
 async def read_heartbeat_ages(context: HealthContext) -> dict[str, float]:

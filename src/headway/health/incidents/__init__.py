@@ -1,2 +1,3 @@
-"""Leads an incident from its first symptom to the node's return to service. `engine` calls one module per step; the
-order of repair steps is decided in `health.policy`."""
+"""Leads an incident from its first symptom to the node's return to service. `engine` calls one module per step.
+
+Not here: the order of repair steps (`health.policy`)."""

@@ -97,15 +97,16 @@ class IncidentEngine:
     )  # incident -> last fault of its step; the entry reported last is at the end
 
     mount_limit: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOUNTS_AT_ONCE))
+    context: HealthContext = field(init=False)
     dead_node_detector: DeadNodeDetector = field(init=False)
 
     def __post_init__(self) -> None:
+        self.context = HealthContext(self.cluster, self.cluster_context, self.clock, self.sleep, self.mount_limit)
         self.dead_node_detector = DeadNodeDetector(self._jobs_are_handled, self.handle_dead_node)
 
-    @property
-    def context(self) -> HealthContext:
-        """Returns the HealthContext of this cluster."""
-        return HealthContext(self.cluster, self.cluster_context, self.clock, self.sleep, self.mount_limit)
+    def use_cluster(self, cluster: Cluster) -> None:
+        """Replaces the cluster by what its file says now, also for repairs that run."""
+        self.cluster = self.context.cluster = cluster
 
     # --- symptoms, silent nodes and reclaim notices
 
@@ -123,7 +124,7 @@ class IncidentEngine:
         verdict = judge_symptom(
             symptom, await store.symptoms.of_node(name, symptom.node, since), self.cluster.health.xid_classes
         )
-        if verdict.action is FaultAction.HOST:
+        if verdict.action is FaultAction.HOST_DISK:
             return await host_disk.handle_full_host_disk(self.context, symptom, verdict)
         if symptom.kind == ORPHAN and (symptom.job is None or await self.context.job_state(symptom.job) != "RUNNING"):
             verdict = Verdict(FaultAction.LOG, f"job {symptom.job} has ended, and its slurmstepd with it")
@@ -354,7 +355,7 @@ class IncidentEngine:
             return []
         if incident.action in (FaultAction.MAKE, FaultAction.LINK):  # handled by `headway.autoscale`; by people
             return []
-        if incident.action is FaultAction.HOST:
+        if incident.action is FaultAction.HOST_DISK:
             after = await host_disk.close_if_space(self.context, incident)
             return [(after.node, after.steps[-1].text)] if after.state is not incident.state else []
         incident = await self.cluster_context.store.incidents.get(incident.number)
@@ -385,7 +386,7 @@ class IncidentEngine:
             raise NotFound(f"{self.cluster.name} has no incident {number}", hint="headway incidents lists them")
         if incident.state.closed:
             raise Conflict(f"incident {number} is over: {incident.state.value}", hint=f"headway incident show {number}")
-        if incident.action in (FaultAction.LINK, FaultAction.HOST):
+        if incident.action in (FaultAction.LINK, FaultAction.HOST_DISK):
             state = IncidentState.FALSE_ALARM if false_alarm else IncidentState.RETURNED
             link = incident.action is FaultAction.LINK
             words = "closed; the next fabric test measures it again" if link else "closed"
@@ -397,8 +398,8 @@ class IncidentEngine:
                 await self.context.add_step(incident, state, "repaired", actor=person)
                 return None
             raise Conflict(
-                f"incident {number} has no machine to test: the machine is missing or leaves",
-                hint="wait: the incident ends when another machine is there or this one is gone",
+                f"incident {number} has no machine to test: the machine is missing or being removed",
+                hint="wait: the incident ends when the machine is replaced or removed",
             )
         busy = incident.state in (IncidentState.REPAIRING, IncidentState.TESTING)
         if incident.number in self.tasks.running or (busy and not begin):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.domain.incident import Incident, IncidentState, IncidentStep
-from headway.errors import HeadwayError
+from headway.domain.incident import Incident, IncidentState
 from headway.health.context import HealthContext
-from headway.health.incidents import node_tests, repair
-from headway.health.incidents.return_to_service import return_to_service
-from headway.health.incidents.slow_fabric import LEAST_GB_S
+from headway.health.incidents import repair
+from headway.health.incidents.tests_after_repair import finish_tests, run_tests
 
 
 @dataclass
@@ -26,7 +23,7 @@ class IncidentTasks:
         task = self.running.get(incident.number)
         repairs = incident.state is IncidentState.REPAIRING
         if task is None:
-            work: Any = repair.run_repair(context, incident) if repairs else _run_tests(context, incident)
+            work: Any = repair.run_repair(context, incident) if repairs else run_tests(context, incident)
             self.running[incident.number] = asyncio.create_task(work, name=f"incident {incident.number}")
             return incident
         if not task.done():
@@ -34,7 +31,7 @@ class IncidentTasks:
         del self.running[incident.number]
         if repairs:
             return await repair.finish_repair(context, incident, task.result())
-        return await _finish_tests(context, incident, task.result())
+        return await finish_tests(context, incident, task.result())
 
     async def cancel(self, incident: Incident) -> None:
         """Cancels the incident's task, if it has one, and waits until it has ended."""
@@ -54,40 +51,3 @@ class IncidentTasks:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _run_tests(context: HealthContext, incident: Incident) -> node_tests.NodeTestReport:
-    """Runs the node's tests. If a person requested them, a stopped machine is started first."""
-    with contextlib.suppress(HeadwayError):  # the tests report what is wrong
-        if _tests_begun(incident)[0].evidence.get("asked"):
-            await repair.start_machine(context, incident.node)
-        await repair.wait_until_booted(context, incident.node)
-    least = (await context.cluster_context.store.incidents.get(incident.number)).found(LEAST_GB_S)
-    return await node_tests.run_node_tests(
-        context,
-        incident.node,
-        thorough=node_tests.needs_thorough_tests(incident),
-        least_allreduce_gb_s=float(least) if isinstance(least, int | float) else 0.0,
-    )
-
-
-async def _finish_tests(context: HealthContext, incident: Incident, report: node_tests.NodeTestReport) -> Incident:
-    """Records the result of the tests. A node that passed returns to service. After a failure it gets the next
-    repair, or is taken out of service if a person had requested the tests."""
-    begun, since = _tests_begun(incident)
-    person = str(begun.evidence.get("asked", ""))
-    if not report.fault and not any(step.evidence.get("drains") for step in since):
-        state = IncidentState.FALSE_ALARM if begun.evidence.get("false_alarm") else IncidentState.RETURNED
-        if person:
-            await context.cluster_context.store.incidents.reset_score(context.cluster.name, incident.node)
-        return await return_to_service(context, incident, report, state, person or "headway")
-    words = f"a test failed: {report.fault or 'the error occurred again'}"
-    state = IncidentState.OUT if person else IncidentState.JOBS_MOVED
-    return await context.add_step(incident, state, words)
-
-
-def _tests_begun(incident: Incident) -> tuple[IncidentStep, tuple[IncidentStep, ...]]:
-    """Returns the step that began the tests and the steps after it."""
-    steps = incident.current
-    begun = max(i for i, step in enumerate(steps) if "tests" in step.evidence)
-    return steps[begun], steps[begun + 1 :]

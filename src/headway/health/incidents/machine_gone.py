@@ -48,7 +48,7 @@ async def close_incidents(
 def _is_candidate(context: HealthContext, incident: Incident) -> bool:
     """Returns whether this module may close the incident. While their slot exists, incidents of machines that are
     reclaimed or can't be created are handled elsewhere (`spot_reclaim`, `headway.autoscale`)."""
-    if incident.action in (FaultAction.LINK, FaultAction.HOST):
+    if incident.action in (FaultAction.LINK, FaultAction.HOST_DISK):
         return False
     if incident.node not in context.cluster.group_of:
         return True

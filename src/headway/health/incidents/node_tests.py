@@ -21,7 +21,7 @@ _PARTNERS = 2  # number of partners tried for a test between two nodes, one afte
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTestResult:
+class NodeTestOutcome:
     """The result of one node test. A skipped test is `ok`, and its text says what is missing on the node."""
 
     name: str
@@ -35,7 +35,7 @@ class NodeTestReport:
     """The results of all tests of one node."""
 
     node: str
-    results: tuple[NodeTestResult, ...]
+    results: tuple[NodeTestOutcome, ...]
 
     @property
     def fault(self) -> str:
@@ -56,47 +56,50 @@ class NodeTestReport:
 
 
 async def run_node_tests(
-    context: HealthContext, node: str, *, thorough: bool = False, least_allreduce_gb_s: float = 0.0
+    context: HealthContext, node: str, *, thorough: bool = False, long: bool = False, least_allreduce_gb_s: float = 0.0
 ) -> NodeTestReport:
     """Runs the node's tests and changes nothing. `thorough`: adds load tests, for errors that a light test does not
-    find. `least_allreduce_gb_s`: what an all-reduce with another node must reach; with it, the node also fails if that
-    can't be measured."""
-    results: list[NodeTestResult] = []
+    find; `long`: with NVIDIA's longer diagnostic, two minutes. `least_allreduce_gb_s`: what an all-reduce with another
+    node must reach; with it, the node also fails if that can't be measured."""
+    results: list[NodeTestOutcome] = []
     try:
         machine = await context.running_machine(node)
         results += [await _test_daemons(context, machine), await _test_gpus(context, machine)]
         if all(result.ok for result in results):
-            results += await _run_agent_tests(context, machine, thorough=thorough)
+            results += await _run_agent_tests(context, machine, thorough=thorough, long=long)
         if (thorough or least_allreduce_gb_s) and all(result.ok for result in results):
             results += await _test_with_partner(context, machine, least_allreduce_gb_s)
     except HeadwayError as error:
-        results.append(NodeTestResult("ssh", False, fault_text(error)))
+        results.append(NodeTestOutcome("ssh", False, fault_text(error)))
     return NodeTestReport(node, tuple(results))
 
 
-async def _test_daemons(context: HealthContext, machine: Machine) -> NodeTestResult:
+async def _test_daemons(context: HealthContext, machine: Machine) -> NodeTestOutcome:
     """Tests whether slurmd and munge run."""
     argv = ["systemctl", "is-active", "slurmd", "munge"]
     ran = await context.cluster_context.connections.remote(machine, argv, timeout_s=10, check=False)
-    return NodeTestResult("daemons", ran.code == 0, "" if ran.code == 0 else "slurmd or munge is not running")
+    return NodeTestOutcome("daemons", ran.code == 0, "" if ran.code == 0 else "slurmd or munge is not running")
 
 
-async def _test_gpus(context: HealthContext, machine: Machine) -> NodeTestResult:
+async def _test_gpus(context: HealthContext, machine: Machine) -> NodeTestOutcome:
     """Tests whether nvidia-smi lists as many GPUs as the machine should have."""
     found = machine.found
     gpus = len(found.usable_gpus) if found else context.cluster.group_of[machine.name].plan.gpus
     if not gpus:
-        return NodeTestResult("gpus", True)
+        return NodeTestOutcome("gpus", True)
     ran = await context.cluster_context.connections.remote(machine, ["nvidia-smi", "-L"], timeout_s=30, check=False)
     seen = sum(line.startswith("GPU ") for line in ran.stdout.splitlines())
     ok = ran.code == 0 and seen == gpus
-    return NodeTestResult("gpus", ok, "" if ok else f"nvidia-smi lists {seen} GPUs, not {gpus}")
+    return NodeTestOutcome("gpus", ok, "" if ok else f"nvidia-smi lists {seen} GPUs, not {gpus}")
 
 
-async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough: bool) -> list[NodeTestResult]:
+async def _run_agent_tests(
+    context: HealthContext, machine: Machine, *, thorough: bool, long: bool
+) -> list[NodeTestOutcome]:
     """Runs the tests of the node's agent: all its checks, with new results. `thorough` adds the tests of its GPUs and
-    NVIDIA's diagnostic (node/agent/node_tests)."""
+    NVIDIA's diagnostic (node/agent/node_tests), `long` that of level 2."""
     argv = agent_argv("test", "all" if thorough else "checks", "--json", "--seconds", str(_MEASURE_S))
+    argv += ["--dcgm-level", "2"] if long else []
     ran = await context.cluster_context.connections.remote(machine, argv, timeout_s=_TESTS_S, check=False)
     try:
         rows = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
@@ -105,17 +108,17 @@ async def _run_agent_tests(context: HealthContext, machine: Machine, *, thorough
         found = []
     if (not found or ran.code != 0) and all(result.ok for result in found):
         found.append(
-            NodeTestResult("agent", False, f"its agent's tests ended with {ran.code}: {ran.stderr.strip()[-200:]}")
+            NodeTestOutcome("agent", False, f"its agent's tests ended with {ran.code}: {ran.stderr.strip()[-200:]}")
         )
     return found
 
 
-async def _test_with_partner(context: HealthContext, machine: Machine, least_gb_s: float) -> list[NodeTestResult]:
+async def _test_with_partner(context: HealthContext, machine: Machine, least_gb_s: float) -> list[NodeTestOutcome]:
     """Runs the tests between two nodes with an idle node. If one fails, they are repeated with another partner, because
     one failure does not tell which of the two nodes is bad. Without a result ([] if no node is idle, or a skipped test)
     the node passes, unless it has to reach `least_gb_s`: an incident has named it slow."""
     partners = [name for name in await context.idle_nodes() if name != machine.name][-_PARTNERS:]
-    found: list[list[NodeTestResult]] = []
+    found: list[list[NodeTestOutcome]] = []
     for name in reversed(partners):
         if (results := await _test_with(context, machine, name, least_gb_s)) is None:
             continue
@@ -128,12 +131,12 @@ async def _test_with_partner(context: HealthContext, machine: Machine, least_gb_
         return []
     why = found[-1][0].text if found else "no other node is idle"
     words = f"allreduce: {least_gb_s:.3g} GB/s with another node expected, and not measured: {why}"
-    return [NodeTestResult("allreduce", False, words)]
+    return [NodeTestOutcome("allreduce", False, words)]
 
 
 async def _test_with(
     context: HealthContext, machine: Machine, name: str, least_gb_s: float
-) -> list[NodeTestResult] | None:
+) -> list[NodeTestOutcome] | None:
     """Runs an all-reduce between the machine and the node `name`, then a test of their RDMA ports if they have any.
     Returns None if that node is not available. Raises HeadwayError if the machine itself does not answer."""
     run, head = context.cluster_context.connections, await context.head()
@@ -187,33 +190,33 @@ async def _run_on_both(context: HealthContext, machine: Machine, other: Machine,
     return _Answers(tuple(json.loads(line) for line in lines), trouble)
 
 
-def _pair_result(test: str, answers: _Answers, name: str) -> NodeTestResult:
+def _pair_result(test: str, answers: _Answers, name: str) -> NodeTestOutcome:
     """Returns the result of a test with the node `name`."""
     rows = [_result(row) for row in answers.rows]
     if skipped := next((one for one in rows if one.skipped), None):
         return skipped
     failed = next((one.text.removeprefix(f"{test}: ") for one in rows if not one.ok), "") or answers.trouble
-    return NodeTestResult(test, not failed, f"{test} with {name}: {failed}" if failed else "")
+    return NodeTestOutcome(test, not failed, f"{test} with {name}: {failed}" if failed else "")
 
 
-def _allreduce_result(answers: _Answers, name: str, least_gb_s: float) -> NodeTestResult:
+def _allreduce_result(answers: _Answers, name: str, least_gb_s: float) -> NodeTestOutcome:
     """Returns the result of an all-reduce, which must reach `least_gb_s`."""
     result = _pair_result("allreduce", answers, name)
     reached = min((float(row.get("figure") or 0) for row in answers.rows), default=0.0)
     if result.ok and not result.skipped and reached < least_gb_s:
         words = f"allreduce with {name}: {reached:.3g} GB/s, at least {least_gb_s:.3g} GB/s expected"
-        return NodeTestResult("allreduce", False, words)
+        return NodeTestOutcome("allreduce", False, words)
     return result
 
 
-def _result(row: dict[str, Any]) -> NodeTestResult:
+def _result(row: dict[str, Any]) -> NodeTestOutcome:
     """Returns the result in one line of the agent."""
     name, reason = str(row["test"]), str(row.get("reason") or "")
     if row.get("skipped") is True:
-        return NodeTestResult(name, True, reason, skipped=True)
+        return NodeTestOutcome(name, True, reason, skipped=True)
     if row["ok"] is True:
-        return NodeTestResult(name, True)
-    return NodeTestResult(name, False, f"{name}: {reason or 'below the figure that the plan expects'}")
+        return NodeTestOutcome(name, True)
+    return NodeTestOutcome(name, False, f"{name}: {reason or 'below the figure that the plan expects'}")
 
 
 def needs_thorough_tests(incident: Incident) -> bool:

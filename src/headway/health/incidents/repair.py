@@ -12,19 +12,15 @@ from headway.health.incidents import machine_gone
 from headway.health.incidents.storage.disk_full import wait_for_disk_space, waits_for_disk_space
 from headway.health.incidents.storage.remount import remount_volumes
 from headway.health.policy import flaky_score, repair_ladder
+from headway.health.policy.repair_time_limits import BOOT_S, JOBS_START_S, REPLACE_S, RESET_S, RESTART_S
 from headway.schemas.base import ErrorOut
 from headway.store import StoreUnavailable
 from headway.transport.connect import HostKeyChanged, SudoRefused
 
-JOBS_START_S = 20.0  # time for a requeued job to start on the spare before its old node is repaired
-BOOT_S = 180.0  # seconds from the start of a machine until it has registered
-REPLACE_S = 600.0  # the same for a machine that has to be created
-RESTART_S = 1800.0  # time for a physical server to test its memory and start, or for a person to switch it on
 # pause between probes; it grows, because many machines may be without power at once
 _PROBE_S, _PROBE_MAX_S, _BACKOFF = 5.0, 30.0, 1.2
 _TICKS = 100  # ticks per second in /proc/PID/stat: the kernel reports 100 to programs on every machine
 POLL_S = 1.0
-_RESET_S = 120.0
 _WORDS = {
     Repair.MOUNT: "its volumes are mounted again as soon as possible",
     Repair.RESET: "its GPU is reset",
@@ -66,10 +62,22 @@ async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
         return await _request_replacement(context, incident)
     if repair is Repair.REPLACE:
         repair = Repair.REBOOT  # an apply, for example, has created a machine: it has to register and is tested
-    words = (
-        "files of running jobs fill its disk until the jobs end" if waits_for_disk_space(incident) else _WORDS[repair]
-    )
+    if waits_for_disk_space(incident):
+        words = "files of running jobs fill its disk until the jobs end"
+    else:
+        words = await _repair_words(context, incident, repair)
     return await context.add_step(incident, IncidentState.REPAIRING, words, evidence={"try": repair.value})
+
+
+async def _repair_words(context: HealthContext, incident: Incident, repair: Repair) -> str:
+    """Returns what the repair does. A machine in a container restarts with its host; a silent one is restarted there first."""
+    machine = (await context.machines()).get(incident.node)
+    if repair is not Repair.REBOOT or machine is None or machine.host is None:
+        return _WORDS[repair]
+    host = machine.host.address
+    if incident.found("dead"):
+        return f"its container on host {host} is restarted, or the host with all that runs there if the machine answers again"
+    return f"its host {host} is rebooted, with all that runs there"
 
 
 async def _jobs_wait_for_spare(context: HealthContext, incident: Incident) -> bool:
@@ -115,15 +123,21 @@ async def _reset(context: HealthContext, incident: Incident) -> str:
     """Resets the incident's GPU with nvidia-smi. Returns the fault, "" on success."""
     machine = await context.running_machine(incident.node)
     argv = ["nvidia-smi", "--gpu-reset", "-i", str(incident.found("gpu"))]
-    ran = await context.cluster_context.connections.remote(machine, argv, timeout_s=_RESET_S, check=False)
+    ran = await context.cluster_context.connections.remote(machine, argv, timeout_s=RESET_S, check=False)
     return "" if ran.code == 0 else f"nvidia-smi ended with {ran.code}: {(ran.stdout + ran.stderr).strip()[-200:]}"
 
 
 async def restart_machine(
     context: HealthContext, node: str, not_before: float, *, silent_since: float | None = None
 ) -> None:
-    """Restarts the machine unless it already started after `not_before`. `silent_since`: the last
-    heartbeat of a dead node, in unix seconds. Raises HeadwayError if the machine does not come back."""
+    """Restarts the machine unless it already started after `not_before`. Waits while an apply sets the machine up.
+    `silent_since`: the last heartbeat of a dead node, in unix seconds. Raises HeadwayError if the machine does not come
+    back."""
+    async with context.cluster_context.machine_locks[node]:
+        await _restart_unlocked(context, node, not_before, silent_since)
+
+
+async def _restart_unlocked(context: HealthContext, node: str, not_before: float, silent_since: float | None) -> None:
     provider = context.cluster_context.provider
     machine = (await context.machines()).get(node)
     if machine is None:
@@ -179,7 +193,7 @@ async def _reboot_over_ssh(context: HealthContext, machine: Machine, began: floa
 async def _restart_container(context: HealthContext, host: Machine) -> bool:
     """Restarts a machine that does not answer on a host that may. Returns whether the host did it."""
     try:
-        await host_containers.restart(context.cluster_context, host)
+        await host_containers.restart_container(context.cluster_context, host)
     except HeadwayError:
         return False
     return True

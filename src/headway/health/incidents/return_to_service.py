@@ -25,7 +25,7 @@ async def return_to_service(
     if incident.drained:
         _, reason = await context.node_state(incident.node)
         if reason.startswith(SCALE_IN_REASON):  # if the scale-in is cancelled, `repeat_return` returns the node
-            words = "tests passed; it stays drained because it leaves"
+            words = "tests passed; it stays drained: it is being scaled in"
         elif is_headway_reason(reason):
             is_flaky = incident.node in await flaky_node_reservation.find_flaky_nodes(context)
             if context.cluster.health.reserve_flaky_nodes:

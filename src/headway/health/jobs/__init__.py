@@ -1,1 +1,3 @@
-"""Finds and requeues jobs that use GPUs without progress, and short runs that a restart of the controller killed."""
+"""Finds and requeues jobs that use GPUs without progress, and short runs that a restart of the controller killed.
+
+Not here: faults of nodes (`health.incidents`)."""

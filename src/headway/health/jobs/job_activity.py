@@ -1,4 +1,4 @@
-"""Signs of life of running jobs: when a job last reported progress or wrote output, and what its GPUs did. `stall_rules`
+"""Signs of life of running jobs: when a job last reported progress or wrote output, and what its GPUs did. `stall_detection`
 judges them."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headway.cluster.monitoring.prometheus_client import query_instant
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError
-from headway.health.jobs.stall_rules import GpuUsage
+from headway.health.jobs.stall_detection import GpuUsage
 from headway.transport.ssh import Remote
 
 REPORTS = "/var/lib/headway/reports"

@@ -44,7 +44,7 @@ async def collect_stacks(context: ClusterContext, machines: Mapping[str, Machine
             errors[machine.name] = answer
             continue
         for rank in answer["ranks"]:
-            stacks.append(RankStack(int(rank["rank"]), machine.name, tuple(map(str, rank["frames"]))))
+            stacks.append(RankStack(int(rank["rank"]), machine.name, tuple(map(str, rank["frames"])), int(rank["pid"])))
             if rank["error"]:
                 errors[machine.name] = str(rank["error"])
         if answer["nccl"]:

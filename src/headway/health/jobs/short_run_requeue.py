@@ -2,7 +2,7 @@
 
 slurmctld saves its state some seconds after it has started a job. If it is killed before that, the restarted slurmctld
 has the job as pending and starts it again. It also kills the first run, which it does not know, on the node, and with it
-the new run, which is recorded as failed by signal 9. Seen on Slurm 24.11 under `bench/chaos.py`. If both happen within
+the new run, which is recorded as failed by signal 9. Seen on Slurm 24.11 under `bench/long_runs/chaos.py`. If both happen within
 one second, the node takes the new run for the one to be killed and does not launch it ("Job credential revoked"):
 slurmctld records it as failed with exit code 1, and its log has this message. A job submitted after the restart has no
 earlier run, so its failure has another cause. A second head that takes over reads the same state."""

@@ -23,6 +23,7 @@ class RankStack:
     rank: int
     node: str
     frames: tuple[str, ...]
+    pid: int = 0
 
     @property
     def place(self) -> str:
@@ -64,6 +65,15 @@ def find_stragglers(stacks: Sequence[RankStack]) -> Stragglers | None:
         return None
     waiting = next(stack for stack in known if ways[stack.rank] == common)
     return Stragglers(odd, waiting.place, count)
+
+
+def common_place(stacks: Sequence[RankStack]) -> str:
+    """Returns where most ranks are, as a clause; "" without stacks."""
+    places = Counter(_LINE.sub(")", stack.place) for stack in stacks if stack.frames).most_common(1)
+    if not places:
+        return ""
+    ((place, count),) = places
+    return f"{'all' if count == len(stacks) else count} of its {len(stacks)} ranks are in {place}"
 
 
 def _way(stack: RankStack) -> tuple[str, ...]:

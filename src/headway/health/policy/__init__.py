@@ -1,1 +1,3 @@
-"""Decides what a symptom means and which repair follows. Pure: `health.incidents` carries the decision out."""
+"""Decides what a symptom means and which repair follows. Pure.
+
+Not here: actions (`health.incidents`), NVIDIA's table of XID codes (`headway.catalog`)."""

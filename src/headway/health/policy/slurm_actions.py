@@ -20,6 +20,8 @@ from headway.domain.slurm.node_reasons import (
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 
 _REQUEUE_S = 150  # seconds; Slurm delays a requeued job by two minutes
+# For so long the agent's own report of what it found may open the incident, whose repair may be lighter than a reboot.
+DRAIN_WAITS_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,14 @@ class DeadNode:
     """A node whose machine does not run or was restarted under its jobs, or that Slurm has lost. Its jobs can be
     requeued at once instead of after Slurm's timeout of minutes. `at`: since when, in unix seconds, 0 if not known.
     `running`: the machine runs (again). `jobs`: jobs that Slurm still lists as running although their machine was
-    restarted."""
+    restarted. `wait_s`: nothing is done before this was found for so many seconds."""
 
     node: str
     what: str
     at: float = 0.0
     running: bool = False
     jobs: tuple[int, ...] = ()
+    wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def _find_dead(node: NodeState, machine: Machine | None, lost: tuple[int, ...]) 
     if machine is None or machine.state is not MachineState.RUNNING:
         return DeadNode(node.name, f"its machine is {'stopped' if machine is not None else 'gone'}")
     if drained and not node.cpus_used:
-        return DeadNode(node.name, f"Slurm had drained it: {node.reason}", running=True)
+        return DeadNode(node.name, f"Slurm had drained it: {node.reason}", running=True, wait_s=DRAIN_WAITS_S)
     if lost:
         what = "its machine was restarted while jobs ran"
         return DeadNode(node.name, what, machine.started_at, running=True, jobs=lost)

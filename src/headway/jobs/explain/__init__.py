@@ -1,1 +1,3 @@
-"""Explains why a job waits or failed, and what sbatch's errors mean. Pure."""
+"""Explains why a job waits or failed, and what sbatch's errors mean. Pure.
+
+Not here: reading the states that are explained (`headway.slurm`)."""

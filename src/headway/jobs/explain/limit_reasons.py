@@ -31,8 +31,7 @@ LIMIT_SENTENCES = {
     "PartitionNodeLimit": "requests more nodes than its partition has",
     "PartitionTimeLimit": "requests more time than its partition allows",
     "MaxMemPerLimit": "requests more memory per CPU or node than its partition allows",
-    # The ledger sets this limit for a team that has spent its budget.
-    "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
+    "MaxJobsPerAccount": "its team's budget is spent",  # the ledger sets this limit, and nothing else does
     "QOSUsageThreshold": "its team has used so much that it may not start jobs now",
 }
 
@@ -45,6 +44,7 @@ class Limit:
     holder: str  # "team" | "association" | "person" | "job" | "node"
     is_usage: bool = False  # limits usage over time, past or expected (GPU minutes), not what is in use now
     is_minimum: bool = False
+    is_budget: bool = False  # the ledger set it for a team whose budget is spent
 
 
 def parse_limit(reason: str) -> Limit | None:
@@ -60,7 +60,7 @@ def parse_limit(reason: str) -> Limit | None:
     what = _WHAT[found["what"].lower()]
     if what == "time" and found["how"] == "Max":
         whose = "job"
-    return Limit(what, whose, bool(found["over"]), found["how"] == "Min")
+    return Limit(what, whose, bool(found["over"]), found["how"] == "Min", reason == "MaxJobsPerAccount")
 
 
 def limit_sentence(reason: str) -> str:
@@ -82,6 +82,7 @@ def describe_limit(limit: Limit) -> str:
         return f"requests {more} than a job may use{' on each node' if limit.holder == 'node' else ''}"
     who = {"team": "the team", "association": "the team, or its user in it,"}.get(limit.holder, "its user")
     if limit.is_usage:
+        who = "its user" if limit.holder == "association" else who  # the file limits the hours of teams by their QOS
         return f"{who} has too few {_hours_of(limit)} left for this job"
     if limit.resource == "running jobs":
         return f"{who} has as many jobs running as the limit allows"
@@ -105,32 +106,48 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
             change = "a shorter --time" + ("" if limit.resource == "time" else f" or {change}")
         return (f"never starts as it is: cancel it and submit with {change}, or have the limit changed",)
     if limit.is_usage:
-        return _hours(job, team)
+        return _hours(limit, job, team)
     if limit.resource == "queued jobs":
         return ("needs a job of the same team or user to end",)
-    if limit.resource == "running jobs" and limit.holder == "person" and team and team.budget and team.budget.cap:
-        # No file sets this limit: the ledger sets it when the budget is spent.
+    if limit.is_budget and team and team.budget:
         unit = "USD" if team.budget.unit == "usd" else "GPU hours"
         spent = (
             f"the budget of team {team.name} is spent ({team.budget.limit.normalize():,f} {unit} a {team.budget.per})"
         )
         return (f"{spent}: it starts with the next {team.budget.per}, or when the budget is raised",)
-    mine = [other for other in world.running if _counts(limit, other, job)]
+    of_partition = _partition_limits(limit, job, world)
+    mine = [other for other in world.running if _counts(limit, other, job, in_partition=of_partition is not None)]
     known = team if limit.holder == "team" else None
-    each = team.per_user if team and limit.holder == "person" else UserLimits()
+    each = of_partition or (team.per_user if team and limit.holder == "person" else UserLimits())
+    place = f" in partition {job.partition}" if of_partition else ""
     if limit.resource == "GPUs":
         most = known.gpus if known else each.gpus
-        return _enough(job, mine, lambda job_state: job_state.gpus, most, "GPU", limit)
+        return _enough(job, mine, lambda job_state: job_state.gpus, most, "GPU", limit, place)
     if limit.resource == "running jobs":
-        return _enough(job, mine, lambda _: 1, known.running_jobs if known else None, "job", limit)
+        most = known.running_jobs if known else each.running_jobs
+        return _enough(job, mine, lambda _: 1, most, "job", limit, place)
     if limit.resource == "nodes":
         return _enough(job, mine, lambda job_state: job_state.node_count, None, "node", limit)
     if limit.resource == "CPUs":
-        return _enough(job, mine, lambda job_state: job_state.cpus, each.cpus, "CPU", limit)
+        return _enough(job, mine, lambda job_state: job_state.cpus, each.cpus, "CPU", limit, place)
     return join_phrases("needs a running job to end: ", describe_end(mine[0], mine[0].label)) if mine else ()
 
 
-def _counts(limit: Limit, other: JobState, job: JobState) -> bool:
+_FIELDS = {"GPUs": "gpus", "CPUs": "cpus", "running jobs": "running_jobs"}  # resource -> field of UserLimits
+
+
+def _partition_limits(limit: Limit, job: JobState, world: ClusterSnapshot) -> UserLimits | None:
+    """Returns the limits of the job's partition if they have the one that the job waits for; they replace the team's."""
+    field = _FIELDS.get(limit.resource)
+    if limit.holder != "person" or field is None:
+        return None
+    found = next((partition for partition in world.cluster.partitions if partition.name == job.partition), None)
+    return found.per_user if found and getattr(found.per_user, field) is not None else None
+
+
+def _counts(limit: Limit, other: JobState, job: JobState, *, in_partition: bool) -> bool:
+    if in_partition:
+        return other.state not in ENDED and (other.user, other.partition) == (job.user, job.partition)
     if other.state in ENDED or other.account != job.account:
         return False
     return limit.holder in ("team", "association") or other.user == job.user
@@ -143,6 +160,7 @@ def _enough(
     most: int | None,
     what: str,
     limit: Limit,
+    place: str = "",
 ) -> Phrase:
     """Returns how much is in use, and the job that frees enough when it ends. `mine` are the jobs that count
     towards the limit, ordered by their end."""
@@ -151,8 +169,9 @@ def _enough(
     who = job.user if limit.holder == "person" else f"team {job.account}"
     verb = "runs" if what == "job" else "holds"
     if most is not None and wants > most:
-        return (f"never starts as it is: it requests {count_of(wants, what)} and {who} may hold {most}",)
+        return (f"never starts as it is: it requests {count_of(wants, what)} and {who} may hold {most}{place}",)
     has = f"{who} {verb} {count_of(used, what)}" if most is None else f"{who} {verb} {used} of {count_of(most, what)}"
+    has += place
     lacks = wants if most is None else used + wants - most
     if not mine or lacks <= 0:
         return (f"{has}; it should start in the next scheduling cycle",) if lacks <= 0 else (has,)
@@ -165,7 +184,9 @@ def _enough(
     return (has,)
 
 
-def _hours(job: JobState, team: Team | None) -> Phrase:
+def _hours(limit: Limit, job: JobState, team: Team | None) -> Phrase:
+    if limit.holder == "association":
+        return _recent_hours(job, team)
     cap = team.gpu_hours if team else None
     if cap is not None and job.gpus and job.time_limit_s is None:
         has = f"team {job.account} has {cap.hours.normalize():f} GPU hours a {cap.per}"
@@ -184,6 +205,20 @@ def _hours(job: JobState, team: Team | None) -> Phrase:
         f"team {job.account} has {cap.hours.normalize():f} GPU hours a {cap.per} and too few of them left{request_text}. "
         f"It starts with the next {cap.per}; a shorter --time may fit now",
     )
+
+
+def _recent_hours(job: JobState, team: Team | None) -> Phrase:
+    """Returns the words for the limit on the user's recent GPU-hours. Slurm's reason does not say how many are left."""
+    most = team.per_user.recent_gpu_hours if team else None
+    if most is None:
+        return ("its user has too few hours left; an admin can raise the limit",)
+    has = f"{job.user} may use {most.normalize():f} recent GPU hours in team {job.account}"
+    if job.gpus and job.time_limit_s is None:
+        return (f"never starts as it is: it has no time limit, and {has}; cancel it and submit with --time",)
+    wants = f"it may use {_gpu_hours(job)} GPU hours"
+    if job.gpus * (job.time_limit_s or 0) / 3600 > most:
+        return (f"never starts as it is: {wants} and {has}; request a shorter --time or fewer GPUs",)
+    return (f"{has} and has too few left ({wants}). Use fades from day to day; a shorter --time may fit now",)
 
 
 def _gpu_hours(job: JobState) -> str:

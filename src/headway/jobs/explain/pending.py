@@ -17,6 +17,7 @@ from headway.jobs.explain.placement_search import (
     explain_placement,
     has_simple_constraint,
     reason_word,
+    requested_shares,
 )
 from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.view.array_tasks import tasks_of
@@ -74,7 +75,9 @@ def _room(job: JobState, world: ClusterSnapshot) -> Phrase:
     """Returns which resources are missing. Where none seem to be missing, the scheduler has not assigned them yet."""
     if not has_simple_constraint(job):
         return ()
-    return explain_placement(job, world) or ("there is room: it should start in the next scheduling cycle",)
+    if any(requested_shares(job)):
+        return explain_placement(job, world)
+    return explain_placement(job, world) or ("enough nodes are free: it should start in the next scheduling cycle",)
 
 
 def _priority(job: JobState, world: ClusterSnapshot) -> Phrase:
@@ -85,7 +88,7 @@ def _priority(job: JobState, world: ClusterSnapshot) -> Phrase:
         return own
     size = count_of(first.gpus, "GPU") if first.gpus else count_of(max(1, first.node_count), "node")
     if count == 1:
-        text = f"job {first.label} of {first.user} for {size} goes before it"
+        text = f"job {first.label} of {first.user} for {size} has higher priority"
     else:
         text = f"{count_of(count, 'job')} go before it, first job {first.label} of {first.user} for {size}"
     return join_phrases(text, ("; it ", *own) if own else "")

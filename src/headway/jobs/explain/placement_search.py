@@ -24,6 +24,7 @@ _FEATURES = re.compile(rf"{_FEATURE}(?:&{_FEATURE})*|{_FEATURE}(?:\|{_FEATURE})+
 _TRES = ("tres-per-node", "tres-per-job", "tres-per-task", "tres-per-socket")
 # `gres/gpu:h100:8`, `gres:gpu:h100` for one GPU; `gres/gpu:8` names no type
 _KIND = re.compile(r"(?:gres[/:])?gpu:(?!\d+$)([^:=]+)(?:[:=]\d+)?")
+_SHARES = re.compile(r"(?:gres[/:])?(shard|mps)(?::(?!\d+$)[^:=]+)?(?:[:=](\d+))?")
 
 
 @lru_cache(maxsize=1024)
@@ -173,11 +174,21 @@ def requested_gpu_types(job: JobState) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match[1].lower() for match in found if match))
 
 
+def requested_shares(job: JobState) -> tuple[str, int]:
+    """Returns what the job requests of a GPU that jobs share: ("shard", 2), ("mps", 30), or ("", 0)."""
+    parts = (part for name in _TRES for part in str(job.more.get(name, "")).split(","))
+    found = next((match for part in parts if (match := _SHARES.fullmatch(part))), None)
+    return (found[1], int(found[2] or 1)) if found else ("", 0)
+
+
 def explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
     """Returns what the job needs, how much of it is free, and which job's end frees the rest.
 
-    Returns () when enough is free, and when the constraint can't be evaluated (`has_simple_constraint`). Jobs with
-    equal requests share one answer, which is computed once."""
+    Returns () when enough is free, when the constraint can't be evaluated (`has_simple_constraint`), and for shares of
+    GPUs that fit, because nodes do not say how much of each GPU is free. Jobs with equal requests share one answer, which
+    is computed once."""
+    if any(requested_shares(job)):
+        return _explain_shares(*requested_shares(job), world.cluster)
     key = (
         requested_per_node(job), is_exclusive(job), job.node_count, job.partition, job.switches, job.reservation,
         job.required_nodes, job.excluded_nodes, job.features, requested_gpu_types(job),
@@ -185,6 +196,15 @@ def explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
     if key not in world.placements:
         world.placements[key] = _explain_placement(job, world)
     return world.placements[key]
+
+
+def _explain_shares(kind: str, count: int, cluster: Cluster) -> Phrase:
+    """Slurm takes all shares of a job from one GPU of a node, and lets a job wait that wants more than one has."""
+    most = max((group.parts.units_per_gpu for group in cluster.groups if kind in group.parts.names), default=0)
+    if not most or count <= most:
+        return ()
+    what = count_of(count, "shard") if kind == "shard" else f"{count} % by MPS"
+    return (f"needs {what} of one GPU, which has {most}: it can never start",)
 
 
 def _explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:

@@ -47,7 +47,7 @@ def sbatch_hint(message: str, cluster: Cluster, user: str) -> str:
 
 
 def _node(cluster: Cluster) -> str:
-    if not cluster.provider.creates_machines:  # an existing machine may differ from its plan
+    if not cluster.provider.boots_node_images:  # an existing machine may differ from its plan
         return f"run sinfo -N -o '%N %c %m %G' on the login: it lists the hardware of each node of {cluster.name}"
     kinds = []
     for group in cluster.groups:

@@ -17,7 +17,7 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import CommandFailed, HeadwayError, NotFound, Unreachable
 from headway.jobs.explain.reason_sentences import pending_line
 from headway.jobs.remote.user_helper import HelperConnections, call_helper, helper_argv, stream_error
-from headway.transport.program_io import Reader
+from headway.transport.program_io import StreamSplitter
 
 _READ_LIMIT = 1024 * 1024
 # The most bytes of a frame. node/user_helper sends a quarter of it at once, but runs as the user, so it is not trusted.
@@ -226,7 +226,7 @@ class _Follow:
     async def _frames(self) -> None:
         request = {"do": "follow", "user": self._job.user, "path": self._path, "offset": self._offset}
         async with contextlib.aclosing(self._links.stream(self._head, helper_argv(request))) as chunks:  # type: ignore[type-var]
-            reader = Reader(partial(anext, chunks, b""), most=_FRAME)
+            reader = StreamSplitter(partial(anext, chunks, b""), most=_FRAME)
             while (line := await reader.line()) is not None:
                 if line.startswith(b"D "):
                     data = await reader.exactly(int(line[2:]))

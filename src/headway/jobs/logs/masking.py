@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing
 
-from headway.domain.access.job_secret import MIN_BYTES
+from headway.domain.access.job_secret_limits import MIN_BYTES
 from headway.jobs.logs.follow import LogPiece, log_piece
 from headway.schemas.jobs import LogFoundOut, LogPartOut
 
@@ -37,7 +37,7 @@ class LogMask:
 
     def split_before_value(self, data: bytes) -> int:
         """Returns how many bytes of the data can be shown: no value may begin in them and end in later data."""
-        cut = len(data) - max((_overlap(data, value) for value in self._values), default=0)
+        cut = len(data) - max((overlap(data, value) for value in self._values), default=0)
         for found in self._pattern.finditer(data) if self._pattern else ():
             if found.start() < cut < found.end():
                 return found.start()
@@ -48,9 +48,9 @@ class LogMask:
         if not self._values:
             return part
         data = self.mask(part.text.encode())
-        if begin := max((_overlap(data[::-1], value[::-1]) for value in self._values), default=0):
+        if begin := max((overlap(data[::-1], value[::-1]) for value in self._values), default=0):
             data = _stars(begin) + data[begin:] if begin >= LEAST_CUT else data
-        if end := max((_overlap(data, value) for value in self._values), default=0):
+        if end := max((overlap(data, value) for value in self._values), default=0):
             data = data[: len(data) - end] + _stars(end) if end >= LEAST_CUT else data
         return part.model_copy(update={"text": data.decode(errors="replace")})
 
@@ -69,9 +69,33 @@ def _stars(size: int) -> bytes:
     return STAR * size
 
 
-def _overlap(data: bytes, value: bytes) -> int:
-    """Returns the length of the longest beginning of `value`, not all of it, that `data` ends with."""
-    return next((size for size in range(min(len(data), len(value) - 1), 0, -1) if data.endswith(value[:size])), 0)
+def overlap(data: bytes, value: bytes) -> int:
+    """Returns the length of the longest beginning of `value`, not all of it, that `data` ends with.
+
+    Knuth, Morris and Pratt's search of `value` in the end of the data, in linear time."""
+    end = data[max(0, len(data) - len(value) + 1) :]
+    shorter: list[int] = [0, 0]  # for the first N bytes of the value: the longest shorter beginning that they end with
+    at = size = 0  # the bytes before `at` end with the first `size` bytes of the value
+    while at < len(end):
+        if size == 0 and (at := end.find(value[:1], at)) < 0:
+            return 0
+        if end[at] == value[size]:
+            at, size = at + 1, size + 1
+            continue
+        while len(shorter) <= size:
+            shorter.append(_next_border(value, shorter))
+        size = shorter[size]
+    return size
+
+
+def _next_border(value: bytes, borders: list[int]) -> int:
+    """Returns the length of the longest beginning of `value` that its first len(borders) bytes end with, not all of them;
+    `borders` has those of all shorter pieces."""
+    last = value[len(borders) - 1]
+    size = borders[-1]
+    while size and value[size] != last:
+        size = borders[size]
+    return size + (value[size] == last)
 
 
 async def mask_stream(pieces: AsyncIterator[bytes], mask: LogMask, start: int = 0) -> AsyncGenerator[bytes, None]:

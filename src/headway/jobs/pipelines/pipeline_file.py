@@ -48,7 +48,7 @@ class StepFields(JobFields):
     )
 
 
-class Step(StepFields):
+class PipelineStep(StepFields):
     """One step: a command, and the steps that must succeed first."""
 
     run: Annotated[list[str], BeforeValidator(_words)] = Field(min_length=1)
@@ -60,7 +60,7 @@ class Pipeline(StrictModel):
 
     name: str = Field(pattern=_NAME)
     defaults: StepFields = StepFields()
-    steps: dict[Annotated[str, Field(pattern=_NAME)], Step] = Field(min_length=1, max_length=MAX_STEPS)
+    steps: dict[Annotated[str, Field(pattern=_NAME)], PipelineStep] = Field(min_length=1, max_length=MAX_STEPS)
 
     def steps_in_order(self) -> list[str]:
         """Returns each step after the steps it needs, otherwise in the order of the file."""

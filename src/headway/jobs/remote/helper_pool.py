@@ -19,7 +19,7 @@ from headway.errors import CommandFailed, Unanswered, Unreachable
 from headway.jobs.remote.interactive_command import InteractiveConnections
 from headway.jobs.remote.user_helper import HelperConnections, helper_argv, stdin_helper_argv
 from headway.transport.process import CommandResult, command_result
-from headway.transport.program_io import MAX_OUTPUT, Reader
+from headway.transport.program_io import MAX_OUTPUT, StreamSplitter
 
 MAX_HELPERS = 24  # helpers on one head
 MAX_HELPERS_PER_USER = 3  # for one user; further requests at the same time start a new process each
@@ -28,25 +28,37 @@ START_S = 30.0
 _SERVED = ("sbatch", "read")
 
 
-class RemoteProcess(Protocol):
+class HelperProcess(Protocol):
     """A long-running command on another machine, see transport.ssh."""
 
     @property
-    def over(self) -> bool: ...
+    def over(self) -> bool:
+        """Returns whether the command or its connection has ended."""
+        ...
 
-    async def write(self, data: bytes) -> None: ...
+    async def write(self, data: bytes) -> None:
+        """Writes to the command's standard input. Raises Unreachable if the command or its connection has ended."""
+        ...
 
-    async def read(self) -> bytes: ...
+    async def read(self) -> bytes:
+        """Returns the next output, at least one byte; b"" if no more will come."""
+        ...
 
-    async def ended(self) -> bool: ...
+    async def ended(self) -> bool:
+        """Returns whether the machine reported the command's end; False if the connection broke."""
+        ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Ends the command if it still runs."""
+        ...
 
 
 class StartsProcesses(HelperConnections, InteractiveConnections, Protocol):
     """The part of Connections that the pool needs."""
 
-    async def hold(self, machine: Machine, argv: Sequence[str]) -> RemoteProcess: ...
+    async def hold(self, machine: Machine, argv: Sequence[str]) -> HelperProcess:
+        """Starts a command that runs until it is closed. Raises Unreachable if it can't be started."""
+        ...
 
 
 class _NotBegun(Unanswered):
@@ -54,12 +66,12 @@ class _NotBegun(Unanswered):
 
 
 class _Helper:
-    def __init__(self, process: RemoteProcess, user: str, used_at: float) -> None:
+    def __init__(self, process: HelperProcess, user: str, used_at: float) -> None:
         self.process = process
         self.user = user
         self.used_at = used_at
         self.busy = True
-        self._answers = Reader(process.read)
+        self._answers = StreamSplitter(process.read)
 
     async def started(self) -> bool:
         """Returns whether the helper is ready. Where it is not, a new process will say why."""

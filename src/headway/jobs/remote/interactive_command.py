@@ -18,7 +18,10 @@ class InteractiveConnections(Protocol):
 
     def converse(
         self, machine: Machine, argv: Sequence[str], feed: AsyncIterator[bytes]
-    ) -> AsyncIterator[tuple[str, bytes]]: ...
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        """Yields ("out" | "err", bytes) of a command, and last ("code", digits). `feed` is its standard input. Raises
+        Unreachable."""
+        ...
 
 
 async def run_interactive(

@@ -25,19 +25,29 @@ class TunnelProcess(Protocol):
     """A long-running command on another machine (transport.ssh.Held)."""
 
     @property
-    def over(self) -> bool: ...
+    def over(self) -> bool:
+        """Returns whether the command or its connection has ended."""
+        ...
 
-    async def write(self, data: bytes) -> None: ...
+    async def write(self, data: bytes) -> None:
+        """Writes to the command's standard input. Raises Unreachable if the command or its connection has ended."""
+        ...
 
-    async def read(self) -> bytes: ...
+    async def read(self) -> bytes:
+        """Returns the next output, at least one byte; b"" if no more will come."""
+        ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Ends the command if it still runs."""
+        ...
 
 
 class StartsTunnels(Protocol):
     """The part of Connections that a tunnel needs."""
 
-    async def hold(self, machine: Machine, argv: list[str]) -> TunnelProcess: ...
+    async def hold(self, machine: Machine, argv: list[str]) -> TunnelProcess:
+        """Starts a command that runs until it is closed. Raises Unreachable if it can't be started."""
+        ...
 
 
 class TunnelConnection:

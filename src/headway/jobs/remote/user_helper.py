@@ -29,11 +29,15 @@ class HelperConnections(Protocol):
         input: bytes | None = None,  # noqa: A002
         check: bool = True,
         max_output: int = MAX_OUTPUT,
-    ) -> CommandResult: ...
+    ) -> CommandResult:
+        """Runs argv on a machine and returns its result; at most `max_output` bytes of output are kept. Raises
+        CommandFailed if `check` and the exit code is not 0, Unreachable if the connection broke."""
+        ...
 
-    def stream(
-        self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None
-    ) -> AsyncIterator[bytes]: ...
+    def stream(self, machine: Machine, argv: Sequence[str], *, timeout_s: float | None = None) -> AsyncIterator[bytes]:
+        """Yields a command's standard output as it arrives. Raises CommandFailed if the command failed, Unreachable if
+        the connection broke."""
+        ...
 
 
 def helper_argv(request: dict[str, Any]) -> list[str]:
@@ -75,7 +79,7 @@ def helper_error(output: str) -> HeadwayError:
     sentence = output.strip().splitlines()[-1] if output.strip() else "refused"
     if "there is no user" in sentence:
         return NotFound(sentence, hint="add the person to a team in the cluster file, then headway apply")
-    if "may not work" in sentence or "as root" in sentence:
+    if "has no access" in sentence or "as root" in sentence:
         return NotAllowed(sentence)
     return Refused(sentence)
 

@@ -1,15 +1,16 @@
 """The batch script that `headway run` makes: every line with its origin. Pure.
 
-No text of the user becomes part of a shell line: the command and the container flags are arguments of the script, and
-the #SBATCH lines contain only checked words."""
+No text of the user becomes part of a shell line here: the command and the container flags are arguments of the script, and
+the #SBATCH lines contain only checked words. `insert_arguments` quotes the arguments when the script is sent to sbatch."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from headway.catalog.releases import slurm_release
+from headway.catalog.node_images import slurm_release
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.submission.job_folders import UserFolders
@@ -28,6 +29,7 @@ _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _TIME = re.compile(r"(\d+-)?\d+(:\d+){0,2}|UNLIMITED", re.IGNORECASE)
 _AFTER = re.compile(r"(ok|any|notok|start):(\d+)(_\d+)?")
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST_COMMAND = 100_000  # bytes; Linux takes 128 KiB in one variable
 _DEPENDENCY = {"ok": "afterok", "any": "afterany", "notok": "afternotok", "start": "after"}
 # Options of torchrun that take no value.
 _TORCHRUN_ALONE = {"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"}
@@ -37,7 +39,7 @@ TASK_SUFFIX = "${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BatchLine:
     """A line of the script."""
 
     text: str
@@ -51,7 +53,7 @@ class Script:
 
     name: str
     launcher: str
-    lines: tuple[Line, ...]
+    lines: tuple[BatchLine, ...]
     args: tuple[str, ...]
     flags: int
 
@@ -60,7 +62,7 @@ class Script:
         return "".join(f"{line_with_origin(line)}\n" for line in self.lines)
 
 
-def line_with_origin(line: Line) -> str:
+def line_with_origin(line: BatchLine) -> str:
     """Returns the line with its origin as a comment."""
     return f"{line.text:<48} # {line.origin}" if line.origin else line.text
 
@@ -87,7 +89,7 @@ def run_script(
     flags = container_flags(run.container, place, work) if run.container else []
     workers, why = _workers(run, cluster, launcher)
     lines = [
-        Line("#!/bin/bash"),
+        BatchLine("#!/bin/bash"),
         *_header(run, cluster, launcher, work),
         *_body(
             run, launcher, (helper, warner), checkpoints or f"{work}/checkpoints", (workers, why), len(flags), torchrun
@@ -183,6 +185,9 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: NodeCapacity | N
     words = [*run.argv, *run.env.values(), *run.sbatch]
     if any("\0" in word for word in words):
         yield Fault("", "an argument contains a NUL byte")
+    if len(shlex.join(run.argv).encode()) > _LONGEST_COMMAND:
+        hint = "write the arguments into a file that the job reads"
+        yield Fault("", f"the command has more than {_LONGEST_COMMAND} bytes", hint)
     if any("\n" in word for word in _container_words(run.container)):
         yield Fault("--container", "an argument contains a line break")
 
@@ -242,85 +247,92 @@ def _workers(run: RunIn, cluster: Cluster, launcher: str) -> tuple[int, str]:
     return (run.gpus, "--gpus: one process per GPU") if run.gpus else (1, "no GPUs: one process per node")
 
 
-def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[Line]:
+def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[BatchLine]:
     workers, why = _workers(run, cluster, launcher)
     named = "--name" if run.name else "the command's name"
-    yield Line(f"#SBATCH --job-name={job_name(run)}", named)
-    yield Line(f"#SBATCH --nodes={run.nodes}", "--nodes" if run.nodes > 1 else "one node, because --nodes is not given")
+    yield BatchLine(f"#SBATCH --job-name={job_name(run)}", named)
+    yield BatchLine(
+        f"#SBATCH --nodes={run.nodes}", "--nodes" if run.nodes > 1 else "one node, because --nodes is not given"
+    )
     if launcher in ("srun", "mpi"):
-        yield Line(f"#SBATCH --ntasks-per-node={workers}", why)
+        yield BatchLine(f"#SBATCH --ntasks-per-node={workers}", why)
     else:
-        yield Line("#SBATCH --ntasks-per-node=1", f"launcher {launcher}: it starts the other processes")
+        yield BatchLine("#SBATCH --ntasks-per-node=1", f"launcher {launcher}: it starts the other processes")
     if run.gpus:
-        yield Line(f"#SBATCH --gpus-per-node={run.gpus}", "--gpus")
+        yield BatchLine(f"#SBATCH --gpus-per-node={run.gpus}", "--gpus")
     if run.time:
-        yield Line(f"#SBATCH --time={run.time}", "--time")
+        yield BatchLine(f"#SBATCH --time={run.time}", "--time")
     if run.partition:
-        yield Line(f"#SBATCH --partition={run.partition}", "--partition")
+        yield BatchLine(f"#SBATCH --partition={run.partition}", "--partition")
     if run.team:
-        yield Line(f"#SBATCH --account={run.team}", "--team")
+        yield BatchLine(f"#SBATCH --account={run.team}", "--team")
     if run.secrets:
-        yield Line(f"#SBATCH {secret_flag(run.secrets)}", SECRET_FLAG)
+        yield BatchLine(f"#SBATCH {secret_flag(run.secrets)}", SECRET_FLAG)
     if run.after:
-        yield Line(f"#SBATCH --dependency={dependency(run.after)}", "--after")
+        yield BatchLine(f"#SBATCH --dependency={dependency(run.after)}", "--after")
     if run.warn:
-        yield Line("#SBATCH --signal=USR1@120", "--warn")
-    yield Line("#SBATCH --requeue", "return the job to the queue when a node fails")
-    yield Line("#SBATCH --open-mode=append", "one log for all restarts")
-    yield Line("#SBATCH --output=%x-%j.out", "in the job's own folder")
-    yield Line(f"#SBATCH --chdir={work}", "the job's copy of the submitted files")
+        yield BatchLine("#SBATCH --signal=USR1@120", "--warn")
+    yield BatchLine("#SBATCH --requeue", "return the job to the queue when a node fails")
+    yield BatchLine("#SBATCH --open-mode=append", "one log for all restarts")
+    yield BatchLine("#SBATCH --output=%x-%j.out", "in the job's own folder")
+    yield BatchLine(f"#SBATCH --chdir={work}", "the job's copy of the submitted files")
 
 
 def _body(
     run: RunIn, launcher: str, helpers: tuple[str, str], kept: str, workers: tuple[int, str], flags: int, torchrun: str
-) -> Iterator[Line]:
+) -> Iterator[BatchLine]:
     (helper, warner), (count, why) = helpers, workers
     checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}{TASK_SUFFIX}"
-    yield Line("set -uo pipefail")
-    yield Line(f"helper={helper}", "sets network, ranks, threads and CPUs where they are not set")
+    yield BatchLine("set -uo pipefail")
+    yield BatchLine(f"helper={helper}", "sets network, ranks, threads and CPUs where they are not set")
     if run.warn and launcher == "torchrun":
-        yield Line(f"warner={warner}", "--warn: passes the warning signal to the ranks; torchrun would exit on it")
-    yield Line(f'export HEADWAY_CHECKPOINT_DIR="{checkpoints}"', "the same after a restart; one per task of an array")
-    yield Line('mkdir -p "$HEADWAY_CHECKPOINT_DIR"')
-    yield Line(f"export HEADWAY_LAUNCHER={launcher}", "--launcher" if run.launcher else "the command's first word")
-    yield Line(f"export HEADWAY_WORKERS={count}", why)
+        yield BatchLine(f"warner={warner}", "--warn: passes the warning signal to the ranks; torchrun would exit on it")
+    yield BatchLine(
+        f'export HEADWAY_CHECKPOINT_DIR="{checkpoints}"', "the same after a restart; one per task of an array"
+    )
+    yield BatchLine('mkdir -p "$HEADWAY_CHECKPOINT_DIR"')
+    yield BatchLine(f"export HEADWAY_LAUNCHER={launcher}", "--launcher" if run.launcher else "the command's first word")
+    yield BatchLine(f"export HEADWAY_WORKERS={count}", why)
     for text in environment_lines(run.environment):
-        yield Line(text, ENVIRONMENT_FLAG)
-    yield Line(EXPORT, "per job and node, removed when the job ends")
+        yield BatchLine(text, ENVIRONMENT_FLAG)
+    yield BatchLine(EXPORT, "per job and node, removed when the job ends")
     for text in stage_lines(run.stage_in):
-        yield Line(text, "--stage-in")
+        yield BatchLine(text, "--stage-in")
     if flags:
-        yield Line(f'container=("${{@:1:{flags}}}"); shift {flags}', "the first arguments: --container-*")
-        yield Line("export HEADWAY_CONTAINER=1")
+        yield BatchLine(f'container=("${{@:1:{flags}}}"); shift {flags}', "the first arguments: --container-*")
+        yield BatchLine("export HEADWAY_CONTAINER=1")
     if torchrun:
-        yield Line("torchrun=$1; shift", "the command's first word")
-    yield Line('settings=$(python3 "$helper" job) || exit', "MASTER_ADDR, a free MASTER_PORT, HEADWAY_HOSTFILE")
-    yield Line('eval "$settings"')
-    yield Line('echo "--- job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, restart ${SLURM_RESTART_COUNT:-0} ---"')
+        yield BatchLine("torchrun=$1; shift", "the command's first word")
+    yield BatchLine('settings=$(python3 "$helper" job) || exit', "MASTER_ADDR, a free MASTER_PORT, HEADWAY_HOSTFILE")
+    yield BatchLine('eval "$settings"')
+    yield BatchLine('echo "--- job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, restart ${SLURM_RESTART_COUNT:-0} ---"')
     yield from _start(run, launcher, bool(flags), '"$torchrun"' if torchrun else "torchrun")
-    yield Line('exec python3 "$helper" end $?', "waits for the requeue when a node failed")
+    yield BatchLine('exec python3 "$helper" end $?', "waits for the requeue when a node failed")
 
 
-def _start(run: RunIn, launcher: str, in_container: bool, torchrun: str) -> Iterator[Line]:
+def _start(run: RunIn, launcher: str, in_container: bool, torchrun: str) -> Iterator[BatchLine]:
     step = ["srun", "--kill-on-bad-exit=1"]
     if launcher == "python":
         step += ["--nodes=1", "--ntasks=1"]
     if in_container:
         step.append('"${container[@]}"')
-    task = 'python3 "$helper" task --'
-    if in_container:  # an image without Python still runs, without the helper's settings
-        task = """sh -c 'command -v python3 >/dev/null && exec python3 "$0" task -- "$@"; exec "$@"' "$helper\""""
     # Slurm sends the warning to a job's steps, never to the script itself.
     on_host = (launcher == "python" and not run.warn) or (launcher == "mpi" and _by_mpirun(run))
     if on_host and not in_container:
-        yield Line(f'{task} "$@"', "on the job's first node; it starts the other processes")
+        yield BatchLine('python3 "$helper" task -- "$@"', "on the job's first node; it starts the other processes")
         return
     program = '"$@"'
     if launcher == "torchrun":
         words = _torchrun(run)
         before = ['python3 "$warner"'] if run.warn else []
         program = " ".join([*before, torchrun, *words, '"$@"'])
-    yield Line(f"{' '.join(step)} {task} {program}", f"launcher {launcher}")
+    why = "the command of the step; Slurm shows the arguments of srun to all users"
+    yield BatchLine(f'HEADWAY_COMMAND=$(python3 "$helper" quote {program}) && export HEADWAY_COMMAND || exit', why)
+    task = 'python3 "$helper" task'
+    if in_container:  # an image without Python still runs, without the helper's settings
+        bare = 'eval "set -- $HEADWAY_COMMAND"; unset HEADWAY_COMMAND; exec "$@"'
+        task = f"""sh -c 'command -v python3 >/dev/null && exec python3 "$0" task; {bare}' "$helper\""""
+    yield BatchLine(f"{' '.join(step)} {task}", f"launcher {launcher}")
 
 
 def _by_mpirun(run: RunIn) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion
 from headway.domain.environment import EnvironmentVersion
+from headway.jobs.submission.credential_redaction import mask_environment
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.jobs.submission.requested_resources import requested_resources
-from headway.jobs.submission.secret_masking import mask_environment
 
 _DATASET = re.compile(rf"(?<![\w.-]){FOLDER}/([a-z][a-z0-9_-]*)(?:/+([0-9]+)(?![^/\s\"':;,)]))?")
 _FLAG = "--container-image="

@@ -152,7 +152,9 @@ def prepare_resubmit(
     return PreparedJob(fresh, stage, launcher=launcher, checkpoints=checkpoints.replace(old, work))
 
 
-def run_out(prepared: PreparedJob, cluster: str, user: str, job_id: int = 0, message: str = "") -> RunOut:
+def run_out(
+    prepared: PreparedJob, cluster: str, user: str, job_id: int = 0, message: str = "", warning: str = ""
+) -> RunOut:
     """Returns the answer to a run: its job, and the script line by line."""
     lines = prepared.script.lines if prepared.script else ()
     return RunOut(
@@ -163,4 +165,5 @@ def run_out(prepared: PreparedJob, cluster: str, user: str, job_id: int = 0, mes
         script=[ScriptLine(text=line.text, origin=line.origin) for line in lines],
         script_args=list(prepared.request.script_args),
         message=message,
+        warning=warning,
     )

@@ -49,6 +49,11 @@ def with_environment(request: SubmitIn) -> SubmitIn:
     return request.model_copy(update={"script": script, "environment": ""})
 
 
+def name_environments(texts: Iterable[str]) -> bool:
+    """Returns whether these texts may name versions of environments."""
+    return any(_PATH.search(text) or _MODULE.search(text) for text in texts)
+
+
 def used_environments(texts: Iterable[str], versions: Sequence[EnvironmentVersion]) -> list[EnvironmentVersion]:
     """Returns the versions that these texts name, by a path or by `module load NAME[/VERSION]`; a name without a
     version means the latest, as for the module command."""

@@ -11,9 +11,9 @@ from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.domain.slurm.sbatch_options import DOS_LINES_HINT
 from headway.errors import Fault
 from headway.jobs.explain.phrases import format_duration
+from headway.jobs.submission.credential_redaction import masked_lines, masked_names
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources
-from headway.jobs.submission.secret_masking import masked_lines, masked_names
 from headway.jobs.submission.submit import MAX_SCRIPT_BYTES, export_fault
 from headway.schemas.submission.batch_script_request import SubmitIn
 
@@ -198,6 +198,7 @@ def _team(wants: Sequence[RequestedResources], cluster: Cluster, user: str) -> I
     for name, parts in by_team.items():
         if name in mine:
             yield from _caps(by_name[name], parts)
+            yield from _user_caps(by_name[name], parts, cluster, user)
         else:
             there = "does not include you" if name in by_name else f"does not exist on {cluster.name}"
             yield Fault("account", f"team {name!r} {there}", f"you are in {', '.join(mine)}")
@@ -214,6 +215,17 @@ def _caps(team: Team, parts: Sequence[RequestedResources]) -> Iterator[Fault]:
     if team.gpu_hours is not None and hours > team.gpu_hours.hours:
         cap = f"team {team.name} has {team.gpu_hours.hours.normalize():f} a {team.gpu_hours.per}"
         yield Fault("time", f"the job may use {hours:.4g} GPU hours; {cap}", "request less time or fewer GPUs")
+
+
+def _user_caps(team: Team, parts: Sequence[RequestedResources], cluster: Cluster, user: str) -> Iterator[Fault]:
+    """Yields a fault if one job requests more GPUs than its user may hold: in the partition, or else in the team."""
+    for want in parts:
+        chosen = requested_partitions(want, cluster)
+        limits = [(p.per_user.gpus or team.per_user.gpus or want.gpus, p.name) for p in chosen]
+        most, partition = max(limits, default=(want.gpus, ""))
+        if want.gpus > most:
+            held = f"{user} may hold {most} at once in partition {partition}"
+            yield Fault("gpus", f"the job requests {want.gpus} GPUs; {held}", "request fewer")
 
 
 def _number(text: str) -> int:

@@ -15,6 +15,7 @@ from headway.errors import CommandFailed, Fault, NotAllowed, NotFound, Refused, 
 from headway.jobs.remote.user_helper import REFUSED_CODE as PROGRAM_REFUSED
 from headway.jobs.remote.user_helper import HelperConnections, call_helper, helper_argv, helper_error
 from headway.jobs.submission.requested_resources import requested_resources
+from headway.jobs.submission.user_script_lines import insert_arguments
 from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.slurm.commands_as_user import CONTROL_VERBS, control_argv, scancel_argv
 from headway.transport.process import CommandResult
@@ -57,13 +58,14 @@ async def run_sbatch(
     sbatch's own words, NotFound for an unknown user, NotAllowed for a user who has left, and Unanswered when it is not
     known whether the job was submitted: nothing is ever sent a second time."""
     _check(request)
+    script, arguments = insert_arguments(request.script or "", request.script_args)
     helper_request: dict[str, Any] = {
         "do": "sbatch",
         "user": user,
         "args": _flags(request),
         "cwd": request.chdir,
         "script_name": script_name(request.script_name),
-        "script_args": list(request.script_args),
+        "script_args": arguments,
         "has_script": request.script is not None,
     }
     if tag:
@@ -72,10 +74,10 @@ async def run_sbatch(
         helper_request["env"] = dict(request.env)
     if stage is not None:
         helper_request["stage"] = {**asdict(stage), "files": dict(stage.files)}
-    text = (request.script or "").encode()
+    text = script.encode()
     if len(text) > MAX_SCRIPT_BYTES:
         raise Refused(
-            f"the script has {len(text)} bytes; Slurm takes at most {MAX_SCRIPT_BYTES}",
+            f"the script and its arguments have {len(text)} bytes; Slurm takes at most {MAX_SCRIPT_BYTES}",
             hint="move data into files and submit them with --with-files",
         )
     ran = await _once(links, head, helper_request, text)

@@ -40,6 +40,7 @@ _MEANT = frozenset(
         "n",
         "ago_s",
         "torch_without_cuda",
+        "torch_cuda_too_new",
     }
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-/]{0,63}")
@@ -61,10 +62,14 @@ NO_CUDA = (
     "It holds GPUs, but its PyTorch is built without CUDA and computes on the CPU. Use an environment with CUDA (headway run "
     "--environment pytorch, module load pytorch), a container, or a venv with a build for GPUs."
 )
+CUDA_TOO_NEW = (
+    "It holds GPUs, but its PyTorch is built for a newer CUDA than the driver of its node supports, and finds no GPU; its log "
+    "names both versions. Use an environment with an older build (torch<2.11 for drivers before 580), or update the driver."
+)
 
 
 @dataclass
-class Progress:
+class JobProgress:
     """Progress of a job so far. `series` has at most MAX_POINTS points, evenly thinned; the last point is always
     included."""
 
@@ -76,8 +81,9 @@ class Progress:
     at: float = 0.0  # unix seconds of the newest step: as reported, otherwise when it was read
     tokens_per_s: float | None = None
     more: dict[str, float] = field(default_factory=dict)  # further numbers of the newest report, such as lr
-    torch_without_cuda: bool = False  # the agent found a PyTorch without CUDA in a job that holds real GPUs
-    course: EffectiveTime = field(default_factory=EffectiveTime)  # from reports only: lines of a log have no times
+    torch_warning: str = ""  # why its PyTorch can't use the real GPUs that it holds, as the agent found
+    # from reports only: lines of a log have no times
+    effective_time: EffectiveTime = field(default_factory=EffectiveTime)
     stalls: CheckpointStalls = field(default_factory=CheckpointStalls)
     _began: float = 0.0
     _points: list[tuple[int, float]] = field(default_factory=list)
@@ -113,9 +119,12 @@ class Progress:
             self.at = at
         self.tokens_per_s = _number(values, "tokens_per_s")
         self.more = dict(islice(_further_numbers(values), MAX_MORE))
-        self.torch_without_cuda = self.torch_without_cuda or bool(values.get("torch_without_cuda"))
+        if values.get("torch_without_cuda"):
+            self.torch_warning = NO_CUDA
+        elif values.get("torch_cuda_too_new"):
+            self.torch_warning = CUDA_TOO_NEW
         # Already read: the head has thinned the file, and it is read from its beginning.
-        if at < self.course.last_report_at:
+        if at < self.effective_time.last_report_at:
             return
         if step is not None:
             self._mark_run(_bounded(values, "run_began", _MOST) or 0.0)
@@ -127,7 +136,7 @@ class Progress:
         it. Where several processes report, the newest start counts."""
         restarted = began > self._began > 0
         self._began = max(began, self._began)
-        self.course.add_report(self.step, self.at, restarted)
+        self.effective_time.add_report(self.step, self.at, restarted)
         if restarted:
             self.stalls.start_new_run()
 
@@ -223,7 +232,7 @@ class _Followed:
     user: str = ""
     path: str = ""
     offset: int = -FIRST_READ_BYTES
-    progress: Progress = field(default_factory=Progress)
+    progress: JobProgress = field(default_factory=JobProgress)
 
     @property
     def limit(self) -> int:
@@ -276,27 +285,27 @@ class ProgressReader:
         self._logs: dict[int, _Followed] = {}
         self._reports: dict[int, _Followed] = {}
 
-    def progress_of(self, job_id: int) -> Progress | None:
+    def progress_of(self, job_id: int) -> JobProgress | None:
         """Returns the progress at the last read, or None if the job has reported nothing."""
         found = [source[job_id].progress for source in (self._reports, self._logs) if job_id in source]
-        reporting = [progress for progress in found if progress.seen or progress.torch_without_cuda]
+        reporting = [progress for progress in found if progress.seen or progress.torch_warning]
         return next((progress for progress in reporting if progress.measured), reporting[0] if reporting else None)
 
-    def lacks_cuda(self, job_id: int) -> bool:
-        """Returns whether the job holds real GPUs and runs a PyTorch without CUDA."""
-        return job_id in self._reports and self._reports[job_id].progress.torch_without_cuda
+    def torch_warning(self, job_id: int) -> str:
+        """Returns why the job's PyTorch can't use the real GPUs that it holds; "" if nothing was found."""
+        return self._reports[job_id].progress.torch_warning if job_id in self._reports else ""
 
     def losses_by_job(self) -> dict[int, tuple[tuple[float, float], ...]]:
         """Returns for each restarted job: (time of the last report before the restart, seconds of work that was
         repeated) for each restart."""
-        losses_of = {job: followed.progress.course.losses for job, followed in self._reports.items()}
+        losses_of = {job: followed.progress.effective_time.losses for job, followed in self._reports.items()}
         return {job: tuple(losses) for job, losses in losses_of.items() if losses}
 
     def stalls_by_job(self) -> dict[int, CheckpointStats]:
         """Returns the checkpoint figures of each job that reports its checkpoints."""
         progress_of = {job: followed.progress for job, followed in self._reports.items()}
         return {
-            job: CheckpointStats(progress.stalls.count, progress.stalls.stalled_s, progress.course.up_s)
+            job: CheckpointStats(progress.stalls.count, progress.stalls.stalled_s, progress.effective_time.up_s)
             for job, progress in progress_of.items()
             if progress.stalls.count
         }

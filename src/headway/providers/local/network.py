@@ -48,7 +48,7 @@ def routed_networks(table: str | None = None) -> list[ipaddress.IPv4Network]:
     return found
 
 
-def addresses(cluster: Cluster, subnet: ipaddress.IPv4Network) -> dict[str, str]:
+def machine_addresses(cluster: Cluster, subnet: ipaddress.IPv4Network) -> dict[str, str]:
     """Returns the address of the heads and every slot by name. Raises Refused if there are more slots than addresses."""
     if any(slot.number > MAX_SLOTS for slot in cluster.slots):
         raise Refused(
@@ -66,7 +66,7 @@ def placement_in(
     return Placement(
         subnet=str(subnet),
         gateway=str(subnet[1]),
-        addresses=addresses(cluster, subnet),
+        addresses=machine_addresses(cluster, subnet),
         real_cpus=cpus,
         real_memory_mib=memory_mib,
         real_tmp_mib=tmp_mib,

@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from headway.catalog.providers import LOCAL
-from headway.domain.cluster import Cluster, Dataset
+from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
+from headway.domain.storage.folders import Dataset
 from headway.errors import CommandFailed, HeadwayError
 from headway.images import build, local_images
 from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, async_file_lock, file_lock, host_lock_folder, labels
 from headway.paths import instance_label, volumes_dir
+from headway.private_files import write_private
 from headway.providers.base import Placement, ReclaimNotice
 from headway.providers.local import mounts, network
 from headway.transport.process import run_to_completion
@@ -43,7 +45,10 @@ _RUNNING = {
 
 
 class LocalProvider:
-    """The provider `local`. `state_dir` is the server's state folder; it contains the machines' data and locks."""
+    """The provider `local`. Implements providers.base.Provider, providers.base.KeyRotatingProvider,
+    providers.base.FaultInjectingProvider and providers.base.ReclaimingProvider.
+
+    `state_dir` is the server's state folder; it contains the machines' data and locks."""
 
     traits = LOCAL
 
@@ -92,7 +97,7 @@ class LocalProvider:
 
     async def place(self, cluster: Cluster) -> Placement:
         # Raises Refused for too many nodes before anything is created
-        network.addresses(cluster, ipaddress.IPv4Network("10.64.0.0/24"))
+        network.machine_addresses(cluster, ipaddress.IPv4Network("10.64.0.0/24"))
         found = await self.find(cluster)
         if found is not None:
             return found
@@ -250,7 +255,7 @@ class LocalProvider:
 
     async def admit(self, machine: Machine, authorized_keys: str) -> None:
         place = self._boot(machine.cluster, machine.name)
-        await asyncio.to_thread(_write_private, place / "authorized_keys", authorized_keys)
+        await asyncio.to_thread(write_private, place / "authorized_keys", _line(authorized_keys))
 
     def _write_boot(self, request: MachineRequest) -> None:
         folder = self._boot(request.cluster, request.name)
@@ -262,7 +267,7 @@ class LocalProvider:
             ("ssh_host_ed25519_key", request.host_key_private),
             ("ssh_host_ed25519_key.pub", request.host_key_public),
         ):
-            _write_private(folder / name, text)
+            write_private(folder / name, _line(text))
 
     async def start(self, machine: Machine) -> None:
         await asyncio.to_thread(self._folders, machine.cluster)
@@ -311,10 +316,10 @@ class LocalProvider:
             raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
 
     async def cut(self, machine: Machine) -> None:
-        await self._plug(machine, up=False)
+        await self._set_network(machine, up=False)
 
     async def join(self, machine: Machine) -> None:
-        await self._plug(machine, up=True)
+        await self._set_network(machine, up=True)
 
     async def reclaim(self, machine: Machine, at: float) -> None:
         folder = self._boot(machine.cluster, machine.name)
@@ -333,7 +338,7 @@ class LocalProvider:
                 shutil.rmtree(self._boot(cluster, notice.machine), ignore_errors=True)
         return tuple(notice for notice in notices if time.time() < notice.at)
 
-    async def _plug(self, machine: Machine, *, up: bool) -> None:
+    async def _set_network(self, machine: Machine, *, up: bool) -> None:
         name = self._container(machine.cluster, machine.name)
         ran = await self._podman("inspect", "--format", "{{.State.Pid}}", name, timeout_s=QUERY_TIMEOUT_S)
         await asyncio.to_thread(network.set_link, int(ran.stdout), up=up)
@@ -388,13 +393,8 @@ class LocalProvider:
         shutil.rmtree(volumes, ignore_errors=False) if volumes.is_dir() else None
 
 
-def _write_private(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text.rstrip("\n") + "\n")
-    draft.replace(path)
+def _line(text: str) -> str:
+    return text.rstrip("\n") + "\n"
 
 
 def systemd_argv() -> list[str]:

@@ -17,10 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from headway.catalog.providers import SSH
-from headway.domain.cluster import Cluster, Dataset, Host
+from headway.domain.cluster import Cluster, Host
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
 from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.survey import DetectedHardware
+from headway.domain.storage.folders import Dataset
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.images import local_images
 from headway.providers.base import Placement
@@ -29,7 +30,7 @@ from headway.transport.connect import Dialer, HostKeyChanged, fingerprint, publi
 
 
 class SshProvider:
-    """The provider `ssh`."""
+    """The provider `ssh`. Implements providers.base.Provider and providers.base.OwnedMachinesProvider."""
 
     traits = SSH
 

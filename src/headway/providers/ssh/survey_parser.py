@@ -1,4 +1,4 @@
-"""Surveys a machine that is not set up yet: runs node/programs/survey_machine.sh over SSH and parses the
+"""Surveys a machine that is not set up yet: runs node/programs/owned_machines/survey_machine.sh over SSH and parses the
 facts. Changes nothing."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def survey_machine(
 ) -> Survey:
     """Returns the survey of one machine. `state`: a folder whose file system is reported, "" for none; `uids`: uids
     whose user names are reported. Raises Unreachable if the script did not finish."""
-    script = (node_dir() / "programs" / "survey_machine.sh").read_bytes()
+    script = (node_dir() / "programs" / "owned_machines" / "survey_machine.sh").read_bytes()
     began = time.time()
     argv = ["sh", "-s", "--", " ".join(paths), " ".join(users), state, " ".join(map(str, uids))]
     ran = await connections.remote(machine, argv, timeout_s=_SURVEY_S, input=script, check=False)
@@ -199,6 +199,7 @@ def _driver(lines: list[str]) -> DetectedDriver:
         nouveau="nouveau" in fields,
         secure_boot="secure_boot" in fields,
         nvswitches=int(switches) if switches.isdigit() else 0,
+        dcgm="dcgm" in fields,
     )
 
 

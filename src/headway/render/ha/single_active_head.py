@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
-from headway.render.escaping import MARK, path, word
+from headway.render.escaping import MARK, path, require_word
 from headway.render.ha.takeover_settings import LEADS, SLURMCTLD_TIMEOUT_S
 
 PROGRAM = "/usr/lib/headway/take-back"
@@ -32,7 +32,9 @@ def files(cluster: Cluster, *, first: bool) -> dict[str, File]:
 def _take_back(cluster: Cluster) -> dict[str, File]:
     return {
         PROGRAM: File(
-            _program([word(name, "name") for name in cluster.heads[1:]], path(cluster.state_folder, "storage.state")),
+            _program(
+                [require_word(name, "name") for name in cluster.heads[1:]], path(cluster.state_folder, "storage.state")
+            ),
             mode=0o755,
         )
     }

@@ -1,2 +1,3 @@
-"""Configuration of Prometheus, Alertmanager and Grafana, and alert rules (data/alert_rules.yml). Requests to these
-services are in `cluster.monitoring`."""
+"""Configuration of Prometheus, Alertmanager and Grafana, and alert rules (data/alert_rules.yml).
+
+Not here: requests to these services (`cluster.monitoring`)."""

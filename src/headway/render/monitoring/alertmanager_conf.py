@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from headway.domain.cluster import Alerts, Cluster
-from headway.render.escaping import MARK, word
+from headway.render.escaping import MARK, require_word
 
 NOTIFICATION = "notification"  # label of a message that is sent once; its value is the message's key
 _TITLE = "{{ .CommonAnnotations.title }}"
@@ -60,7 +60,7 @@ def _ways(cluster: Cluster, alerts: Alerts, *, sent_once: bool = False) -> dict[
         ways["email_configs"] = [
             {
                 "to": alerts.mail,
-                "from": f"headway@{word(cluster.name, 'name')}",
+                "from": f"headway@{require_word(cluster.name, 'name')}",
                 "smarthost": cluster.mail_relay,
                 "hello": cluster.head,
                 "require_tls": False,

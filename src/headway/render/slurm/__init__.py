@@ -1,2 +1,4 @@
-"""Slurm's configuration files and the programs that Slurm runs (prolog, epilog, power saving), and the effects of a
-changed slurm.conf."""
+"""Slurm's configuration files, and the effects of a changed slurm.conf.
+
+Not here: programs that Slurm runs (`render.slurm.hooks`), a second controller (`render.ha`), Slurm's commands
+(`headway.slurm`)."""

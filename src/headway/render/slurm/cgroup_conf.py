@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headway.render.escaping import MARK, pair, slurm_text
-from headway.render.slurm.conf_syntax import Line
+from headway.render.escaping import MARK, commented_setting, slurm_text
+from headway.render.slurm.conf_syntax import ConfLine
 
 
 def cgroup_conf(*, pretends: bool, old: bool = False) -> str:
@@ -11,18 +11,20 @@ def cgroup_conf(*, pretends: bool, old: bool = False) -> str:
     file system on /sys/fs/cgroup, which a newer systemd has mounted for itself
     (node/image/rootfs/usr/lib/headway/init)."""
     lines = [
-        Line(comment=MARK),
-        *pair("CgroupPlugin", "cgroup/v1" if old else "autodetect"),
-        *pair("ConstrainDevices", "yes", "A job can open only the GPUs that are allocated to it."),
-        *pair(
+        ConfLine(comment=MARK),
+        *commented_setting("CgroupPlugin", "cgroup/v1" if old else "autodetect"),
+        *commented_setting("ConstrainDevices", "yes", "A job can open only the GPUs that are allocated to it."),
+        *commented_setting(
             "ConstrainRAMSpace",
             "yes",
             "A job that exceeds its memory is killed; other jobs are not, and it does not swap.",
         ),
-        *pair("ConstrainSwapSpace", "yes"),
+        *commented_setting("ConstrainSwapSpace", "yes"),
     ]
     if pretends:
-        lines += pair("ConstrainCores", "no", "The local machine has fewer cores than its node definition.")
+        lines += commented_setting(
+            "ConstrainCores", "no", "The local machine has fewer cores than its node definition."
+        )
     else:
-        lines += pair("ConstrainCores", "yes", "A job runs only on its allocated cores.")
+        lines += commented_setting("ConstrainCores", "yes", "A job runs only on its allocated cores.")
     return slurm_text(lines, "cgroup.conf")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.catalog.releases import slurm_release
+from headway.catalog.node_images import slurm_release
 from headway.domain.changeset import Disturbs
 from headway.domain.slurm.hostlist import expand
 from headway.render.slurm import conf_syntax
@@ -106,7 +106,7 @@ def _shapes(text: str) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _lines(text: str, kind: str) -> dict[str, conf_syntax.Line]:
+def _lines(text: str, kind: str) -> dict[str, conf_syntax.ConfLine]:
     return {line.pairs[0][1]: line for line in conf_syntax.parse_lines(text) if line.first == kind}
 
 

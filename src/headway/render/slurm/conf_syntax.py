@@ -20,7 +20,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029#\"\\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ConfLine:
     """One logical line. `pairs` keep order and spelling; `comment` has no `#`; a line without any of the three is
     blank."""
 
@@ -39,18 +39,18 @@ class Line:
         return self.pairs[0][0].lower() if self.pairs else ""
 
 
-def parse_lines(text: str) -> tuple[Line, ...]:
+def parse_lines(text: str) -> tuple[ConfLine, ...]:
     """Returns the logical lines of a text. Raises ValueError that names the first line with invalid syntax."""
     return tuple(_line(raw, number) for number, raw in _logical(text))
 
 
-def format_lines(lines: Iterable[Line]) -> str:
+def format_lines(lines: Iterable[ConfLine]) -> str:
     """Returns the text of the lines, one physical line each; the inverse of `parse_lines`. Raises ValueError for a
     value that would end its line."""
     return "".join(_text(line) + "\n" for line in lines)
 
 
-def value(text: str) -> str:
+def conf_value(text: str) -> str:
     """Returns a value as it is written in the file, quoted if needed. Raises ValueError for a value that can't be
     written."""
     if _FORBIDDEN.search(text):
@@ -60,7 +60,7 @@ def value(text: str) -> str:
     return f'"{text}"' if any(c.isspace() for c in text) else text
 
 
-def settings(lines: Iterable[Line]) -> dict[str, str]:
+def settings(lines: Iterable[ConfLine]) -> dict[str, str]:
     """Returns the cluster-wide keys in lower case with their values; lines for nodes, partitions and similar are left
     out. Values of a repeated key, such as SlurmctldHost, are joined by commas."""
     found: dict[str, str] = {}
@@ -95,12 +95,12 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
         yield number, joined
 
 
-def _line(raw: str, number: int) -> Line:
+def _line(raw: str, number: int) -> ConfLine:
     mark = _COMMENT.search(raw)
     body, comment = (raw, "") if mark is None else (raw[: mark.start()], raw[mark.start() + 1 :].strip())
     include = _INCLUDE.match(body)
     if include:
-        return Line(comment=comment, include=include[1])
+        return ConfLine(comment=comment, include=include[1])
     pairs: list[tuple[str, str]] = []
     position = 0
     end = len(body.rstrip())
@@ -112,20 +112,20 @@ def _line(raw: str, number: int) -> Line:
         text = quoted if quoted is not None else plain
         pairs.append((key + operator, _ESCAPE.sub(r"\1", text)))
         position = match.end()
-    return Line(tuple(pairs), comment)
+    return ConfLine(tuple(pairs), comment)
 
 
-def _text(line: Line) -> str:
+def _text(line: ConfLine) -> str:
     parts = []
     if line.include:
-        value(line.include)
+        conf_value(line.include)
         if any(c.isspace() for c in line.include):
             raise ValueError(f"an Include path can't hold blanks: {line.include!r}")
         parts.append(f"Include {line.include}")
     for key, text in line.pairs:
         if not _KEY.fullmatch(key.rstrip("-+*/")):
             raise ValueError(f"not a Slurm key: {key!r}")
-        parts.append(f"{key}={value(text)}")
+        parts.append(f"{key}={conf_value(text)}")
     if line.comment:
         if not line.comment.isprintable():
             raise ValueError(f"a comment can't hold control characters: {line.comment!r}")

@@ -9,7 +9,7 @@ from headway.domain.machines.gpu_parts import MPS_PER_GPU
 from headway.domain.machines.site import Site
 from headway.domain.slurm.hostlist import compress, compress_numbers
 from headway.render.escaping import MARK, slurm_text
-from headway.render.slurm.conf_syntax import Line
+from headway.render.slurm.conf_syntax import ConfLine
 from headway.render.slurm.node_hardware import Gpus, Hardware, hardware_of
 
 _FLAGS = ("Flags", "nvidia_gpu_env")
@@ -23,11 +23,11 @@ def gres_conf(cluster: Cluster, site: Site) -> str:
         if node.gpus:
             alike.setdefault(_gpus_only(node), []).append(name)
     lines = [
-        Line(comment=MARK),
-        Line(comment="The flag makes Slurm set CUDA_VISIBLE_DEVICES; without it CUDA finds no GPU."),
+        ConfLine(comment=MARK),
+        ConfLine(comment="The flag makes Slurm set CUDA_VISIBLE_DEVICES; without it CUDA finds no GPU."),
     ]
     if any(node.parts.mig for node in alike):
-        lines.append(Line(comment="A MIG instance needs the files of its GPU, GPU instance and compute instance."))
+        lines.append(ConfLine(comment="A MIG instance needs the files of its GPU, GPU instance and compute instance."))
     for node, names in alike.items():
         for gpus in node.places or (Gpus(tuple(range(node.gpus))),):
             lines += _lines(compress(names), node, gpus)
@@ -39,7 +39,7 @@ def _gpus_only(node: Hardware) -> Hardware:
     return Hardware(0, 0, node.gpus, node.gpu_type, False, places=node.places, parts=node.parts)
 
 
-def _lines(names: str, node: Hardware, gpus: Gpus) -> Iterator[Line]:
+def _lines(names: str, node: Hardware, gpus: Gpus) -> Iterator[ConfLine]:
     cores = [("Cores", compress_numbers(gpus.cores))] if gpus.cores else []
     # In the order in which Slurm numbers the instances of a node: by type as in slurm.conf, then by line.
     for profile in node.parts.counts:
@@ -47,12 +47,12 @@ def _lines(names: str, node: Hardware, gpus: Gpus) -> Iterator[Line]:
             for one in node.parts.mig:
                 if one.profile == profile:
                     files = ("MultipleFiles", ",".join(one.device_files(minor)))
-                    yield Line((("NodeName", names), ("Name", "gpu"), ("Type", profile), files, *cores, _FLAGS))
+                    yield ConfLine((("NodeName", names), ("Name", "gpu"), ("Type", profile), files, *cores, _FLAGS))
     if node.parts.mig:
         return
     file = ("File", compress(f"/dev/nvidia{minor}" for minor in gpus.minors))
-    yield Line((("NodeName", names), ("Name", "gpu"), ("Type", node.gpu_type), file, *cores, _FLAGS))
+    yield ConfLine((("NodeName", names), ("Name", "gpu"), ("Type", node.gpu_type), file, *cores, _FLAGS))
     for gres, each in (("shard", node.parts.shards), ("mps", MPS_PER_GPU if node.parts.mps else 0)):
         if each:
             count = ("Count", str(each * len(gpus.minors)))
-            yield Line((("NodeName", names), ("Name", gres), count, file, *cores))
+            yield ConfLine((("NodeName", names), ("Name", gres), count, file, *cores))

@@ -82,7 +82,7 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class DefaultShare:
     """CPUs and memory that a job gets by default for each GPU or CPU, the same on all nodes of a set."""
 
     cpus_per_gpu: int  # 0 = no GPUs
@@ -90,12 +90,12 @@ class Share:
     memory_mib_per_cpu: int
 
 
-def smallest_gpu_share(nodes: Iterable[Hardware]) -> Share:
+def smallest_gpu_share(nodes: Iterable[Hardware]) -> DefaultShare:
     """Returns the lowest defaults of the nodes, so that a job for all GPUs of a node fits on any node with that many
     GPUs."""
     every = tuple(nodes)
     with_gpus = [node for node in every if node.gpus]
-    return Share(
+    return DefaultShare(
         min((node.cpus_per_gpu for node in with_gpus), default=0),
         min((node.memory_mib_per_gpu for node in with_gpus), default=0),
         min(node.memory_mib_per_cpu for node in every),

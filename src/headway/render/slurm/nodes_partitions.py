@@ -11,21 +11,27 @@ from headway.domain.durations import split_duration
 from headway.domain.machines.gpu_parts import MPS_PER_GPU, share_of_type
 from headway.domain.machines.site import Site
 from headway.domain.slurm.hostlist import compress
-from headway.render.slurm.conf_syntax import Line
-from headway.render.slurm.node_hardware import Hardware, Share, distinct_hardware, hardware_of, smallest_gpu_share
+from headway.render.slurm.conf_syntax import ConfLine
+from headway.render.slurm.node_hardware import (
+    DefaultShare,
+    Hardware,
+    distinct_hardware,
+    hardware_of,
+    smallest_gpu_share,
+)
 
 # Billing units of one whole GPU (in a cluster without GPUs, of one CPU); the other resources of a node are weighted in
 # proportion.
 _BILLING_PER_GPU = 1000
 
 
-def node_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
+def node_lines(cluster: Cluster, site: Site) -> Iterator[ConfLine]:
     """Yields one line per leaf and kind of node. Spares and slots without a machine are included, so that they exist in
     Slurm from the start."""
-    yield Line(comment="--- nodes, spares included; the name carries the leaf switch")
+    yield ConfLine(comment="--- nodes, spares included; the name carries the leaf switch")
     weights = _weights(cluster)
     if weights:
-        yield Line(comment="Weight: what a node costs in cents an hour, so that cheap ones are filled first.")
+        yield ConfLine(comment="Weight: what a node costs in cents an hour, so that cheap ones are filled first.")
     kinds: dict[tuple[str, str, Hardware], list[str]] = {}
     for slot in cluster.slots:
         kinds.setdefault((slot.group, slot.leaf, hardware_of(cluster, site, slot.name)), []).append(slot.name)
@@ -46,7 +52,7 @@ def node_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
             ("Feature", ",".join(features(group, leaf))),
             ("State", "UNKNOWN" if group.idle_s is None else "CLOUD"),
         ]
-        yield Line(tuple(pairs))
+        yield ConfLine(tuple(pairs))
 
 
 def features(group: Group, leaf: str) -> tuple[str, ...]:
@@ -62,9 +68,9 @@ def _weights(cluster: Cluster) -> dict[str, int]:
     return {group.name: 1 + int(group.price_usd_per_node_hour * 100) for group in cluster.groups}
 
 
-def partition_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
+def partition_lines(cluster: Cluster, site: Site) -> Iterator[ConfLine]:
     """Yields the PartitionName lines."""
-    yield Line(comment="--- partitions; a job counts for its largest part of a node, 1000 = one GPU")
+    yield ConfLine(comment="--- partitions; a job counts for its largest part of a node, 1000 = one GPU")
     everything = set(cluster.slot_names)
     all_kinds = distinct_hardware(cluster, site, cluster.slot_names)
     usual, preempting = smallest_gpu_share(all_kinds), any(partition.preempts for partition in cluster.partitions)
@@ -75,8 +81,14 @@ def partition_lines(cluster: Cluster, site: Site) -> Iterator[Line]:
 
 
 def _partition(
-    partition: Partition, nodes: Sequence[Hardware], usual: Share, cpu: float, everything: set[str], *, preempting: bool
-) -> Line:
+    partition: Partition,
+    nodes: Sequence[Hardware],
+    usual: DefaultShare,
+    cpu: float,
+    everything: set[str],
+    *,
+    preempting: bool,
+) -> ConfLine:
     """Returns the line of one partition. `nodes`: its kinds of nodes; `usual`: the cluster-wide defaults; `cpu`:
     billing units of a CPU on nodes without GPUs."""
     pairs = [
@@ -95,14 +107,16 @@ def _partition(
         pairs.append(("GraceTime", str(partition.grace_s)))
     if partition.teams:
         pairs.append(("AllowAccounts", ",".join(partition.teams)))
+    if partition.qos:
+        pairs.append(("QOS", partition.qos))
     pairs += _defaults(smallest_gpu_share(nodes), usual)
     pairs.append(("TRESBillingWeights", _billing(nodes, cpu)))
     overridden = {key.lower(): (key, text) for key, text in partition.slurm.items()}
     merged = [overridden.pop(key.lower(), (key, text)) for key, text in pairs]
-    return Line((*merged, *overridden.values()))
+    return ConfLine((*merged, *overridden.values()))
 
 
-def _defaults(own: Share, usual: Share) -> list[tuple[str, str]]:
+def _defaults(own: DefaultShare, usual: DefaultShare) -> list[tuple[str, str]]:
     """Returns the partition's defaults per GPU and CPU where they differ from the cluster's."""
     found = []
     if own.cpus_per_gpu and (own.cpus_per_gpu, own.memory_mib_per_gpu) != (

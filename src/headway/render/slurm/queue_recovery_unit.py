@@ -8,7 +8,7 @@ from headway.render.escaping import MARK
 from headway.render.machine_paths import AGENT_COMMAND
 from headway.render.system.daemon_units import UNITS
 
-RECALL = "headway-recall.service"
+RESUBMIT_UNIT = "headway-resubmit.service"
 
 _UNIT = f"""\
 # {MARK}
@@ -19,20 +19,20 @@ StartLimitIntervalSec=3600
 StartLimitBurst=20
 [Service]
 Type=oneshot
-ExecStart={AGENT_COMMAND} recall
+ExecStart={AGENT_COMMAND} resubmit
 # After the same crash the accounting database may need longer to start.
 Restart=on-failure
 RestartSec=10
 """
 
-# For slurmctld's unit: `keep` runs before slurmctld deletes the scripts of unknown jobs, the recall unit after it
+# For slurmctld's unit: `save-scripts` runs before slurmctld deletes the scripts of unknown jobs, the resubmit unit after it
 # answers.
 AROUND = f"""\
-ExecStartPre=+-{AGENT_COMMAND} keep
-ExecStartPost=+-/usr/bin/systemctl start --no-block {RECALL}
+ExecStartPre=+-{AGENT_COMMAND} save-scripts
+ExecStartPost=+-/usr/bin/systemctl start --no-block {RESUBMIT_UNIT}
 """
 
 
 def files() -> dict[str, File]:
     """Returns the files of the head that resubmits lost jobs. Only one head may, or they would run twice."""
-    return {f"{UNITS}/{RECALL}": File(_UNIT)}
+    return {f"{UNITS}/{RESUBMIT_UNIT}": File(_UNIT)}

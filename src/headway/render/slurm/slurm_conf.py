@@ -6,18 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headway.catalog.allowed_slurm_keys import MESSAGE_TIMEOUT_S, least_unkillable_s
-from headway.catalog.releases import SlurmRelease, slurm_release
+from headway.catalog.node_images import slurm_release
+from headway.catalog.slurm_releases import SlurmRelease
 from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
-from headway.render.escaping import MARK, pair, path, slurm_text
+from headway.render.escaping import MARK, commented_setting, path, slurm_text
 from headway.render.ha.takeover_settings import takeover_settings
 from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG, SLURMD_SPOOL
 from headway.render.slurm.conf_sections import Section, Setting
-from headway.render.slurm.conf_syntax import Line
+from headway.render.slurm.conf_syntax import ConfLine
 from headway.render.slurm.hooks import power_saving
 from headway.render.slurm.node_hardware import (
+    DefaultShare,
     Hardware,
-    Share,
     distinct_hardware,
     hardware_is_simulated,
     smallest_gpu_share,
@@ -25,6 +26,8 @@ from headway.render.slurm.node_hardware import (
 from headway.render.slurm.nodes_partitions import node_lines, partition_lines
 
 PATH = "/etc/slurm/slurm.conf"
+KILL_WAIT_S = 30
+KILL_WAIT_SHORT_S = 5  # where jobs of a dead node wait for it before they run elsewhere
 SUBMITTED_WHY = "sbatch logs its command in the user's home, to resubmit jobs that a killed controller had not saved."
 # The same rule as in headway.services.access.ownership_rights: all users see the queue; only a team's members see its usage.
 PRIVATE = "usage"
@@ -55,18 +58,18 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
         _power(cluster),
         _mail(cluster),
     ]
-    lines = [Line(comment=MARK), *_settings(_with_overrides(sections, _own_keys(cluster.slurm)))]
-    lines += [Line(), *node_lines(cluster, site), Line(), *partition_lines(cluster, site)]
+    lines = [ConfLine(comment=MARK), *_settings(_with_overrides(sections, _own_keys(cluster.slurm)))]
+    lines += [ConfLine(), *node_lines(cluster, site), ConfLine(), *partition_lines(cluster, site)]
     return slurm_text(lines, "slurm")
 
 
-def _settings(sections: Iterable[Section]) -> Iterator[Line]:
+def _settings(sections: Iterable[Section]) -> Iterator[ConfLine]:
     for section in sections:
         if section.settings:
-            yield Line()
-            yield Line(comment=f"--- {section.title}")
+            yield ConfLine()
+            yield ConfLine(comment=f"--- {section.title}")
         for setting in section.settings:
-            yield from pair(setting.key, setting.value, setting.why)
+            yield from commented_setting(setting.key, setting.value, setting.why)
 
 
 def _own_keys(slurm: Mapping[str, str]) -> dict[str, str]:
@@ -148,7 +151,7 @@ def _daemons(cluster: Cluster, known: SlurmRelease, *, pretends: bool) -> Sectio
     return Section("daemons (they log to the journal)", tuple(rows))
 
 
-def _resources(each: Share, nodes: Sequence[Hardware]) -> Section:
+def _resources(each: DefaultShare, nodes: Sequence[Hardware]) -> Section:
     rows = [
         Setting(
             "SelectType", "select/cons_tres", "Jobs may share a node: cores, memory and GPUs are allocated separately."
@@ -344,7 +347,11 @@ def _recovery(cluster: Cluster, known: SlurmRelease) -> Section:
             ),
             *controller,
             Setting("JobRequeue", "1", "A batch job is requeued if one of its nodes fails."),
-            Setting("KillWait", str(known.kill_wait_s), "Seconds from SIGTERM to SIGKILL at the time limit."),
+            Setting(
+                "KillWait",
+                str(KILL_WAIT_SHORT_S if known.delays_requeue_by_kill_wait else KILL_WAIT_S),
+                "Seconds from SIGTERM to SIGKILL at the time limit.",
+            ),
             Setting("BatchStartTimeout", "30"),
             Setting(
                 "PrologEpilogTimeout",

@@ -10,7 +10,7 @@ from headway.domain.cluster import Cluster, Group, Plan
 from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
-from headway.render.escaping import MARK, path, word
+from headway.render.escaping import MARK, path, require_word
 from headway.render.machine_paths import AGENT_COMMAND
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import nfs_exports
@@ -19,6 +19,7 @@ from headway.render.system.volume_mounts import provided_volumes
 
 AGENT = "headway-agent.service"
 CONFIG = "/etc/headway/agent.json"
+AGENT_PORT = 6821  # of a head, for messages and the secrets of jobs; as in node/agent/roles/head.py
 METRICS_PORT = 6822
 SIMULATED_LOG = "/run/headway/kmsg"
 # For a second head, see node/agent/failover/unreachable_first_head.py.
@@ -104,9 +105,9 @@ def config(cluster: Cluster, site: Site, group: Group, *, head: str = "") -> str
         {"path": where, "source": "/", "read_only": read_only, "outside": True} for where, read_only in elsewhere
     ]
     settings = {
-        "head": word(site.addresses[head] if head else site.head_address, "address"),
+        "head": require_word(site.addresses[head] if head else site.head_address, "address"),
         **_second(cluster, site, head),
-        **({"cluster": word(cluster.name, "name")} if head else {}),
+        **({"cluster": require_word(cluster.name, "name")} if head else {}),
         **({"state": path(cluster.state_folder, "storage.state")} if head and cluster.storage.state else {}),
         "kernel_log": SIMULATED_LOG if cluster.provider.simulates_hardware else "/dev/kmsg",
         "simulated": site.simulated_gpus,
@@ -164,6 +165,8 @@ def _machine(cluster: Cluster, site: Site, name: str) -> dict[str, object]:
     if {gpu.product for gpu in gpus} != plans or node.gpu_type != plan.gpu_type:
         settings |= {"gpu_type": node.gpu_type, "product": gpus[0].product if gpus else "", "expects": {}}
         settings["gpu_memory_mib"] = max((gpu.memory_mib for gpu in gpus), default=0)
+    if plan.gpus and found.gpus and not gpus:
+        settings["driverless_gpus"] = len(found.gpus)
     down = {nic.name for nic in found.nics if not nic.up}
     settings["fabric"] = sorted({nic.name for nic in found.nics} - down)
     return settings
@@ -174,7 +177,7 @@ def _second(cluster: Cluster, site: Site, head: str) -> dict[str, object]:
     controller is active."""
     if cluster.controllers == 1:
         return {}
-    first, *others = (word(site.addresses[name], "addresses") for name in cluster.heads)
+    first, *others = (require_word(site.addresses[name], "addresses") for name in cluster.heads)
     if not head:
         return {"other_heads": others}
     return {"first": True} if head == cluster.head else {"first": False, "first_head": first}

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headway.catalog.releases import SlurmRelease
+from headway.catalog.slurm_releases import SlurmRelease
 from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX, Cluster, Group
 from headway.domain.machines.managed_file import File
-from headway.render.escaping import MARK, path, word
+from headway.render.escaping import MARK, path, require_word
 from headway.render.ha import single_active_head, slurm_state_folder
 from headway.render.machine_paths import PMIX
 from headway.render.system.login.limits_conf import user_processes
@@ -130,7 +130,7 @@ ExecStartPre=-/bin/sh -c 'mountpoint -q {PMIX} || [ -n "$$(ls -A {PMIX})" ] || e
 
 def node_units(cluster: Cluster, known: SlurmRelease, group: Group) -> dict[str, File]:
     """Returns drop-ins of a node's daemons. slurmd fetches its configuration from the heads (configless)."""
-    head = ",".join(word(name, "name") for name in cluster.heads)
+    head = ",".join(require_word(name, "name") for name in cluster.heads)
     start = f"ExecStart=/usr/sbin/slurmd {known.slurmd_arguments} --conf-server {head}"
     if cluster.provider.shares_one_host and group.idle_s is not None:
         start = _BOOTED.format(arguments=known.slurmd_arguments, head=head)

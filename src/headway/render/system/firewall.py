@@ -10,22 +10,21 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
-from headway.render.escaping import script, word
+from headway.render.escaping import require_word, script
 from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT
 from headway.render.slurm.slurm_conf import SRUN_PORTS
 from headway.render.system import nftables_unit
-from headway.render.system.agent_config import METRICS_PORT
+from headway.render.system.agent_config import AGENT_PORT, METRICS_PORT
 from headway.render.system.package_sources import PROXY_PORT
 
 RULES = "/etc/headway/firewall.nft"
 SERVICE = "headway-firewall.service"
-# NFS, MariaDB, slurmctld, slurmd, slurmdbd, slurmrestd if a site opens it, messages between agents (heartbeats, leases;
-# node/agent/roles/head.py), their metrics, Prometheus and Alertmanager, the head's proxy for package
-# indexes, the tests between nodes: 29655 for all-reduce and RDMA (node/agent/node_tests/nccl.py), 29656 for ib_write_bw
-# (node/agent/node_tests/rdma.py).
-_SLURM_PORTS = (6817, 6818, 6819, 6820, 6821)
+# NFS, MariaDB, slurmctld, slurmd, slurmdbd, slurmrestd if a site opens it, messages between agents (heartbeats, leases, secrets
+# of jobs), their metrics, Prometheus and Alertmanager, the head's proxy for package indexes, the tests between nodes: 29655 for
+# all-reduce and RDMA (node/agent/node_tests/nccl.py), 29656 for ib_write_bw (node/agent/node_tests/rdma.py).
+_SLURM_PORTS = (6817, 6818, 6819, 6820)
 _TEST_PORTS = (29655, 29656)
-PORTS = (2049, 3306, *_SLURM_PORTS, METRICS_PORT, PROMETHEUS_PORT, ALERTS_PORT, PROXY_PORT, *_TEST_PORTS)
+PORTS = (2049, 3306, *_SLURM_PORTS, AGENT_PORT, METRICS_PORT, PROMETHEUS_PORT, ALERTS_PORT, PROXY_PORT, *_TEST_PORTS)
 _TABLE = "inet headway"
 _DAEMONS = ("slurmd.service", "slurmctld.service", "slurmdbd.service")
 
@@ -47,7 +46,7 @@ def rules(cluster: Cluster, site: Site) -> str:
     """Returns the nftables rules of owned machines."""
     own = site.own
     assert own is not None
-    machines = ", ".join(word(site.addresses[name], "addresses") for name in cluster.machine_names)
+    machines = ", ".join(require_word(site.addresses[name], "addresses") for name in cluster.machine_names)
     ports = ", ".join([*map(str, PORTS), f"{SRUN_PORTS[0]}-{SRUN_PORTS[1]}"])
     rows = [
         f"table {_TABLE}",
@@ -81,6 +80,6 @@ def _ways_in(cluster: Cluster, server: tuple[str, ...]) -> list[str]:
     allowed = (*cluster.firewall.ssh_from, *server)
     if not cluster.firewall.ssh_from:
         return []
-    listed = ", ".join(word(item, "firewall.ssh_from") for item in allowed)
+    listed = ", ".join(require_word(item, "firewall.ssh_from") for item in allowed)
     head = ["    set ways_in {", "        type ipv4_addr", "        flags interval", "        auto-merge"]
     return [*head, f"        elements = {{ {listed} }}", "    }"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster
-from headway.render.escaping import script, word
+from headway.render.escaping import require_word, script
 
 
 def msmtprc(cluster: Cluster) -> str:
@@ -15,7 +15,7 @@ def msmtprc(cluster: Cluster) -> str:
         "auth off",
         "syslog LOG_MAIL",
         "account default",
-        f"host {word(host, 'mail_relay')}",
-        f"port {word(port or '25', 'mail_relay')}",
-        f"from slurm@{word(cluster.name, 'name')}",
+        f"host {require_word(host, 'mail_relay')}",
+        f"port {require_word(port or '25', 'mail_relay')}",
+        f"from slurm@{require_word(cluster.name, 'name')}",
     )

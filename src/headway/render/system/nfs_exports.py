@@ -6,7 +6,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
-from headway.render.escaping import path, script, word
+from headway.render.escaping import path, require_word, script
 
 EXPORTS = "/etc/exports.d/headway.exports"
 SERVER = "nfs-server.service"
@@ -23,7 +23,7 @@ def head_files(cluster: Cluster, site: Site) -> dict[str, File]:
     if not where:
         return {}
     options = "(rw,sync,no_subtree_check,root_squash)"
-    clients = " ".join(f"{word(site.addresses[name], 'addresses')}{options}" for name in cluster.slot_names)
+    clients = " ".join(f"{require_word(site.addresses[name], 'addresses')}{options}" for name in cluster.slot_names)
     return {EXPORTS: File(script(*(f"{path(place, 'storage')} {clients}" for place in where)))}
 
 

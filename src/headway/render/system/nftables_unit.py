@@ -11,15 +11,17 @@ def path_of(service: str) -> str:
     return f"/etc/systemd/system/{service}"
 
 
-def unit(service: str, rules: str) -> Unit:
-    """Returns the unit `service`, which reloads when the file `rules` changes."""
-    return Unit(service, restart_on=(path_of(service),), reload_on=(rules,), reload=("systemctl", "reload", service))
+def unit(service: str, *files: str) -> Unit:
+    """Returns the unit `service`, which reloads when one of the files changes: the rules, or the program that loads them."""
+    return Unit(service, restart_on=(path_of(service),), reload_on=files, reload=("systemctl", "reload", service))
 
 
-def unit_text(description: str, rules: str, table: str, before: tuple[str, ...]) -> str:
+def unit_text(description: str, rules: str, table: str, before: tuple[str, ...], load: str = "") -> str:
     """Returns the unit file that loads the file `rules` before the network and the units `before` start.
 
-    `table` is family and name of the only table in `rules`: a stop deletes it."""
+    `table` is family and name of the only table in `rules`: a stop deletes it. `load` is the command that loads them, if
+    that is not nft itself."""
+    load = load or f"/usr/sbin/nft -f {rules}"
     return f"""\
 # {MARK}
 [Unit]
@@ -33,8 +35,8 @@ ReloadPropagatedFrom=nftables.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/usr/sbin/nft -f {rules}
-ExecReload=/usr/sbin/nft -f {rules}
+ExecStart={load}
+ExecReload={load}
 ExecStop=-/usr/sbin/nft delete table {table}
 [Install]
 WantedBy=multi-user.target

@@ -9,7 +9,7 @@ from headway.domain.cluster import HEAD_PROXY, Cluster
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
-from headway.render.escaping import MARK, one_line, script, word
+from headway.render.escaping import MARK, one_line, require_word, script
 from headway.render.machine_paths import AGENT_COMMAND, AGENT_PROGRAM
 from headway.render.system.daemon_units import UNITS
 
@@ -38,7 +38,9 @@ def head_files(cluster: Cluster, site: Site) -> dict[str, File]:
     """Returns the unit of the proxy on the head; {} without one."""
     if cluster.packages.proxy != HEAD_PROXY:
         return {}
-    hosts = " ".join(word(host.replace(":", "="), "packages.hosts").replace("=", ":") for host in proxy_hosts(cluster))
+    hosts = " ".join(
+        require_word(host.replace(":", "="), "packages.hosts").replace("=", ":") for host in proxy_hosts(cluster)
+    )
     text = f"""\
 # {MARK}
 [Unit]
@@ -46,7 +48,7 @@ Description=Headway package proxy
 After=network-online.target
 Wants=network-online.target
 [Service]
-ExecStart={AGENT_COMMAND} packages {word(site.head_address, "address")} {PROXY_PORT} {hosts}
+ExecStart={AGENT_COMMAND} packages {require_word(site.head_address, "address")} {PROXY_PORT} {hosts}
 DynamicUser=yes
 NoNewPrivileges=yes
 ProtectSystem=strict

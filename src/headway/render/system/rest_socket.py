@@ -4,7 +4,7 @@ started by systemd. A token of `scontrol token` says who asks. Headway's server 
 
 from __future__ import annotations
 
-from headway.catalog.releases import SlurmRelease
+from headway.catalog.slurm_releases import SlurmRelease
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK
 from headway.render.system.daemon_units import UNITS
@@ -25,7 +25,7 @@ def files(known: SlurmRelease) -> dict[str, File]:
 Description=Slurm's REST API for people's programs
 [Socket]
 ListenStream={SOCKET}
-# Everybody may connect; slurmrestd answers only who has a token.
+# Everybody may connect; slurmrestd answers only requests with a token.
 SocketMode=0666
 Accept=yes
 MaxConnections={CONNECTIONS}

@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.domain.changeset import Disturbs
-from headway.domain.cluster import Cluster, Volume
+from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
+from headway.domain.storage.folders import Volume
 from headway.render import machine_paths
 from headway.render.ha import single_active_head, slurm_state_folder, takeover_settings
-from headway.render.monitoring import monitoring_access, prometheus
+from headway.render.monitoring import prometheus
 from headway.render.slurm import slurm_conf
 from headway.render.system import (
     agent_config,
     daemon_units,
     firewall,
+    job_network,
     mariadb,
     nfs_exports,
     package_sources,
+    port_access,
     rest_socket,
     volume_mounts,
 )
@@ -46,19 +49,21 @@ exec scontrol reconfigure"""
 def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     """Returns the units of each role. Changed keys of slurm.conf may need more than a reload: see
     `slurm.change_impact`."""
-    wall = (*firewall.units(site), *monitoring_access.units(), *hidden_processes.units())
+    wall = (*firewall.units(site), *port_access.units(), *hidden_processes.units())
     munge = Unit("munge.service", restart_on=(MUNGE_KEY, daemon_units.drop_in("munge.service")))
     head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
     # Owned nodes mount the head's exports, and folders that the head makes on shared storage, for datasets and
     # environments. So these mounts wait for the controller, which starts after both.
     if site.own:
         node = tuple(replace(unit, stage="node") if unit.stage == "base" else unit for unit in node)
-    of_node = (*wall, *node, munge, _ssh(intra_job_ssh.SSHD), _slurmd(), _agent("node"))
-    parted = (*wall, *node, munge, _ssh(intra_job_ssh.SSHD), _gpu_parts(), _slurmd(), _agent("node"))
-    second = (*wall, *head, munge, _ssh(), _standby(), _slurmrestd(), _rest_socket(), _agent("controller"))
+    wall_of_node = (*wall, *job_network.units(cluster, head=False))
+    of_node = (*wall_of_node, *node, munge, _ssh(intra_job_ssh.SSHD), _slurmd(), _agent("node"))
+    parted = (*wall_of_node, *node, munge, _ssh(intra_job_ssh.SSHD), _gpu_parts(), _slurmd(), _agent("node"))
+    wall_of_head = (*wall, *job_network.units(cluster, head=True))
+    second = (*wall_of_head, *head, munge, _ssh(), _standby(), _slurmrestd(), _rest_socket(), _agent("controller"))
     return {
         "head": (
-            *wall,
+            *wall_of_head,
             *head,
             *nfs_exports.head_units(site),
             munge,

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headway.domain.cluster import Cluster, Volume
+from headway.domain.cluster import Cluster
 from headway.domain.environment import FOLDER
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
-from headway.render.escaping import MARK, path, word
+from headway.domain.storage.folders import Volume
+from headway.render.escaping import MARK, path, require_word
 from headway.render.system import nfs_exports
 from headway.render.system.daemon_units import UNITS
 
@@ -41,7 +42,7 @@ def provided_volumes(cluster: Cluster, site: Site) -> list[tuple[str, str, bool]
         (f"{below}/home", storage.home, False),
         (f"{below}/scratch", storage.scratch, False),
         *(
-            (f"{below}/datasets/{word(d.name, 'storage.datasets')}", d.mount, d.read_only)
+            (f"{below}/datasets/{require_word(d.name, 'storage.datasets')}", d.mount, d.read_only)
             for d in storage.datasets
             if d.source
         ),
@@ -58,7 +59,7 @@ def _mount_word(text: str) -> str:
     """Returns a mount source or option, which may contain colons: filer:/export. Raises InvalidSpec for any other
     special character."""
     for part in text.split(":"):
-        word(part or "-", "storage.volumes")
+        require_word(part or "-", "storage.volumes")
     return text
 
 
@@ -67,14 +68,14 @@ def _outside(volume: Volume) -> str:
     return f"""\
 # {MARK}
 [Unit]
-Description=Headway volume {word(volume.name, "storage.volumes")}
+Description=Headway volume {require_word(volume.name, "storage.volumes")}
 After=network-online.target
 Wants=network-online.target
 Before=slurmd.service ssh.service systemd-user-sessions.service
 [Mount]
 What={_mount_word(volume.source)}
 Where={path(volume.path, "storage.volumes")}
-Type={word(volume.type, "storage.volumes")}
+Type={require_word(volume.type, "storage.volumes")}
 Options={options}
 # A file server that does not answer does not stop the boot: the node is drained, and the mount is tried again.
 TimeoutSec=30
@@ -115,7 +116,7 @@ After=network-online.target
 Wants=network-online.target
 Before=slurmd.service systemd-user-sessions.service
 [Mount]
-What={word(site.head_address, "address")}:{path(where, "storage")}
+What={require_word(site.head_address, "address")}:{path(where, "storage")}
 Where={path(where, "storage")}
 Type=nfs
 # hard: a program that reads during a restart of the head waits and then continues.

@@ -1,1 +1,3 @@
-"""Shapes of requests and answers about people, their roles, and tokens."""
+"""Models of people, their roles and limits, tokens, and SCIM messages.
+
+Not here: who may do what (`services.access`)."""

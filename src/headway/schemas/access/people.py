@@ -1,4 +1,4 @@
-"""Models of people, tokens, teams and the audit log."""
+"""Models of people, tokens, teams and the audit trail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class PersonIn(RequestModel):
 class PersonOut(ResponseModel):
     """A person. `teams` are the teams of each cluster that they are in, by cluster. `provider` is true if they sign
     in through the sign-in provider, `provider_role` if it also sets their role at each sign-in; `provider_teams` are the
-    teams that it put them in: TEAM of all clusters, or CLUSTER/TEAM."""
+    teams that it put them in: TEAM of all clusters, or CLUSTER/TEAM. `disabled`: they can't sign in, and their Linux user is
+    locked. `changes_due`: the clusters that have not locked it, or put it into its teams, yet, and why."""
 
     name: str
     role: str
@@ -30,12 +31,14 @@ class PersonOut(ResponseModel):
     provider_role: bool = False
     provider_teams: list[str] = []
     created_at: float = 0.0
+    disabled: bool = False
+    changes_due: dict[str, str] = {}
     teams: dict[str, list[str]] = {}
     leads: dict[str, list[str]] = {}
 
 
 class AuditOut(ResponseModel):
-    """One entry of the audit log. `result` is ok, refused or failed. `hash` covers the entry and the hash of the entry
+    """One line of the audit trail. `result` is ok, refused or failed. `hash` covers the line and the hash of the line
     before it."""
 
     number: int
@@ -50,8 +53,8 @@ class AuditOut(ResponseModel):
 
 
 class AuditCheckOut(ResponseModel):
-    """The result of a check of the audit log's hashes. `number` and `hash` are of the last entry; `broken_at` is the
-    first entry that does not match, 0 if all do, and `fault` says what is wrong."""
+    """The result of a check of the audit trail's hashes. `number` and `hash` are of the last line; `broken_at` is the
+    first line that does not match, 0 if all do, and `fault` says what is wrong."""
 
     lines: int
     number: int
@@ -94,7 +97,7 @@ class TeamsOut(ResponseModel):
     stale: str = ""
 
 
-class UserOut(ResponseModel):
+class LinuxUserOut(ResponseModel):
     """A Linux user of a cluster. The first team is the account of their jobs, unless they name another."""
 
     name: str

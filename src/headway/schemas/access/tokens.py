@@ -7,10 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from headway.domain.access.role import Role
+from headway.domain.access.token_scope import TokenScope
+from headway.domain.access.token_validity import DEFAULT_TOKEN_DAYS, MAX_TOKEN_DAYS
 from headway.schemas.base import RequestModel, ResponseModel
-
-DEFAULT_DAYS = 90
-Scope = Literal["read", "plan", "submit", "operate", "admin", "all"]
 
 
 class TokenIn(RequestModel):
@@ -19,8 +18,8 @@ class TokenIn(RequestModel):
     person: str = ""  # "" is the person of the request; only admins may name another
     role: Role | None = None
     label: str = Field("", max_length=200)
-    days: int | None = Field(DEFAULT_DAYS, ge=1, le=36_500)
-    scopes: list[Scope] = Field(["all"], min_length=1, max_length=6)
+    days: int | None = Field(DEFAULT_TOKEN_DAYS, ge=1, le=MAX_TOKEN_DAYS)
+    scopes: list[TokenScope] = Field([TokenScope.ALL], min_length=1, max_length=6)
     cluster: str = Field("", max_length=64)  # the only cluster that the token is valid for; "" is every cluster
 
 

@@ -60,6 +60,7 @@ class EnvironmentOut(ResponseModel):
     at: float
     job_id: int  # the job that built it
     jobs: int = 0  # number of jobs whose lineage names this version
+    removable: bool = False  # in a list: neither a job's lineage nor a default names it, and there is a later version
 
 
 class EnvironmentDetailOut(EnvironmentOut):

@@ -26,7 +26,7 @@ class VolumeSpeedOut(ResponseModel):
     error: str = ""
 
 
-class LostOut(ResponseModel):
+class UnmountedNodeOut(ResponseModel):
     """A node on which a volume is not available, and why according to its health checks."""
 
     node: str
@@ -41,9 +41,18 @@ class MeasuredOut(VolumeSpeedOut):
     at: float
 
 
+class QuotaUseOut(ResponseModel):
+    """What one user's folder on a volume holds, and its limit."""
+
+    user: str
+    used_bytes: int
+    limit_bytes: int
+
+
 class VolumeOut(ResponseModel):
     """A volume. `size_bytes`, `used_bytes` and `free_bytes` are as seen from the head; null if the head cannot see it,
-    and `fault` says why."""
+    and `fault` says why. `quotas` are those of the viewer, for operators and admins those of all users; `quota_fault` says
+    why the limits of the cluster file are not enforced."""
 
     path: str
     type: str = ""  # file system type; "" is Headway's own volume
@@ -54,7 +63,9 @@ class VolumeOut(ResponseModel):
     free_bytes: int | None = None
     fault: str = ""
     nodes: int = 0  # number of nodes that have it
-    lost: list[LostOut] = []
+    lost: list[UnmountedNodeOut] = []
+    quotas: list[QuotaUseOut] = []
+    quota_fault: str = ""
     measured: MeasuredOut | None = None  # result of the last `headway storage bench`
 
 

@@ -1,2 +1,3 @@
-"""Requests that start work (jobs, commands, notebooks, pipelines) and their answers. Jobs that exist are in
-`schemas.jobs`."""
+"""Requests that start work (jobs, commands, notebooks, pipelines) and their answers.
+
+Not here: jobs that exist (`schemas.jobs`)."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from headway.domain.access.job_secret import MOST_PER_JOB, NAME_PATTERN
+from headway.domain.access.job_secret_limits import MOST_PER_JOB, NAME_PATTERN
 from headway.schemas.base import RequestModel
 
 SecretName = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]

@@ -6,17 +6,18 @@ from typing import Literal
 
 from pydantic import Field
 
+from headway.domain import notebook_defaults
 from headway.schemas.base import RequestModel, ResponseModel
 
 
 class NotebookIn(RequestModel):
     """A notebook to start. It is ended after `idle_minutes` without a running cell or keyboard input."""
 
-    gpus: int = Field(1, ge=0, le=64)
-    time: str = Field("8:00:00", pattern=r"^((\d+-)?\d+(:\d+){0,2})$")
+    gpus: int = Field(notebook_defaults.GPUS, ge=0, le=64)
+    time: str = Field(notebook_defaults.TIME_LIMIT, pattern=r"^((\d+-)?\d+(:\d+){0,2})$")
     partition: str = Field("", max_length=64)
     team: str = Field("", max_length=64)
-    idle_minutes: int = Field(60, ge=1, le=24 * 60)
+    idle_minutes: int = Field(notebook_defaults.IDLE_MINUTES, ge=1, le=24 * 60)
 
 
 NotebookState = Literal["waiting", "starting", "running", "ended"]

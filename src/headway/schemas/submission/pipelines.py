@@ -49,3 +49,4 @@ class PipelineOut(ResponseModel):
     workdir: str
     state: str  # running, done or failed
     steps: list[StepOut]
+    warning: str = ""  # of a start: why the PyTorch of a step can't use the GPUs that it asks for

@@ -30,6 +30,7 @@ class RunOut(ResponseModel):
     script: list[ScriptLine]
     script_args: list[str] = []
     message: str = ""
+    warning: str = ""  # why its PyTorch can't use the GPUs that it asks for
 
 
 Launcher = Literal["torchrun", "srun", "mpi", "python"]

@@ -1,1 +1,3 @@
-"""The parts of a client, one class per subject: `client.clusters`, `client.jobs`, `client.billing`, ..."""
+"""The parts of a client, one class per subject: `client.clusters`, `client.jobs`, `client.billing`, ...
+
+Not here: connections and retries (`sdk.connection`), models of answers (`headway.schemas`)."""

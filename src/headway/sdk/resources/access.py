@@ -45,8 +45,16 @@ class People(Resource):
             PersonOut, self._connection.request_json("PUT", f"/people/{path_segment(person)}", body=request)
         )
 
+    def disable(self, person: str) -> PersonOut:
+        """Disables the person: their tokens, sessions, jobs and SSH sessions end."""
+        return self._connection.post(f"/people/{path_segment(person)}/disable", PersonOut)
+
+    def enable(self, person: str) -> PersonOut:
+        """Enables a disabled person."""
+        return self._connection.post(f"/people/{path_segment(person)}/enable", PersonOut)
+
     def delete(self, person: str) -> None:
-        """Removes the person and ends their tokens and sessions."""
+        """Removes the person: their tokens, sessions, jobs and SSH sessions end."""
         self._connection.request_json("DELETE", f"/people/{path_segment(person)}")
 
     def audit_trail(self, filters: dict[str, str]) -> Iterator[bytes]:

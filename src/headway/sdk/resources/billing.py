@@ -1,4 +1,4 @@
-"""Usage, invoices, chargeback and the ledger's other reports."""
+"""Usage, invoices, chargeback and the ledger's other reports; prices of clouds."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from headway.schemas.billing import (
     RunsOut,
     UsageOut,
 )
+from headway.schemas.offers import OffersOut, RefreshedOffersOut
 from headway.schemas.submission.submission_check import CheckJobIn
 from headway.sdk.connection import Resource, cluster_path
 
@@ -132,6 +133,30 @@ class Billing(Resource):
     def rebuild_ledger(self, cluster: str) -> CollectedOut:
         """Rebuilds the ledger from Slurm's accounting and returns what was read."""
         return self._connection.post(_path(cluster, "ledger/rebuild"), CollectedOut, None, timeout_s=600)
+
+    def offers(
+        self,
+        *,
+        gpu: str = "",
+        count: int = 0,
+        cloud: str = "",
+        region: str = "",
+        purchase: str = "",
+        gpus_per_node: int = 0,
+        cluster: str = "",
+        limit: int = 100,
+    ) -> OffersOut:
+        """Returns offers of clouds, the lowest price first: of `count` GPUs in whole machines, with 0 of one GPU. `purchase`:
+        on-demand, spot or reserved; `gpus_per_node`: the least GPUs of one machine; `cluster`: compare its groups too; `limit`:
+        at most 1000."""
+        numbers = {"count": count, "gpus_per_node": gpus_per_node, "limit": limit}
+        query = {"gpu": gpu, "cloud": cloud, "region": region, "purchase": purchase, "cluster": cluster}
+        asked = urlencode({name: value for name, value in {**query, **numbers}.items() if value})
+        return self._connection.get(f"/offers?{asked}", OffersOut)
+
+    def refresh_offers(self) -> RefreshedOffersOut:
+        """Lets the server fetch newer prices of clouds, and returns what it got. Raises Unreachable if it got none."""
+        return self._connection.post("/offers/refresh", RefreshedOffersOut, None, timeout_s=120)
 
 
 def _path(cluster: str, report: str, **query: str) -> str:

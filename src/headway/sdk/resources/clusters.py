@@ -5,9 +5,10 @@ from __future__ import annotations
 import builtins
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
 
+from headway.domain.access.cluster_key import ClusterKey
 from headway.errors import NotFound, Unreachable
+from headway.schemas.access.limits import LimitsOut
 from headway.schemas.clusters import (
     AccessOut,
     ApplyIn,
@@ -18,7 +19,7 @@ from headway.schemas.clusters import (
     EventOut,
     OperationOut,
     RollIn,
-    ScaleIn,
+    ScaleGroupsIn,
     StatusOut,
 )
 from headway.schemas.key_rotation import RotateIn
@@ -50,7 +51,9 @@ class Clusters(Resource):
 
     def plan_scale(self, cluster: str, groups: Mapping[str, int]) -> ChangeSetOut:
         """Returns what `scale` to these numbers of nodes would change; changes nothing."""
-        return self._connection.post(cluster_path(cluster, "scale", "plan"), ChangeSetOut, ScaleIn(groups=dict(groups)))
+        return self._connection.post(
+            cluster_path(cluster, "scale", "plan"), ChangeSetOut, ScaleGroupsIn(groups=dict(groups))
+        )
 
     def scale(
         self,
@@ -62,7 +65,7 @@ class Clusters(Resource):
         deadline_s: int | None = None,
     ) -> OperationOut:
         """Queues a change of the number of nodes by group ("" if there is one group). Raises the same errors as `apply`."""
-        body = ScaleIn(groups=dict(groups), digest=digest, confirmed=confirmed, deadline_s=deadline_s)
+        body = ScaleGroupsIn(groups=dict(groups), digest=digest, confirmed=confirmed, deadline_s=deadline_s)
         return self._connection.post(cluster_path(cluster, "scale"), OperationOut, body)
 
     def plan_roll(
@@ -85,9 +88,9 @@ class Clusters(Resource):
         """Queues taking the cluster down; `delete_data` also deletes home, scratch and accounting."""
         return self._connection.post(cluster_path(cluster, "down"), OperationOut, DownIn(delete_data=delete_data))
 
-    def rotate_secret(self, cluster: str, what: Literal["munge", "jwt", "ssh", "database"]) -> OperationOut:
+    def rotate_key(self, cluster: str, what: ClusterKey) -> OperationOut:
         """Queues the replacement of one of the cluster's keys."""
-        return self._connection.post(cluster_path(cluster, "secrets", "rotate"), OperationOut, RotateIn(what=what))
+        return self._connection.post(cluster_path(cluster, "keys", "rotate"), OperationOut, RotateIn(what=what))
 
     def list(self) -> builtins.list[ClusterOut]:
         """Returns every cluster that this person may see."""
@@ -100,6 +103,10 @@ class Clusters(Resource):
     def status(self, cluster: str) -> StatusOut:
         """Returns readiness checks and nodes."""
         return self._connection.get(cluster_path(cluster, "status"), StatusOut)
+
+    def limits(self, cluster: str) -> LimitsOut:
+        """Returns this person's own limits, and what they use of them."""
+        return self._connection.get(cluster_path(cluster, "limits"), LimitsOut)
 
     def document(self, cluster: str) -> Document:
         """Returns the document that was applied last."""

@@ -17,6 +17,7 @@ from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.reruns import RetryIn
 from headway.schemas.submission.run_flags import RunIn, RunOptions, RunOut
+from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.sdk.connection import Resource, cluster_path, non_empty
 from headway.sdk.reconnect import RECONNECT_S, ServerOutage, follow_log
 from headway.sdk.resources.bundles import Bundles
@@ -32,6 +33,11 @@ class Jobs(Resource):
     def sbatch(self, cluster: str, request: SubmitIn) -> SubmitOut:
         """Runs sbatch on the cluster as this person's user."""
         return self._connection.post(cluster_path(cluster, "jobs"), SubmitOut, request, timeout_s=120)
+
+    def check(self, cluster: str, request: CheckJobIn) -> CheckJobOut:
+        """Returns whether a job could be submitted, when and where it would start, and what lint finds in its script.
+        Submits nothing."""
+        return self._connection.post(cluster_path(cluster, "jobs", "check"), CheckJobOut, request, timeout_s=120)
 
     def create_run(self, cluster: str, request: RunIn) -> RunOut:
         """Generates the batch script of a command and submits it, unless it is a dry run."""

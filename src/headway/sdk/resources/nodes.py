@@ -6,8 +6,8 @@ import builtins
 
 from headway.schemas.clusters import OperationOut
 from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
-from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
-from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
+from headway.schemas.incidents import FaultIn, IncidentOut, InjectedFaultOut, NodeHistoryOut, ReturnIn
+from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn, RentedOut
 from headway.sdk.connection import Resource, cluster_path
 
 
@@ -35,6 +35,10 @@ class Nodes(Resource):
     def history(self, cluster: str, node: str) -> NodeHistoryOut:
         """Returns a node's incidents and its fault score."""
         return self._connection.get(cluster_path(cluster, "nodes", node, "history"), NodeHistoryOut)
+
+    def rented(self) -> RentedOut:
+        """Returns everything that the server rents from clouds, of all clusters."""
+        return self._connection.get("/rented", RentedOut)
 
     def get(self, cluster: str, node: str) -> NodeDetailOut:
         """Returns one node, with its last reboot or test."""
@@ -65,6 +69,6 @@ class Nodes(Resource):
         """Returns the result of the latest fabric test. Raises NotFound if there was none."""
         return self._connection.get(cluster_path(cluster, "fabric-test"), FabricTestOut)
 
-    def inject_fault(self, cluster: str, fault: FaultIn) -> FaultMadeOut:
+    def inject_fault(self, cluster: str, fault: FaultIn) -> InjectedFaultOut:
         """Injects a fault into a local cluster, or removes it."""
-        return self._connection.post(cluster_path(cluster, "faults"), FaultMadeOut, fault, timeout_s=120)
+        return self._connection.post(cluster_path(cluster, "faults"), InjectedFaultOut, fault, timeout_s=120)

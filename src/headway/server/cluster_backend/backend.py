@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.server.cluster_backend.backups import Backups
-from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
+from headway.server.cluster_backend.accounting import UsageBackend
+from headway.server.cluster_backend.backups import BackupsBackend
+from headway.server.cluster_backend.cluster_lifecycle import LifecycleBackend
 from headway.server.cluster_backend.connections import ConnectionPool
 from headway.server.cluster_backend.health_loop import HealthLoop
-from headway.server.cluster_backend.jobs.exec_commands import Commands
-from headway.server.cluster_backend.jobs.job_control import Jobs
-from headway.server.cluster_backend.jobs.job_secrets import JobSecrets
-from headway.server.cluster_backend.key_rotation import KeyRotation
-from headway.server.cluster_backend.monitoring import Monitoring
-from headway.server.cluster_backend.nodes.fabric_tests import FabricTests
-from headway.server.cluster_backend.nodes.node_actions import NodeActions
-from headway.server.cluster_backend.nodes.rollouts import Rollouts
-from headway.server.cluster_backend.slurm_state import SlurmState
-from headway.server.cluster_backend.storage import Storage
-from headway.server.cluster_backend.usage import Usage
+from headway.server.cluster_backend.jobs.exec_commands import CommandsBackend
+from headway.server.cluster_backend.jobs.job_control import JobsBackend
+from headway.server.cluster_backend.jobs.job_secrets import JobSecretsBackend
+from headway.server.cluster_backend.key_rotation import KeyRotationBackend
+from headway.server.cluster_backend.monitoring import MonitoringBackend
+from headway.server.cluster_backend.nodes.fabric_tests import FabricTestsBackend
+from headway.server.cluster_backend.nodes.node_actions import NodeActionsBackend
+from headway.server.cluster_backend.nodes.rollouts import RolloutsBackend
+from headway.server.cluster_backend.rentals import RentalsBackend
+from headway.server.cluster_backend.slurm_state import SlurmStateBackend
+from headway.server.cluster_backend.storage import StorageBackend
+from headway.server.cluster_backend.user_locks import UserLocksBackend
 from headway.store import Store
 
 
@@ -28,19 +30,21 @@ class Backend:
 
     def __init__(self, store: Store, state_dir: Path) -> None:
         self._pool = pool = ConnectionPool(store, state_dir)
-        self.lifecycle = ClusterLifecycle(pool)
-        self.backups = Backups(pool)
-        self.keys = KeyRotation(pool)
-        self.rollouts = Rollouts(pool)
-        self.storage = Storage(pool)
-        self.slurm = SlurmState(pool)
-        self.jobs = Jobs(pool, self.slurm)
-        self.job_secrets = JobSecrets(pool)
-        self.commands = Commands(pool)
-        self.nodes = NodeActions(pool)
-        self.fabric = FabricTests(pool)
-        self.usage = Usage(pool)
-        self.monitoring = Monitoring(pool)
+        self.lifecycle = LifecycleBackend(pool)
+        self.backups = BackupsBackend(pool)
+        self.keys = KeyRotationBackend(pool)
+        self.rollouts = RolloutsBackend(pool)
+        self.rentals = RentalsBackend(pool)
+        self.storage = StorageBackend(pool)
+        self.slurm = SlurmStateBackend(pool)
+        self.jobs = JobsBackend(pool, self.slurm)
+        self.job_secrets = JobSecretsBackend(pool)
+        self.user_locks = UserLocksBackend(pool)
+        self.commands = CommandsBackend(pool)
+        self.nodes = NodeActionsBackend(pool)
+        self.fabric = FabricTestsBackend(pool)
+        self.usage = UsageBackend(pool)
+        self.monitoring = MonitoringBackend(pool)
         self.health = HealthLoop(pool, self.slurm)
 
     async def forget(self, cluster: str) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headway.backup.archive import Header
 
 
-class Backups:
+class BackupsBackend:
     """Implements services.cluster_backend.ClusterBackups."""
 
     def __init__(self, pool: ConnectionPool) -> None:
@@ -28,10 +28,10 @@ class Backups:
         await back_up(cluster, about, await self._pool.context(cluster), report, path, header, key)
 
     async def restore(self, cluster: Cluster, report: ReportProgress, path: Path, key: bytes, ref: str) -> None:
-        from headway.backup.restore import restore
+        from headway.backup.restore import restore_cluster
         from headway.environments.image_environment import provide_image_environment
 
         async with self._pool.machine_lock(cluster) as opened:
-            await restore(cluster, opened.context, report, path, key, ref)
+            await restore_cluster(cluster, opened.context, report, path, key, ref)
             opened.cluster = cluster
         await provide_image_environment(cluster, opened.context, report)

@@ -9,7 +9,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation_progress import ReportProgress
-from headway.domain.readiness import Check
+from headway.domain.readiness import ReadinessCheck
 from headway.schemas.clusters import Document
 from headway.server.cluster_backend.connections import ConnectionPool
 from headway.server.cluster_backend.resolve_process import is_large, resolve_in_process
@@ -17,7 +17,7 @@ from headway.server.operations.apply_wait import ApplyWait
 from headway.services.cluster_backend import ResolvedCluster, WaitForJobs
 
 
-class ClusterLifecycle:
+class LifecycleBackend:
     """Implements services.cluster_backend.ClusterLifecycle."""
 
     def __init__(self, pool: ConnectionPool) -> None:
@@ -42,7 +42,7 @@ class ClusterLifecycle:
         waiting: WaitForJobs | None = None,
     ) -> bool:
         from headway.cluster.apply import apply_cluster
-        from headway.cluster.scaling.scale_in import SteppedAside
+        from headway.cluster.scaling.scale_in import YieldedToOperation
         from headway.environments.image_environment import provide_image_environment
 
         async with self._pool.machine_lock(cluster) as opened:
@@ -50,7 +50,7 @@ class ClusterLifecycle:
                 await apply_cluster(
                     cluster, opened.context, report, deadline, ApplyWait(opened, report, cluster, waiting)
                 )
-            except SteppedAside:
+            except YieldedToOperation:
                 return True
             opened.cluster = cluster
         await provide_image_environment(cluster, opened.context, report)
@@ -81,7 +81,7 @@ class ClusterLifecycle:
     async def machines(self, cluster: Cluster) -> tuple[Machine, ...]:
         return await (await self._pool.opened(cluster)).machines(cluster.name)
 
-    async def readiness_checks(self, cluster: Cluster) -> tuple[Check, ...]:
+    async def readiness_checks(self, cluster: Cluster) -> tuple[ReadinessCheck, ...]:
         from headway.cluster.readiness import readiness_checks
 
         return await readiness_checks(cluster, await self._pool.context(cluster))

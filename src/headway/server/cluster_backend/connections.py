@@ -82,7 +82,7 @@ class ClusterConnections:
 
         if self.incident_engine is None:
             self.incident_engine = IncidentEngine(cluster, self.context)
-        self.incident_engine.cluster = cluster
+        self.incident_engine.use_cluster(cluster)
         return self.incident_engine
 
 
@@ -92,7 +92,7 @@ class ConnectionPool:
 
     def __init__(self, store: Store, state_dir: Path) -> None:
         self.store = store
-        self._state_dir = state_dir
+        self.state_dir = state_dir
         self._open: dict[str, ClusterConnections] = {}
         self._opening = asyncio.Lock()
 
@@ -140,7 +140,7 @@ class ConnectionPool:
             return
         from headway.cluster.context import open_context
 
-        context = await open_context(cluster, self.store, self._state_dir)
+        context = await open_context(cluster, self.store, self.state_dir)
         try:
             yield context
         finally:
@@ -159,12 +159,10 @@ class ConnectionPool:
             if opened is None:
                 from headway.cluster.context import open_context
 
-                context = await open_context(cluster, self.store, self._state_dir)
+                context = await open_context(cluster, self.store, self.state_dir)
                 opened = self._open[cluster.name] = ClusterConnections(context, key)
         if opened.context.connections.keyless:  # another server may have created the cluster in the meantime
-            opened.context.connections.use_key(
-                (await self.store.secrets.of_cluster(cluster.name)).get("bootstrap_key", "")
-            )
+            opened.context.connections.use_key(await self.store.secrets.get(cluster.name, "bootstrap_key") or "")
         return opened
 
     async def slurm(self, cluster: Cluster) -> SlurmConnection:
@@ -229,6 +227,6 @@ class ConnectionPool:
 
 
 def _key(cluster: Cluster) -> object:
-    """Returns the provider and the hosts of the cluster. If they change, the machines are different and open
+    """Returns the provider, the hosts and the cloud of the cluster. If they change, the machines are different and open
     connections must be replaced."""
-    return cluster.provider, cluster.hosts
+    return cluster.provider, cluster.hosts, cluster.cloud

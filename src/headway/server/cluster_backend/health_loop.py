@@ -13,7 +13,7 @@ from headway.domain.incident import FaultAction
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.errors import HeadwayError
 from headway.server.cluster_backend.connections import ClusterConnections, ConnectionPool
-from headway.server.cluster_backend.slurm_state import SlurmState
+from headway.server.cluster_backend.slurm_state import SlurmStateBackend
 
 if TYPE_CHECKING:
     from headway.domain.incident import Symptom
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class HealthLoop:
-    """Implements workers.slurm_polling.HealthLoop and workers.event_listener.EventSource. Only one caller at a time
+    """Implements workers.slurm_polling.FaultHandler and workers.event_listener.EventSource. Only one caller at a time
     acts on the faults of a cluster."""
 
-    def __init__(self, pool: ConnectionPool, slurm: SlurmState) -> None:
+    def __init__(self, pool: ConnectionPool, slurm: SlurmStateBackend) -> None:
         self._pool = pool
         self._slurm_state = slurm
 

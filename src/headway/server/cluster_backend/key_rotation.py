@@ -9,8 +9,8 @@ from headway.domain.operation_progress import ReportProgress
 from headway.server.cluster_backend.connections import ConnectionPool
 
 
-class KeyRotation:
-    """Implements services.cluster_backend.KeyRotation."""
+class KeyRotationBackend:
+    """Implements services.cluster_backend.ClusterKeyRotation."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -18,7 +18,7 @@ class KeyRotation:
     async def rotate_key(
         self, cluster: Cluster, report: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
     ) -> None:
-        from headway.cluster.keys.rotation import rotate
+        from headway.cluster.keys.rotation import rotate_key
 
         async with self._pool.machine_lock(cluster) as opened:
-            await rotate(cluster, opened.context, report, what, ref, begins)
+            await rotate_key(cluster, opened.context, report, what, ref, begins)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from headway.cluster.monitoring.metric_queries import Query, Row
+from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
 from headway.domain.billing import Notification
 from headway.domain.cluster import Cluster
 from headway.server.cluster_backend.connections import ConnectionPool
 
 
-class Monitoring:
-    """Implements services.cluster_backend.Monitoring."""
+class MonitoringBackend:
+    """Implements services.cluster_backend.ClusterMonitoring."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
 
     async def query_metrics(
-        self, cluster: Cluster, queries: Sequence[Query], start: float, end: float, step_s: int
-    ) -> tuple[Row, ...]:
+        self, cluster: Cluster, queries: Sequence[MetricQuery], start: float, end: float, step_s: int
+    ) -> tuple[MetricRow, ...]:
         from headway.cluster.monitoring.prometheus_client import query_range
 
         slurm = await self._pool.slurm(cluster)

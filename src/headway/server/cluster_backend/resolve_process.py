@@ -15,7 +15,7 @@ from headway.errors import CommandFailed, Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.services.cluster_backend import ResolvedCluster
 from headway.services.memory import release_memory_soon
-from headway.transport.process import run
+from headway.transport.process import run_process
 
 ARGV = (sys.executable, "-m", "headway.server.cluster_backend.resolve_process")
 TIMEOUT_S = 60.0
@@ -56,7 +56,7 @@ async def resolve_in_process(document: Document) -> ResolvedCluster:
     async with _at_once:
         release_memory_soon()  # of the request and of the result
         try:
-            ran = await run(
+            ran = await run_process(
                 ARGV, timeout_s=TIMEOUT_S, input=document.model_dump_json().encode(), max_output=_MAX_OUTPUT
             )
         except CommandFailed as error:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.accounts import Share
+from headway.domain.slurm.accounts import AccountShare
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import NotFound
 from headway.server.cluster_backend.connections import ConnectionPool
 from headway.services.cluster_backend import SlurmReading
 
 
-class SlurmState:
-    """Implements services.cluster_backend.SlurmState."""
+class SlurmStateBackend:
+    """Implements services.cluster_backend.ClusterSlurmState."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -19,7 +19,7 @@ class SlurmState:
     async def read(self, cluster: Cluster) -> SlurmReading:
         return await (await self._pool.slurm(cluster)).poll.read()
 
-    async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
+    async def shares(self, cluster: Cluster) -> tuple[AccountShare, ...]:
         from headway.slurm.accounting import sshare
 
         slurm = await self._pool.slurm(cluster)

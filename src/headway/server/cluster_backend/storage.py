@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
-from headway.domain.volume_usage import VolumeUsage
+from headway.domain.storage.quotas import ObservedQuota
+from headway.domain.storage.volume_space import VolumeSpace
 from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
     from headway.datasets.async_file_store import AsyncDatasetFileStore
-    from headway.environments.file_store import EnvironmentFileStore
+    from headway.environments.environment_folder import EnvironmentFileStore
 
 
-class Storage:
+class StorageBackend:
     """Implements services.cluster_backend.ClusterStorage."""
 
     def __init__(self, pool: ConnectionPool) -> None:
@@ -31,11 +33,16 @@ class Storage:
         return SshDatasetFileStore(cluster, await self._pool.context(cluster))
 
     async def environment_file_store(self, cluster: Cluster) -> EnvironmentFileStore:
-        from headway.environments.file_store import SshEnvironmentFileStore
+        from headway.environments.environment_folder import SshEnvironmentFileStore
 
         return SshEnvironmentFileStore(cluster, await self._pool.context(cluster))
 
-    async def volume_usage(self, cluster: Cluster) -> tuple[VolumeUsage, ...]:
-        from headway.cluster.volumes.usage import read_volume_usage
+    async def quotas(self, cluster: Cluster) -> Mapping[str, ObservedQuota]:
+        from headway.cluster.volumes.quotas import read_quotas
 
-        return await read_volume_usage(cluster, await self._pool.context(cluster))
+        return await read_quotas(cluster, await self._pool.context(cluster))
+
+    async def volume_space(self, cluster: Cluster) -> tuple[VolumeSpace, ...]:
+        from headway.cluster.volumes.space import read_volume_space
+
+        return await read_volume_space(cluster, await self._pool.context(cluster))

@@ -1,2 +1,3 @@
-"""Runs operations (apply, down, roll, backup, ...), one module per subject. `server.workers` claims an operation;
-`domain.operation_kinds` declares the kinds."""
+"""Runs operations (apply, down, roll, backup, ...), one module per subject.
+
+Not here: claiming an operation (`server.workers`), the list of kinds (`domain.operation_kinds`)."""

@@ -8,7 +8,7 @@ from headway.domain.operation_kinds import ApplyParams
 from headway.errors import HeadwayError, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun
-from headway.server.operations.scale_in_wait import ScaleInWait, replaced
+from headway.server.operations.scale_in_wait import ScaleInWait, was_replaced
 from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
 from headway.services.app_state import AppState
 from headway.services.cluster.apply_guards import cost_limit_conflict, require_undisturbed_work
@@ -18,12 +18,12 @@ from headway.services.storage.declared_environments import queue_declared_builds
 from headway.store import ClusterRow, Operation
 
 
-async def apply(run: OperationRun) -> tuple[str, ...]:
+async def apply_cluster(run: OperationRun) -> tuple[str, ...]:
     """Applies a cluster's file. Returns the id of the operation that follows: the one that continues it if it gave
     way to another operation, or the rollout of the nodes after an upgrade of Slurm; else ()."""
     state, operation, report = run.state, run.operation, run.report
     name, params = operation.cluster, ApplyParams.from_json(operation.params)
-    if await replaced(state, operation):
+    if await was_replaced(state, operation):
         await report(operation.kind, "nothing to do: a newer request replaced it", done=True)
         return ()
     row = await state.store.clusters.get(name)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ApplyWait:
-    """Implements headway.cluster.scaling.scale_in.WaitingWork. Until the wait is over the cluster runs by its
+    """Implements headway.cluster.scaling.scale_in.BackgroundTasks. Until the wait is over the cluster runs by its
     previous file; machines created meanwhile must have a place in the next one (`next_file`)."""
 
     connections: ClusterConnections

@@ -19,6 +19,7 @@ from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.cluster.cluster_to_schema import summary_of
+from headway.services.cluster.operation_view import without_server_paths
 from headway.services.storage.declared_environments import queue_declared_builds
 from headway.services.storage.environments import missing_environments
 from headway.services.storage.path_policy import path_faults
@@ -52,7 +53,7 @@ class BackupOperations:
             if stay:  # still a success: another backup would displace a further good one
                 text = f"older ones could not be removed: {'; '.join(stay)}"
                 await self._report("backup", text, level="warning", done=True)
-                state.live.add_notice(name, f"backups: {text}", level="warning")
+                state.live.add_notice(name, f"backups: {without_server_paths(text, path.parent)}", level="warning")
         return (str(path),)
 
     async def restore(self) -> None:
@@ -67,24 +68,22 @@ class BackupOperations:
 
     async def _restore(self) -> None:
         from headway.backup import restore as keep
+        from headway.backup import restore_checks
 
         state, name = self._state, self._operation.cluster
         params = RestoreParams.from_json(self._operation.params)
         path, key = Path(params.path), await self._key()
         await self._report("proof", "is being read")
         kept = await asyncio.to_thread(keep.read_contents, path, key)
-        await keep.require_matching_uids(name, state.store, kept)
+        await restore_checks.require_matching_uids(name, state.store, kept.uids)
         document = Document.model_validate(kept.about["document"])
         resolved = await state.clusters.resolve(document)
         faults = await path_faults(state, resolved)
         if faults:
             raise InvalidSpec(faults)
-        old, there = kept.proof.header.slurm_version, state.clusters.stored_slurm_version(resolved.cluster, None)
-        if there not in ("", old) and await state.backend.lifecycle.machines(resolved.cluster):
-            raise Refused(
-                f"{name} runs Slurm {there} and this backup is of {old}: machines of one version can't use the other",
-                hint=f"headway down {name}, then restore again",
-            )
+        present = state.clusters.stored_slurm_version(resolved.cluster, None)
+        machines = await state.backend.lifecycle.machines(resolved.cluster) if present else ()
+        restore_checks.require_same_slurm(name, kept.proof.header, present, has_machines=bool(machines))
         await self._report("proof", f"{kept.proof.bytes} bytes are complete", done=True)
         count = await keep.restore_records(name, state.store, path, key, kept)
         await self._report("records", f"{count} of Headway's own records are restored", done=True)
@@ -128,13 +127,14 @@ class BackupOperations:
         # An apply makes the environment of the node image.
         others = [one for one in versions if one.name not in cluster.environments and one.source != IMAGE_SOURCE]
         if lost := await missing_environments(self._state, cluster, others):
-            text = f"the files of {', '.join(one.label for one in lost)} are missing: build them again from their locks"
+            text = (
+                f"the files of {', '.join(one.label for one in lost)} are missing: rebuild them from their lock files"
+            )
             await self._report("environments", f"{text} (headway env show prints one)", level="warning", done=True)
 
     async def _key(self) -> bytes:
         """Returns the encryption key stored for this operation. Raises Refused if it no longer exists."""
-        have = await self._state.store.secrets.of_cluster(self._operation.cluster)
-        value = have.get(self._operation.secret)
+        value = await self._state.store.secrets.get(self._operation.cluster, self._operation.secret)
         if value is None:
             raise Refused("the key of this operation no longer exists", hint="start it again")
         return base64.b64decode(value)

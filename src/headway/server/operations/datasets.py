@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.datasets.async_file_store import AsyncDatasetFileStore, LocalDatasetFileStore
-from headway.datasets.file_store import Progress, damage_text
-from headway.datasets.manifest import Folder, Manifest, Source
+from headway.datasets.file_store import FileProgress, damage_text
+from headway.datasets.manifest import DatasetManifest, DatasetSource, Folder
 from headway.datasets.s3_source import SCHEME, Access, Bucket
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
@@ -90,10 +90,10 @@ class DatasetOperations:
         await self._place(attached=True)
         return made.path
 
-    async def _bring(self, path: str, before: int) -> Manifest:
+    async def _bring(self, path: str, before: int) -> DatasetManifest:
         source_made = await self._source(path)
 
-        async def read(progress: Progress) -> Manifest:
+        async def read(progress: FileProgress) -> DatasetManifest:
             source = await asyncio.to_thread(source_made)
             try:
                 return await self._file_store.bring(self._name, source, progress, before)
@@ -106,11 +106,11 @@ class DatasetOperations:
         await self._report("files", text, done=True, seconds=time.monotonic() - began)
         return manifest
 
-    async def _source(self, path: str) -> Callable[[], Source]:
+    async def _source(self, path: str) -> Callable[[], DatasetSource]:
         if not path.startswith(SCHEME):
             require_dataset_source(self._state, path)
             return lambda: self._opened(Path(path))
-        value = (await self._state.store.secrets.of_cluster(self._cluster)).get(self._operation.secret)
+        value = await self._state.store.secrets.get(self._cluster, self._operation.secret)
         if value is None:
             raise Refused("the keys of this operation no longer exist", hint="start it again")
         access = Access(**json.loads(value))
@@ -130,7 +130,7 @@ class DatasetOperations:
     async def _verify(self, version: DatasetVersion) -> None:
         began = time.monotonic()
 
-        async def read(progress: Progress) -> list[str]:
+        async def read(progress: FileProgress) -> list[str]:
             return await self._file_store.verify(version.name, version.number, version.digest, progress)
 
         damage = await self._watched("files", "read again", read)
@@ -184,9 +184,9 @@ class DatasetOperations:
             return change.what == self._name
         return change.what.rpartition("/")[2] == unit
 
-    async def _watched(self, step: str, word: str, work: Callable[[Progress], Coroutine[Any, Any, T]]) -> T:
+    async def _watched(self, step: str, word: str, work: Callable[[FileProgress], Coroutine[Any, Any, T]]) -> T:
         """Runs `work` and reports its progress. If cancelled, waits until the work has ended."""
-        progress, pause = Progress(), FIRST_LOOK_S
+        progress, pause = FileProgress(), FIRST_LOOK_S
         task = asyncio.create_task(work(progress))
         try:
             while not (await asyncio.wait({task}, timeout=pause))[0]:

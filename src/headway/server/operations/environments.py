@@ -120,9 +120,9 @@ class EnvironmentOperation:
     async def _person(self, cluster: Cluster) -> Principal:
         """Returns the person who asked, with a key that makes a repeated submission find the first one's job."""
         person = await self._state.store.people.get(self._operation.person)
-        if person is None:
+        if person is None or person.disabled:
             raise Refused(
-                f"{self._operation.person}, who asked for environment {self._name}, is no longer known",
+                f"{self._operation.person}, who asked for environment {self._name}, is no longer known or disabled",
                 hint=self._build_again(cluster),
             )
         key = hashlib.sha256(f"environment {self._operation.id}".encode()).hexdigest()

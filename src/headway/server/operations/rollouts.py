@@ -13,7 +13,7 @@ from headway.store import Operation
 _TAKES_OVER = (OperationKind.ROLL, OperationKind.DOWN)
 
 
-async def roll(run: OperationRun) -> tuple[str, ...]:
+async def roll_cluster(run: OperationRun) -> tuple[str, ...]:
     """Returns the id of the operation that continues it; () when it is done, or another rollout or a down takes over."""
     return await RolloutOperation(run.state, run.operation, run.report).run()
 

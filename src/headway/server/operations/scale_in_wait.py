@@ -65,7 +65,7 @@ class ScaleInWait:
     async def go_on_later(self) -> tuple[str, ...]:
         """Queues the operation that continues this one and returns its id. It applies the file as it is by then, so
         an operation that runs first may have undone the change. It does nothing if an operation that replaces it was
-        carried out (`replaced`)."""
+        carried out (`was_replaced`)."""
         mine = self._operation
         instead = [
             operation.id
@@ -101,7 +101,7 @@ class ScaleInWait:
         self._state.live.notify_row_changed(self._operation.cluster)
 
 
-async def replaced(state: AppState, operation: Operation) -> bool:
+async def was_replaced(state: AppState, operation: Operation) -> bool:
     """Returns whether an operation that replaces a continued one was carried out."""
     others = [
         await state.store.operations.get(operation_id)

@@ -92,7 +92,7 @@ def _together(news: Iterable[tuple[JobState | None, JobState]]) -> Iterator[byte
             yield frame(MANY, news_of(places, jobs[start : start + AT_ONCE]))
 
 
-async def reading(reader: SlurmReader, changes: SnapshotChanges) -> list[bytes]:
+async def reading_frames(reader: SlurmReader, changes: SnapshotChanges) -> list[bytes]:
     """Returns the frames of one reading."""
     try:
         nodes, jobs, reservations = await asyncio.gather(reader.nodes(), reader.jobs(), reader.reservations())
@@ -116,7 +116,7 @@ async def main() -> None:
         reader = SlurmReader(connections, head, bytes.fromhex(settings["jwt_key"]), settings["version"])
         _write([frame(BEGIN)])
         while await stdin.readline():
-            _write(await reading(reader, changes))
+            _write(await reading_frames(reader, changes))
         await reader.close()
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from logging.handlers import SysLogHandler
 from pathlib import Path
@@ -34,7 +35,10 @@ class Destination(Protocol):
 
     name: str
 
-    def send(self, rows: Sequence[AuditRow]) -> None: ...
+    def send(self, rows: Sequence[AuditRow]) -> None:
+        """Sends the lines and blocks until they are accepted. Raises OSError or httpx.HTTPError; after that some lines
+        may arrive twice."""
+        ...
 
 
 class AuditExportWorker:
@@ -137,24 +141,28 @@ class SyslogDestination:
 
 
 class _Syslog(SysLogHandler):
-    """The standard library's handler, which raises errors and ends messages over TCP with a newline (RFC 6587, 3.4.2)."""
+    """The standard library's handler, which raises errors and ends messages over TCP and TLS with a newline (RFC 6587, 3.4.2)."""
 
     append_nul = False
     ident = "headway-audit: "
 
     def __init__(self, server: SyslogServer) -> None:
-        self._stream = (server.host, server.port) if server.transport == "tcp" else None
+        self._stream = (server.host, server.port) if server.transport in ("tcp", "tls") else None
+        self._tls = server.transport == "tls"
         super().__init__(
             server.host if server.transport == "unix" else (server.host, server.port),
             SysLogHandler.LOG_AUTHPRIV,
-            {"unix": None, "udp": socket.SOCK_DGRAM, "tcp": socket.SOCK_STREAM}[server.transport],
+            {"unix": None, "udp": socket.SOCK_DGRAM}.get(server.transport, socket.SOCK_STREAM),
         )
 
     def createSocket(self) -> None:  # noqa: N802  # a name of logging
-        """Connects; over TCP within TIMEOUT_S, where the standard library would wait for minutes."""
+        """Connects; over TCP within TIMEOUT_S, where the standard library would wait for minutes. Raises ssl.SSLError if the
+        server's certificate is not of an authority that this machine knows, or not for its host."""
         if self._stream:
             self.unixsocket = False
             self.socket = socket.create_connection(self._stream, TIMEOUT_S)
+            if self._tls:
+                self.socket = ssl.create_default_context().wrap_socket(self.socket, server_hostname=self._stream[0])
         else:
             super().createSocket()
 

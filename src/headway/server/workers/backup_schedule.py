@@ -12,6 +12,7 @@ from headway.domain.cluster import BackupRule
 from headway.domain.operation_kinds import OperationKind
 from headway.errors import HeadwayError, Refused
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_view import without_server_paths
 from headway.services.storage.backups import queue_backup
 from headway.services.storage.path_policy import require_allowed_path
 from headway.store import ClusterRow, Operation
@@ -65,7 +66,10 @@ class BackupSchedule:
         except HeadwayError as error:
             self._refused[name] = state.clock()
             log.warning("scheduled backup", cluster=name, error=error.message)
-            state.live.add_notice(name, f"the scheduled backup can't be made: {error.message}", level="error")
+            spec = row.document["spec"]["backup"]
+            folders = [Path(str(spec[key])).parent for key in ("to", "key_file") if key in spec]
+            reason = without_server_paths(error.message, *folders)
+            state.live.add_notice(name, f"the scheduled backup can't be made: {reason}", level="error")
         except Exception as error:  # the database may be unreachable for a while
             log.warning("scheduled backup", cluster=name, error=str(error))
 

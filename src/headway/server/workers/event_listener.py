@@ -27,7 +27,11 @@ class EventSource(Protocol):
 
     def listen(
         self, cluster: Cluster, is_idle: Callable[[], bool], on_jobs: Callable[[tuple[int, ...], bool], None]
-    ) -> AsyncIterator[list[tuple[str, str]]]: ...
+    ) -> AsyncIterator[list[tuple[str, str]]]:
+        """Yields the actions taken on events as (node or job, text). `is_idle` returns whether no operation runs.
+        `on_jobs` is called with the ids of jobs and whether a node reported them (True) or only the controller's log
+        (False). Ends or raises when the connection to the head is lost."""
+        ...
 
 
 class EventListener:

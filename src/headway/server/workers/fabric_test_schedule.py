@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from headway.domain.operation_kinds import FabricTestParams, OperationKind
+from headway.server.workers.each_cluster import check_each_cluster
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
 from headway.store import ClusterRow, OperationAsk
@@ -15,7 +14,6 @@ from headway.store import ClusterRow, OperationAsk
 LOOK_S = 60.0
 AGAIN_S = 3600.0  # seconds until the next try after a test that failed, for example because too few nodes were idle
 PERSON = "headway"  # the name under which scheduled tests are queued
-log = structlog.get_logger("headway.server.fabric_tests")
 
 
 class FabricTestSchedule:
@@ -33,16 +31,7 @@ class FabricTestSchedule:
 
     async def check_all(self) -> None:
         """Queues the tests that are due now."""
-        try:
-            rows = await self._state.store.clusters.all()
-        except Exception as error:  # the database may be unreachable for a while
-            log.warning("scheduled fabric test", error=str(error))
-            return
-        for row in rows:
-            try:
-                await self._check(row)
-            except Exception as error:  # it must not delay the tests of other clusters
-                log.warning("scheduled fabric test", cluster=row.name, error=str(error))
+        await check_each_cluster(self._state, "scheduled fabric test", self._check)
 
     async def _check(self, row: ClusterRow) -> None:
         state, name = self._state, row.name

@@ -1,5 +1,5 @@
 """Sends secrets of jobs to the heads that do not have the newest ones: a head that was away when one was changed, and the heads
-of a cluster whose secrets another server has changed."""
+of a cluster whose secrets another server has changed, or whose users or teams have changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import structlog
 
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
-from headway.services.job_secrets.delivery import deliver
+from headway.services.job_secrets.delivery import deliver_secrets, delivery_mark
 
 TICK_S = 5.0
 AGAIN_S = 30.0  # seconds until a head that was not reached is tried again
@@ -19,7 +19,7 @@ log = structlog.get_logger("headway.server.job_secret_delivery")
 
 
 class JobSecretDelivery:
-    """Compares the stored revisions with the delivered ones."""
+    """Compares what is stored with what was delivered."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
@@ -36,16 +36,19 @@ class JobSecretDelivery:
 
     async def deliver_due(self, now: float) -> None:
         """Delivers to each cluster whose heads may lack the newest secrets."""
-        revisions = await self._state.store.job_secrets.revisions()
-        due = {name for name, revision in revisions.items() if self._state.delivered_secrets.get(name) != revision}
-        if not due:
+        state = self._state
+        revisions = await state.store.job_secrets.revisions()
+        if not revisions:
             return
-        for row in await self._state.store.clusters.all():
-            if row.name not in due or row.state not in _WORKS or now < self._due.get(row.name, 0.0):
+        for row in await state.store.clusters.all():
+            if row.name not in revisions or row.state not in _WORKS or now < self._due.get(row.name, 0.0):
                 continue
-            self._due[row.name] = now + AGAIN_S
             try:
-                away = await deliver(self._state, await self._state.clusters.resolved(row))
+                cluster = await state.clusters.resolved(row)
+                if state.delivered_secrets.get(row.name) == delivery_mark(cluster, revisions[row.name]):
+                    continue
+                self._due[row.name] = now + AGAIN_S
+                away = await deliver_secrets(state, cluster)
             except HeadwayError as error:
                 log.warning("secrets of jobs are not delivered", cluster=row.name, error=error.message)
                 continue

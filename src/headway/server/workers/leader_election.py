@@ -11,7 +11,8 @@ import structlog
 
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_news
-from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
+from headway.services.cluster.operation_view import failure_for_everyone
+from headway.services.read_model.topic_hub import OPERATIONS_TOPIC, operation_topic
 from headway.store import Operation
 from headway.store.db.server_locks import ANSWER_S
 
@@ -144,7 +145,7 @@ class Follower:
 
     async def _publish(self, operation: Operation) -> None:
         state, name = self._state, operation.cluster
-        text = str((operation.error or {}).get("message", "")).partition("\n")[0]
+        text = failure_for_everyone(operation.kind, operation.error)
         state.live.publish_events(operation_news(operation, operation.state, state.clock(), text))
         state.live.hub.publish(operation_topic(operation.id))
         if operation.finished:

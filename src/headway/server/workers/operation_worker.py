@@ -16,11 +16,12 @@ from headway.server.operations.operation_run import OperationRun
 from headway.server.operations.registry import HANDLERS
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_news
+from headway.services.cluster.operation_view import failure_for_everyone
 from headway.services.error_report import error_out
-from headway.services.read_model.snapshot import OPERATIONS_TOPIC, operation_topic
+from headway.services.read_model.topic_hub import OPERATIONS_TOPIC, operation_topic
 from headway.store import Operation, StoreUnavailable
 from headway.store.clusters.operations import MAX_ATTEMPTS
-from headway.store.db.transactions import CommitUnknown
+from headway.store.db.errors import CommitUnknown
 
 LEASE_S = 30.0
 # seconds between claims: an operation queued by another server, or an expired lease, does not wake this one
@@ -55,8 +56,10 @@ class OperationWorker:
                 if sum(task.get_name() not in state.waiting for task in self._tasks) < AT_ONCE:
                     operation = await self._claim()
                 if operation is None:
+                    # Not asyncio.wait_for: in Python 3.11 it loses a cancellation that comes together with the wake.
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(state.wake.wait(), LOOK_S)
+                        async with asyncio.timeout(LOOK_S):
+                            await state.wake.wait()
                     continue
                 task = asyncio.create_task(self._hold(operation), name=operation.id)
                 self._tasks.add(task)
@@ -161,7 +164,7 @@ class OperationWorker:
                 late += isinstance(error, CommitUnknown)
                 if late == MOST_LATE:
                     raise
-                log.warning("the database is away", operation=operation.id, error=error.message)
+                log.warning("the database does not answer", operation=operation.id, error=error.message)
                 note = WAS_AWAY
                 await asyncio.sleep(AWAY_S)
 
@@ -172,11 +175,12 @@ class OperationWorker:
             try:
                 return await self._end(operation, error, kept)
             except StoreUnavailable as away:
-                log.warning("the database is away", operation=operation.id, error=away.message)
+                log.warning("the database does not answer", operation=operation.id, error=away.message)
                 await asyncio.sleep(AWAY_S)
 
     async def _end(self, operation: Operation, error: ErrorOut | None, kept: tuple[str, ...]) -> None:
         state, name = self._state, operation.cluster
+        reason = failure_for_everyone(operation.kind, error.model_dump() if error else None)
         if error is not None:
             row = await state.store.clusters.get(name)
             # Operations that do not change the cluster leave its state, and an operation refused before it began
@@ -185,9 +189,9 @@ class OperationWorker:
             began = not operation.subject and row is not None and row.state in ("changing", "creating")
             if waits or began:
                 await state.store.clusters.save(name, state="failed")
-            first = error.first_line  # clients that follow the operation get the full error at the end
-            await self._report(operation, operation.kind, first, level="error", done=True)
-            state.live.add_notice(name, f"{operation.kind} failed: {first}", level="error")
+            # clients that follow the operation get the full error at the end
+            await self._report(operation, operation.kind, error.first_line, level="error", done=True)
+            state.live.add_notice(name, f"{operation.kind} failed: {reason}", level="error")
         elif operation.kind is not OperationKind.DOWN:
             if operation.kind.changes_cluster:
                 await state.store.clusters.save(name, state="ready")
@@ -199,8 +203,7 @@ class OperationWorker:
             error=error.model_dump() if error else None,
             kept=kept,
         )
-        word, text = ("failed", error.first_line) if error else ("done", "")
-        state.live.publish_events(operation_news(operation, word, state.clock(), text))
+        state.live.publish_events(operation_news(operation, "failed" if error else "done", state.clock(), reason))
         state.live.hub.publish(operation_topic(operation.id))
 
     async def _report(

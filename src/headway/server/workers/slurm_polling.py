@@ -18,7 +18,8 @@ from headway.errors import HeadwayError
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.machine_meter import MachineMeter
 from headway.services.nodes.node_actions import resume_reboots
-from headway.services.read_model.snapshot import ALL_JOBS, Snapshot
+from headway.services.read_model.live_state import ALL_JOBS
+from headway.services.read_model.snapshot import Snapshot
 from headway.store import ClusterRow
 
 WATCHED_S = 1.5  # seconds between readings while someone watches the cluster
@@ -33,7 +34,7 @@ TICK_S = 1.0
 log = structlog.get_logger("headway.server.slurm_polling")
 
 
-class HealthLoop(Protocol):
+class FaultHandler(Protocol):
     """Acts on the faults of a cluster (server.cluster_backend.health_loop)."""
 
     async def step(
@@ -51,7 +52,7 @@ class HealthLoop(Protocol):
 class SnapshotWorker:
     """Keeps the snapshots current. `health` gets every new reading of a cluster that is ready."""
 
-    def __init__(self, state: AppState, health: HealthLoop | None = None) -> None:
+    def __init__(self, state: AppState, health: FaultHandler | None = None) -> None:
         self._state = state
         self._health = health
         self._due: dict[str, float] = {}
@@ -95,7 +96,7 @@ class SnapshotWorker:
         due = self._due.get(row.name, 0.0)
         many = len(self._state.live.snapshot(row.name).jobs) >= MANY
         if many:
-            self._glance(row)
+            self._refresh_changed_jobs(row)
         known = self._state.live.refresh_requests.get(row.name, set())
         poked = ALL_JOBS in known if many else bool(known)
         if poked:
@@ -110,7 +111,7 @@ class SnapshotWorker:
             self._state.live.refresh_requests.pop(row.name, None)
         self._tasks[row.name] = asyncio.create_task(self._refresh(row, 0.0 if poked else BUSY_S / 2))
 
-    def _glance(self, row: ClusterRow) -> None:
+    def _refresh_changed_jobs(self, row: ClusterRow) -> None:
         """Reads only the jobs with known changes, in parallel to full readings: reading a long queue takes seconds."""
         task = self._glances.get(row.name)
         if task is not None and not task.done():

@@ -1,4 +1,4 @@
-"""The audit log: who did what, from where, when, and with which result."""
+"""The audit trail: who did what, from where, when, and with which result."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from headway.services.app_state import AppState
 
 MAX_COMMANDS_PER_PERSON = 16  # running at once; admins have no limit
 MAX_OPEN_LOGS_PER_PERSON = 64  # followed at once; admins have no limit
-MAX_PLANS_PER_PERSON = 4  # computed at once; admins have no limit
+MAX_PLANS_PER_PERSON = 4  # computed at once
+MAX_PLANS_PER_ADMIN = 16  # computed at once, for programs that plan all clusters
 MAX_LARGE_REQUESTS_PER_PERSON = 4  # sent at once, all but one of which wait; admins have no limit
 MAX_EVENT_STREAMS_PER_PERSON = 64  # open at once, live pages included; admins have no limit
 
@@ -43,8 +44,9 @@ def event_stream_slot(state: AppState, who: Principal) -> contextlib.AbstractCon
 
 def plan_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
     """Counts a plan that is being computed while the context is open. Raises TooManyAtOnce."""
+    most = MAX_PLANS_PER_ADMIN if who.may(Right.ADMIN) else MAX_PLANS_PER_PERSON
     hint = "wait until one of them is ready"
-    return _slot(state.running_plans, who, MAX_PLANS_PER_PERSON, "plans", "are being computed", hint)
+    return _slot(state.running_plans, who, most, "plans", "are being computed", hint, admins=True)
 
 
 def large_request_slot(state: AppState, who: Principal) -> contextlib.AbstractContextManager[None]:
@@ -54,8 +56,11 @@ def large_request_slot(state: AppState, who: Principal) -> contextlib.AbstractCo
 
 
 @contextlib.contextmanager
-def _slot(used: Counter[str], who: Principal, limit: int, what: str, how: str, hint: str) -> Iterator[None]:
-    if used[who.person] >= limit and not who.may(Right.ADMIN):
+def _slot(
+    used: Counter[str], who: Principal, limit: int, what: str, how: str, hint: str, *, admins: bool = False
+) -> Iterator[None]:
+    """Counts one while the context is open. `admins`: the limit also holds for admins."""
+    if used[who.person] >= limit and (admins or not who.may(Right.ADMIN)):
         raise TooManyAtOnce(f"{limit} {what} of {who.person} {how}", hint=hint)
     used[who.person] += 1
     try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headway.schemas.access.people import UserOut
+from headway.schemas.access.people import LinuxUserOut
 from headway.services.app_state import AppState
 
 
-async def list_linux_users(state: AppState, name: str) -> list[UserOut]:
+async def list_linux_users(state: AppState, name: str) -> list[LinuxUserOut]:
     """Returns the Linux users that the cluster's file creates, with their teams. Raises NotFound."""
     cluster = await state.clusters.cached(name)
     leads = {
@@ -15,6 +15,6 @@ async def list_linux_users(state: AppState, name: str) -> list[UserOut]:
         for user in team.leads
     }
     return [
-        UserOut(name=user.name, teams=list(user.teams), leads=leads.get(user.name, []), admin=user.admin)
+        LinuxUserOut(name=user.name, teams=list(user.teams), leads=leads.get(user.name, []), admin=user.admin)
         for user in cluster.users
     ]

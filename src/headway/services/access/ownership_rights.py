@@ -16,7 +16,9 @@ class Owned(Protocol):
     team."""
 
     @property
-    def user(self) -> str: ...
+    def user(self) -> str:
+        """Returns the Linux user who owns it."""
+        ...
 
 
 async def authorize_action(state: AppState, cluster: Cluster, who: Principal, thing: Owned, what: str) -> bool:
@@ -37,6 +39,11 @@ async def authorize_action(state: AppState, cluster: Cluster, who: Principal, th
             hint="ask its owner, a lead of its team or an admin",
         )
     return True
+
+
+async def authorize_log(state: AppState, cluster: Cluster, who: Principal, job: Owned, job_id: int) -> None:
+    """Checks that the person may read the job's log: as `authorize_action`. Raises NotAllowed."""
+    await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
 
 
 async def authorize_as_owner(state: AppState, cluster: Cluster, who: Principal, thing: Owned, what: str) -> None:
@@ -81,5 +88,5 @@ async def require_still_listed(state: AppState, cluster: Cluster, who: Principal
     """Raises NotAllowed if the cluster's file once listed the person's user and no longer does. Admins always pass."""
     if who.may(Right.ADMIN) or who.user in {user.name for user in cluster.users}:
         return
-    if who.user in await state.store.linux_users.of_cluster(cluster.name):
-        raise NotAllowed(f"{who.user} may not work on {cluster.name} any more", hint="ask an admin of the cluster")
+    if who.user in await state.store.linux_uids.of_cluster(cluster.name):
+        raise NotAllowed(f"{who.user} has no access to {cluster.name} any more", hint="ask an admin of the cluster")

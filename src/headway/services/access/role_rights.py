@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headway.domain.access.role import Role
+from headway.domain.access.token_scope import TokenScope
 from headway.errors import NotAllowed, Refused, SignInAgain
 from headway.store.db.rows import Person
 from headway.validation.syntax_rules import user_name_fault, user_name_from
@@ -26,7 +27,8 @@ class Right(StrEnum):
     PLAN_CLUSTER = "plan a cluster"
     LEAD_TEAM = "act on the jobs of a team they lead"
     OPERATE_NODES = "act on nodes and incidents"
-    ADMIN = "do this"  # apply, down, other people, settings, the audit log, another Linux user, any job
+    PROVISION = "provision people by SCIM"
+    ADMIN = "do this"  # apply, down, other people, settings, the audit trail, another Linux user, any job
 
 
 _VIEWER = frozenset({Right.READ, Right.OWN_TOKENS})
@@ -40,14 +42,15 @@ ROLE_RIGHTS: dict[Role, frozenset[Right]] = {
 }
 
 # What each scope of a token permits, if the person's role does too. Only `all` can create further tokens, sign-in links
-# and sessions.
+# and sessions; only `scim` can provision people, and nothing else.
 TOKEN_SCOPES: dict[str, frozenset[Right]] = {
-    "read": frozenset({Right.READ}),
-    "plan": frozenset({Right.READ, Right.PLAN_CLUSTER}),
-    "submit": frozenset({Right.READ, Right.RUN_JOBS, Right.LEAD_TEAM}),
-    "operate": frozenset({Right.READ, Right.OPERATE_NODES}),
-    "admin": frozenset({Right.READ, Right.PLAN_CLUSTER, Right.ADMIN}),
-    "all": frozenset(Right),
+    TokenScope.READ: frozenset({Right.READ}),
+    TokenScope.PLAN: frozenset({Right.READ, Right.PLAN_CLUSTER}),
+    TokenScope.SUBMIT: frozenset({Right.READ, Right.RUN_JOBS, Right.LEAD_TEAM}),
+    TokenScope.OPERATE: frozenset({Right.READ, Right.OPERATE_NODES}),
+    TokenScope.ADMIN: frozenset({Right.READ, Right.PLAN_CLUSTER, Right.ADMIN}),
+    TokenScope.SCIM: frozenset({Right.PROVISION}),
+    TokenScope.ALL: frozenset(Right) - {Right.PROVISION},
 }
 
 
@@ -87,7 +90,7 @@ class Principal:
         if right in ROLE_RIGHTS[self.role]:
             raise NotAllowed(
                 f"this token of {self.person} is for {', '.join(self.scopes)}, it may not {what}",
-                hint="create one with more scopes: headway token create",
+                hint="create one with the scope for it: headway token create",
             )
         others = [role for role in ROLE_RIGHTS if right in ROLE_RIGHTS[role]]
         raise NotAllowed(
@@ -139,11 +142,6 @@ def principal_for(
     viewer."""
     role = person.role if person.user != "" else Role.VIEWER
     return Principal(person.name, role, scopes, only_cluster, address, person.user)
-
-
-def linux_user_of(person: Person) -> str:
-    """Returns the Linux user of a stored person on the clusters; "" if they have none."""
-    return user_name_from(person.name) if person.user is None else person.user
 
 
 def _with_article(role: str) -> str:

@@ -7,7 +7,7 @@ import asyncio
 from fractions import Fraction
 
 from headway.domain.cluster import Cluster, Team
-from headway.domain.slurm.accounts import Share
+from headway.domain.slurm.accounts import AccountShare
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError
@@ -23,7 +23,7 @@ READ_TIMEOUT_S = 10.0
 async def read_team_usage(state: AppState, who: Principal, name: str) -> TeamsOut:
     """Returns all teams of the cluster's file; usage only of those whose usage the person may see. Raises NotFound."""
     _, cluster = await state.clusters.get(name)
-    shares, stale = await _shares(state, cluster)
+    shares, stale = await read_shares(state, cluster)
     jobs, capped = state.live.snapshot(name).jobs, await cached_cap_usage(state, cluster)
     total = sum(team.share for team in cluster.teams)
     return TeamsOut(
@@ -36,7 +36,7 @@ async def read_team_usage(state: AppState, who: Principal, name: str) -> TeamsOu
     )
 
 
-async def _shares(state: AppState, cluster: Cluster) -> tuple[dict[str, Share], str]:
+async def read_shares(state: AppState, cluster: Cluster) -> tuple[dict[str, AccountShare], str]:
     """Returns (shares by account, the reason if there are none)."""
     if away := state.live.snapshot(cluster.name).stale:
         return {}, away
@@ -53,7 +53,7 @@ def _team_out(
     cluster: Cluster,
     who: Principal,
     team: Team,
-    share: Share | None,
+    share: AccountShare | None,
     cap_used: Fraction | None,
     jobs: tuple[JobState, ...],
     total_share: int,

@@ -1,2 +1,4 @@
-"""Use cases of billing: rounds, bills, invoices, budgets, notices. They apply the rules of `headway.billing` to the data of
-`store.billing`. What GPU time was used for is in `reports`, the facts that are collected are in `ledger`."""
+"""Use cases of billing: rounds, bills, invoices, budgets, notices. They apply rules to stored data.
+
+Not here: the rules (`headway.billing`), collected facts (`services.billing.ledger`), what GPU time was used for
+(`services.billing.reports`)."""

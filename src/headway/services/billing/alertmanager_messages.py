@@ -7,7 +7,7 @@ nothing."""
 from __future__ import annotations
 
 from headway.billing.budget_levels import BudgetStatus, Level
-from headway.billing.periods import last_week, zone
+from headway.billing.periods import last_week, time_zone
 from headway.domain.billing import Notification
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut, GoodputOut, UsageOut
@@ -37,7 +37,7 @@ async def record_budget_notification(state: AppState, cluster: Cluster, status: 
 
 async def record_weekly_summary(state: AppState, cluster: Cluster, now: int) -> None:
     """Stores a summary of the last whole week, once accounting covers it."""
-    week = last_week(now, zone(cluster.costs.timezone))
+    week = last_week(now, time_zone(cluster.costs.timezone))
     key, store = f"week/{week.name}", state.store
     if now < week.end + SUMMARY_DELAY_S or (await store.ledger_progress.get(cluster.name)).collected_to < week.end:
         return

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from headway.billing import budget_levels
 from headway.billing.budget_levels import BudgetStatus, Level
-from headway.billing.periods import Period, zone
+from headway.billing.periods import Period, time_zone
 from headway.domain.cap_periods import period_end, period_start
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut
@@ -28,7 +28,7 @@ async def load_budget_states(
     before then."""
     billed = BilledCluster(cluster.name, cluster, now)
     until = now + 1 if until is None else until
-    here = datetime.fromtimestamp(until - 1, zone(cluster.costs.timezone))
+    here = datetime.fromtimestamp(until - 1, time_zone(cluster.costs.timezone))
     found = []
     for team in cluster.teams:
         if team.budget is None:
@@ -110,7 +110,7 @@ async def _budgets_out(state: AppState, cluster: Cluster, found: Iterable[Budget
             cap=status.budget.cap,
             held_back=status.team in held_back,
             start=status.start,
-            end=_end(status, zone(cluster.costs.timezone)),
+            end=_end(status, time_zone(cluster.costs.timezone)),
         )
         for status in found
     ]

@@ -56,7 +56,9 @@ async def estimate_cost(
     unread = [f"--{option}" for want in wants for option in want.unparsed_options]
     if None not in limits and not unread:
         hours = [Fraction(limit or 0, HOUR_S) for limit in limits]
-        gpu_hours = round(float(sum(held * length for held, length in zip(gpus, hours, strict=True)) * tasks), 4)
+        gpu_hours = round(
+            float(sum(allocated * length for allocated, length in zip(gpus, hours, strict=True)) * tasks), 4
+        )
         cost = sum((rate * length for rate, length in zip(rates, hours, strict=True)), Fraction(0)) * tasks
     team = wants[0].options.get("account") or next((t.name for t in cluster.teams if user in t.users), "")
     budget = next((candidate for candidate in await cached_budgets(state, cluster) if candidate.team == team), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from headway.billing import chargeback, cluster_invoice
-from headway.billing.periods import Period, month_of, zone
+from headway.billing.periods import Period, month_of, time_zone
 from headway.errors import Conflict, NotFound, Refused
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
@@ -56,7 +56,7 @@ async def close_month(state: AppState, who: Principal, billed: BilledCluster, pe
 
 async def _next_to_close(state: AppState, billed: BilledCluster) -> Period:
     """Returns the month to be closed next. Raises NotFound if there never was a machine."""
-    where = zone(billed.costs.timezone)
+    where = time_zone(billed.costs.timezone)
     rows = await state.store.invoices.of_cluster(billed.name)
     if rows:
         return month_after(rows[-1].period, billed)

@@ -8,7 +8,8 @@ from fractions import Fraction
 from headway.billing import chargeback, cluster_invoice, intervals
 from headway.billing.chargeback import Chargeback
 from headway.billing.cluster_invoice import Invoice
-from headway.billing.periods import Period, month, month_of, zone
+from headway.billing.periods import Period, month_of, month_period, time_zone
+from headway.domain.billing import fixed_cost_name
 from headway.services.app_state import AppState
 from headway.services.billing.priced_usage import SegmentTotals, cut_by_prices
 from headway.services.billing.reports.report_scope import BilledCluster
@@ -37,7 +38,7 @@ class Bill:
         )
 
     def rules(self, billed: BilledCluster) -> dict[str, str]:
-        """Returns how idle, spare and broken capacity is charged; for a closed invoice the rules at its closing."""
+        """Returns how capacity without jobs and fixed costs are charged; for a closed invoice the rules at its closing."""
         return (
             dict(self.closed_row.document.get("rules", {})) or asdict(billed.rules)
             if self.closed_row
@@ -77,34 +78,37 @@ async def compute_chargeback(
 
 async def _own_costs(
     state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals
-) -> tuple[Invoice, chargeback.Costs]:
+) -> tuple[Invoice, chargeback.TeamCosts]:
     store, name, now = state.store, billed.name, billed.now
     lives = await store.machine_lifetimes.between(name, period.start, period.end)
     states = await store.node_spans.between(name, period.start, period.end)
     reserved = {row.group for row in await store.prices.of_cluster(name) if row.reserved}
     segments = await cut_by_prices(state, billed, period, {life.group for life in lives} | reserved)
     nodes = cluster_invoice.metered(lives, states, segments, now)
-    costs, not_there = chargeback.Costs(), []
+    costs, not_there = chargeback.TeamCosts(), []
     for segment in segments:
         here = [one for one in nodes if one.segment is segment]
         unused_s = cluster_invoice.unused(segment, here, now)
         not_there.append((segment, unused_s))
+        if fixed_cost_name(segment.group):
+            costs.add_fixed(segment, unused_s)
+            continue
         if not here and not unused_s:
             continue
         uses = [cell.use for cell in await sums.load_cells(segment)]
-        broken = [(one.machine, *span) for one in here for span in intervals.union(one.broken)]
-        held_broken = sum(
+        broken = [(one.machine, *span) for one in here for span in intervals.merge_spans(one.broken)]
+        allocated_broken = sum(
             (
-                Fraction(held_part.units * (held_part.end - held_part.start), held_part.per_node)
-                for held_part in await store.capacity.held_on(name, broken, now)
+                Fraction(allocation.units * (allocation.end - allocation.start), allocation.per_node)
+                for allocation in await store.capacity.allocations_on(name, broken, now)
             ),
             Fraction(0),
         )
-        costs.add(segment, uses, here, held_broken, unused_s)
+        costs.add(segment, uses, here, allocated_broken, unused_s)
     return cluster_invoice.invoice_lines(name, period, nodes, not_there), costs
 
 
-async def _corrections(state: AppState, billed: BilledCluster, period: Period) -> list[cluster_invoice.Line]:
+async def _corrections(state: AppState, billed: BilledCluster, period: Period) -> list[cluster_invoice.InvoiceLine]:
     """Returns corrections of closed months (the present amount minus the billed one), for the first open invoice only."""
     rows = await state.store.invoices.of_cluster(billed.name)
     if not rows or period.name != month_after(rows[-1].period, billed).name:
@@ -120,5 +124,5 @@ async def _corrections(state: AppState, billed: BilledCluster, period: Period) -
 
 def month_after(name: str, billed: BilledCluster) -> Period:
     """Returns the month after the month `name` ("2026-09")."""
-    where = zone(billed.costs.timezone)
-    return month_of(month(name, where).end, where)
+    where = time_zone(billed.costs.timezone)
+    return month_of(month_period(name, where).end, where)

@@ -1,5 +1,5 @@
-"""Usage at its price: the time that runs held nodes, at the prices that were valid then, in exact USD. The prices
-themselves are in `catalog/plans.yaml`, their history is kept by `billing.price_history`."""
+"""Usage at its price: the time in which nodes were allocated to runs, at the prices that were valid then, in exact USD.
+The prices themselves are in `catalog/plans.yaml`, their history is kept by `billing.price_history`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from fractions import Fraction
 from headway.billing import price_segments
 from headway.billing.periods import Period
 from headway.billing.price_segments import Segment
+from headway.domain.billing import fixed_cost_name
 from headway.services.app_state import AppState
 from headway.services.billing.reports.report_scope import BilledCluster
 from headway.store.billing.run_sums import NONE, Only, ReportSpan
-from headway.store.billing.usage import Cell, RunRow, Times
+from headway.store.billing.usage import RunRow, Times, UsageSum
 
 ALL = Only()
 
@@ -24,9 +25,9 @@ class SegmentTotals:
 
     def __init__(self, state: AppState, billed: BilledCluster, only: Only = ALL, *, timed: bool = False) -> None:
         self._state, self._place, self._only, self._timed = state, billed, only, timed
-        self._known: dict[tuple[str, int, int], list[Cell]] = {}
+        self._known: dict[tuple[str, int, int], list[UsageSum]] = {}
 
-    async def load_cells(self, segment: Segment) -> list[Cell]:
+    async def load_cells(self, segment: Segment) -> list[UsageSum]:
         """Returns the allocations in the segment, summed by the store."""
         key = (segment.group, segment.start, segment.end)
         if key not in self._known:
@@ -55,10 +56,10 @@ class SegmentTotals:
 
 
 async def priced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:
-    """Returns the period cut by the prices of every group that ever had one."""
-    return await cut_by_prices(
-        state, billed, period, {row.group for row in await state.store.prices.of_cluster(billed.name)}
-    )
+    """Returns the period cut by the prices of every group of nodes that ever had one."""
+    prices = await state.store.prices.of_cluster(billed.name)
+    groups = {row.group for row in prices if not fixed_cost_name(row.group)}
+    return await cut_by_prices(state, billed, period, groups)
 
 
 async def unpriced_segments(state: AppState, billed: BilledCluster, period: Period) -> list[Segment]:

@@ -1,2 +1,4 @@
-"""Use cases of clusters: state, planning, operations, activity, metrics, keys, cost limits. Data of a cluster is in
-`headway.services.storage`, its nodes are in `headway.services.nodes`."""
+"""Use cases of clusters: state, planning, operations, activity, metrics, keys, cost limits.
+
+Not here: data of a cluster (`services.storage`), its nodes (`services.nodes`), the work of an apply
+(`headway.cluster`)."""

@@ -8,6 +8,7 @@ from headway.domain.operation_kinds import OperationKind
 from headway.errors import Refused
 from headway.schemas.activity import ActivityOut, ActivityPage
 from headway.services.app_state import AppState
+from headway.services.cluster.operation_view import failure_for_everyone
 from headway.services.cursors import decode_cursor, encode_cursor
 from headway.store import ActivityPlace, ActivityRow
 from headway.store.clusters.activity import KINDS
@@ -58,13 +59,13 @@ def _activity_out(row: ActivityRow) -> ActivityOut:
 
 
 def _operation(row: ActivityRow) -> str:
-    what = OperationKind(row.detail["kind"]).activity
+    kind = OperationKind(row.detail["kind"])
+    what = kind.activity
     took = row.detail.get("took_s")
     if row.state == "done":
         return f"{what}: done" + (f" in {took:.0f} s" if took is not None else "")
     if row.state == "failed":
-        why = str(dict(row.detail.get("error") or {}).get("message", "")).partition("\n")[0]
-        return f"{what}: failed; {why}".rstrip("; ")
+        return f"{what}: failed; {failure_for_everyone(kind, row.detail.get('error'))}".rstrip("; ")
     return f"{what}: {'under way' if row.state == 'running' else 'queued'}"
 
 

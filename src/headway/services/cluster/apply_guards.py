@@ -6,7 +6,7 @@ from __future__ import annotations
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, NeedsConfirmation, NotAllowed
-from headway.schemas.clusters import ApplyIn, ScaleIn
+from headway.schemas.clusters import ApplyIn, ScaleGroupsIn
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster.shown_plan import ShownPlan
@@ -18,10 +18,10 @@ def require_known_resources(who: Principal, cluster: Cluster, known: Cluster | N
     """Raises NotAllowed if a person who is not an admin names new machines, keys or folders, because planning makes the
     server connect to and read them."""
     if known is None:
-        other = not cluster.provider.creates_machines or bool(cluster.hosts) or cluster.munge_key is not None
+        machines = bool(cluster.hosts) or not cluster.provider.creates_machines or cluster.provider.rents_machines
+        other = machines or cluster.munge_key is not None
     else:
-        machines = (known.provider, known.hosts, known.munge_key)
-        other = (cluster.provider, cluster.hosts, cluster.munge_key) != machines
+        other = _machines_and_keys(cluster) != _machines_and_keys(known)
     folders = {dataset.source for dataset in known.storage.datasets} if known else set()
     own = (dataset.source for dataset in cluster.storage.datasets if not dataset.versioned)
     new = {source for source in own if source} - folders
@@ -30,10 +30,14 @@ def require_known_resources(who: Principal, cluster: Cluster, known: Cluster | N
         raise NotAllowed(f"{who.person} may not plan {cluster.name} with {what}", hint="ask an admin")
 
 
-def require_shown_plan(name: str, plan: ShownPlan, request: ApplyIn | ScaleIn) -> None:
+def _machines_and_keys(cluster: Cluster) -> object:
+    return cluster.provider, cluster.hosts, cluster.cloud, cluster.munge_key
+
+
+def require_shown_plan(name: str, plan: ShownPlan, request: ApplyIn | ScaleGroupsIn) -> None:
     """Raises Conflict if the request agrees to another plan, which was shown before."""
     if request.digest and request.digest != plan.digest:
-        raise Conflict(f"the plan for {name} has changed since it was shown", hint="show it again: headway plan")
+        raise Conflict(f"the plan for {name} has changed since it was shown", hint="run headway plan again")
 
 
 async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cluster) -> Conflict | None:
@@ -64,11 +68,11 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
     )
 
 
-def require_confirmation(name: str, plan: ShownPlan, request: ApplyIn | ScaleIn) -> None:
+def require_confirmation(name: str, plan: ShownPlan, request: ApplyIn | ScaleGroupsIn) -> None:
     """Raises NeedsConfirmation if the plan disturbs running work and the request does not confirm it, Conflict if it
     removes nodes with running jobs and the request gives no deadline for them."""
-    if plan.asks and not request.confirmed:
-        what = "1 change disturbs" if plan.asks == 1 else f"{plan.asks} changes disturb"
+    if plan.disturbing and not request.confirmed:
+        what = "1 change disturbs" if plan.disturbing == 1 else f"{plan.disturbing} changes disturb"
         raise NeedsConfirmation(
             f"{what} jobs or sessions on {name}", hint="check `headway plan`, then apply with --yes"
         )

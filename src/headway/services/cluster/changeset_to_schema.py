@@ -13,6 +13,7 @@ from headway.schemas.clusters import ChangeOut, ChangeSetOut, DifferenceOut
 
 
 def change_out(change: Change) -> ChangeOut:
+    """Returns one change as the API shows it."""
     return ChangeOut(
         kind=change.kind,
         where=change.where,
@@ -24,11 +25,13 @@ def change_out(change: Change) -> ChangeOut:
 
 
 def changeset_out(changes: ChangeSet, cluster: Cluster, digest: str, warnings: Iterable[Fault]) -> ChangeSetOut:
+    """Returns the plan of a cluster file: the changes, their number that people must confirm (`disturbing`), the digest
+    that `apply` repeats, and the price of the smallest size in USD per hour."""
     return ChangeSetOut(
         cluster=changes.cluster,
         changes=[change_out(change) for change in changes.changes],
         why_empty=changes.why_empty,
-        asks=sum(change.disturbs in ASK_FROM for change in changes.changes),
+        disturbing=sum(change.disturbs in ASK_FROM for change in changes.changes),
         digest=digest,
         warnings=[FaultOut.model_validate(fault) for fault in warnings],
         price_usd_per_hour=f"{cluster.min_usd_per_hour:.2f}",

@@ -66,6 +66,8 @@ def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
             "created_at": row.created_at,
             "as_of": snapshot.as_of,
             "stale": snapshot.stale,
+            "drift": row.drift,
+            "origin": row.document.get("origin"),
         }
     )
 

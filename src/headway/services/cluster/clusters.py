@@ -13,7 +13,7 @@ from headway.schemas.clusters import (
     ClusterOut,
     Document,
     OperationOut,
-    ScaleIn,
+    ScaleGroupsIn,
     StatusOut,
 )
 from headway.services.access.audit import write_audit_line
@@ -80,11 +80,13 @@ def _known_host(address: str, port: int) -> str:
 async def apply_document(state: AppState, who: Principal, name: str, request: ApplyIn) -> OperationOut:
     """Queues an apply. Raises as planning.queue_apply."""
     operation = await planning.queue_apply(state, who, name, request)
-    await write_audit_line(state, who, "apply", name, operation=operation.id, confirmed=request.confirmed)
+    origin = request.document.origin
+    source = {"commit": origin.commit, "repository": origin.url, "path": origin.path} if origin else {}
+    await write_audit_line(state, who, "apply", name, operation=operation.id, confirmed=request.confirmed, **source)
     return operation_out(operation)
 
 
-async def scale_cluster(state: AppState, who: Principal, name: str, request: ScaleIn) -> OperationOut:
+async def scale_cluster(state: AppState, who: Principal, name: str, request: ScaleGroupsIn) -> OperationOut:
     """Queues a change of the number of nodes. Raises as planning.queue_apply."""
     operation = await planning.queue_scale(state, who, name, request)
     await write_audit_line(

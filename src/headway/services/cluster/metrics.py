@@ -17,7 +17,7 @@ from headway.services.app_state import AppState
 
 HOUR_S = 3600.0
 MAX_RANGE_S = 31 * 24 * HOUR_S  # Prometheus keeps a month
-_USE = known.Query("use", "max by (node, gpu) (DCGM_FI_DEV_GPU_UTIL)")
+_USE = known.MetricQuery("use", "max by (node, gpu) (DCGM_FI_DEV_GPU_UTIL)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ async def _job_lifetime(state: AppState, cluster: Cluster, number: int) -> tuple
     return job.gpus, float(job.start_time), float(job.end_time) if over else 0.0
 
 
-def _chart(key: str, rows: Sequence[known.Row], times: Sequence[float], over: Over) -> ChartOut:
+def _chart(key: str, rows: Sequence[known.MetricRow], times: Sequence[float], over: Over) -> ChartOut:
     series = SERIES[key]
     lines = [_line(row, times, over) for row in rows]
     lines.sort(key=lambda line: (line.node, -1 if line.gpu is None else line.gpu))
@@ -116,7 +116,7 @@ def _chart(key: str, rows: Sequence[known.Row], times: Sequence[float], over: Ov
     )
 
 
-def _line(row: known.Row, times: Sequence[float], over: Over) -> ChartLineOut:
+def _line(row: known.MetricRow, times: Sequence[float], over: Over) -> ChartLineOut:
     values = {round(at): value for at, value in row.values}
     gpu = row.labels.get("gpu", "")
     node = row.labels.get("node", "")

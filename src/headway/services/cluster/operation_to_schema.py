@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from headway.schemas.base import ErrorOut
-from headway.schemas.clusters import NewsOut, OperationOut
+from headway.schemas.clusters import ClusterEventOut, OperationOut
 from headway.store import Operation
 
 
-def operation_news(operation: Operation, state: str, at: float, text: str = "") -> NewsOut:
+def operation_news(operation: Operation, state: str, at: float, text: str = "") -> ClusterEventOut:
     """Returns the event for an operation that has entered `state`."""
-    return NewsOut(
+    return ClusterEventOut(
         at=at, cluster=operation.cluster, kind="operation", name=operation.id, state=state,
         before={"queued": "", "running": "queued"}.get(state, "running"), text=text or operation.kind,
         user=operation.person,
@@ -17,6 +17,7 @@ def operation_news(operation: Operation, state: str, at: float, text: str = "") 
 
 
 def operation_out(operation: Operation) -> OperationOut:
+    """Returns an operation without its document and parameters; of a document from Git, with its commit."""
     return OperationOut.model_validate(
         {
             "id": operation.id,
@@ -29,5 +30,6 @@ def operation_out(operation: Operation) -> OperationOut:
             "finished_at": operation.finished_at,
             "error": ErrorOut.model_validate(operation.error) if operation.error else None,
             "kept": list(operation.kept),
+            "commit": (operation.document.get("origin") or {}).get("commit", ""),
         }
     )

@@ -12,7 +12,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.operation_kinds import ApplyParams, DownParams, ScaleParams
 from headway.errors import Fault, InvalidSpec, NotAllowed, Refused
 from headway.rollout.slurm_upgrade_rules import backup_before_upgrade, upgrade_fault
-from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleIn
+from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document, ScaleGroupsIn
 from headway.services.access.concurrency_limits import plan_slot
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
@@ -26,7 +26,7 @@ from headway.services.cluster.apply_guards import (
 from headway.services.cluster.changeset_to_schema import changeset_out
 from headway.services.cluster.cluster_to_schema import summary_of
 from headway.services.cluster.operations import queue_operation
-from headway.services.cluster.shown_plan import ShownPlan, fingerprint, plan_digest
+from headway.services.cluster.shown_plan import ShownPlan, document_digest, plan_digest
 from headway.services.cluster_backend import ResolvedCluster
 from headway.services.storage.path_policy import moved_dataset_faults, path_faults
 from headway.store import Operation
@@ -76,13 +76,13 @@ async def queue_apply(state: AppState, who: Principal, name: str, request: Apply
     return await queue_operation(state, name, who.person, params, document=stored, key=who.idempotency_key)
 
 
-async def plan_scale(state: AppState, who: Principal, name: str, request: ScaleIn) -> ChangeSetOut:
+async def plan_scale(state: AppState, who: Principal, name: str, request: ScaleGroupsIn) -> ChangeSetOut:
     """Returns what another number of nodes would change."""
     _, document = await _scaled(state, name, request)
     return await plan_document(state, who, document)
 
 
-async def queue_scale(state: AppState, who: Principal, name: str, request: ScaleIn) -> Operation:
+async def queue_scale(state: AppState, who: Principal, name: str, request: ScaleGroupsIn) -> Operation:
     """Queues a change of the number of nodes. Groups that are not named keep the number that they have when the
     operation runs. Raises as `queue_apply`."""
     targets, document = await _scaled(state, name, request)
@@ -98,7 +98,7 @@ async def queue_scale(state: AppState, who: Principal, name: str, request: Scale
     )
 
 
-async def _scaled(state: AppState, name: str, request: ScaleIn) -> tuple[dict[str, int], Document]:
+async def _scaled(state: AppState, name: str, request: ScaleGroupsIn) -> tuple[dict[str, int], Document]:
     row, cluster = await state.clusters.get(name)
     targets = target_node_counts(cluster, request.groups)
     document = scaled_document(Document.model_validate(row.document), targets)
@@ -108,12 +108,22 @@ async def _scaled(state: AppState, name: str, request: ScaleIn) -> tuple[dict[st
 def scaled_document(document: Document, targets: Mapping[str, int]) -> Document:
     """Returns the document with these numbers of nodes, by group, in its spec and text."""
     spec = with_node_counts(document.spec, targets)
-    return document.model_copy(update={"spec": spec, "text": edit_node_counts(document.text, document.spec, spec)})
+    text = edit_node_counts(document.text, document.spec, spec)
+    origin = document.origin
+    if origin is not None and spec != document.spec:
+        origin = origin.model_copy(update={"scaled": True})
+    return document.model_copy(update={"spec": spec, "text": text, "origin": origin})
 
 
 async def queue_down(state: AppState, who: Principal, name: str, *, delete_data: bool) -> Operation:
-    """Queues taking the cluster down. Raises NotFound."""
+    """Queues taking the cluster down. Raises NotFound, and Refused where data that is to be kept would be deleted."""
     row = await state.clusters.row(name)
+    cluster = await state.clusters.resolved(row)
+    if cluster.provider.rents_machines and not delete_data:
+        raise Refused(
+            f"home, scratch and accounting of {name} are on the disks of rented machines, which go with the machines",
+            hint=f"headway backup {name} --to FOLDER, then headway down {name} --delete-data",
+        )
     params = DownParams(delete_data)
     return await queue_operation(state, name, who.person, params, document=row.document, key=who.idempotency_key)
 
@@ -143,7 +153,7 @@ async def resolve_document(state: AppState, who: Principal, document: Document) 
 
 
 async def _require_acceptable_plan(
-    state: AppState, document: Document, resolved: ResolvedCluster, request: ApplyIn | ScaleIn
+    state: AppState, document: Document, resolved: ResolvedCluster, request: ApplyIn | ScaleGroupsIn
 ) -> None:
     """Raises what `apply_guards` refuses: a plan that was not shown, costs too much, or disturbs running work."""
     name = resolved.cluster.name
@@ -159,7 +169,7 @@ async def _shown_or_new_plan(state: AppState, document: Document, resolved: Reso
     name = resolved.cluster.name
     kept = state.plans.pop(name, None)
     young = kept is not None and state.clock() - kept.at < PLAN_MAX_AGE_S
-    if kept is not None and young and kept.document == fingerprint(document.model_dump()):
+    if kept is not None and young and kept.document == document_digest(document.model_dump()):
         return kept
     return _stored_plan(state, document, await _compute_changes(state, resolved.cluster))
 
@@ -168,7 +178,7 @@ def _stored_plan(state: AppState, document: Document, changes: ChangeSet) -> Sho
     # "create" is included because it replaces an inventory machine in a slot
     goes = ("machine.delete", "machine.create")
     busy = ", ".join(c.where for c in changes.changes if c.kind in goes and c.data.get("jobs"))
-    key = fingerprint(document.model_dump())
+    key = document_digest(document.model_dump())
     return ShownPlan(key, plan_digest(changes), len(changes.disturbing_changes), state.clock(), busy)
 
 

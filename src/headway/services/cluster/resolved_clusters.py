@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from headway.clusterfile.team_members import with_team_members
+from headway.clusterfile.team_members import with_team_members, without_users
 from headway.domain.cluster import SLURM_STATE_FOLDER, STATE_VERSION_FILE, Cluster
 from headway.domain.dataset import mount_versions
-from headway.errors import NotFound
+from headway.errors import Fault, NotFound
 from headway.paths import volumes_dir
 from headway.schemas.clusters import Document
-from headway.services.access.role_rights import linux_user_of
-from headway.services.cluster.shown_plan import fingerprint
+from headway.services.cluster.shown_plan import document_digest
 from headway.services.cluster_backend import ClusterBackend, ResolvedCluster
-from headway.services.read_model.snapshot import LiveState, cluster_topic
+from headway.services.read_model.live_state import LiveState
+from headway.services.read_model.topic_hub import cluster_topic
 from headway.services.server_settings import Settings
 from headway.services.shared_cache import SharedReads
-from headway.store import ClusterRow, Store
+from headway.store import ClusterRow, Person, Store
 
 if TYPE_CHECKING:
     from headway.datasets.file_store import DatasetFileStore
 
-_CACHED_S = 1.0  # seconds that a row, a resolved file and the names of datasets are reused
+_CACHED_S = 1.0  # seconds that a row, a resolved file, the names of datasets and people are reused
 
 
 class ResolvedClusters:
@@ -41,6 +42,7 @@ class ResolvedClusters:
         self._known: dict[str, tuple[float, Cluster | None]] = {}
         self._resolved: dict[str, tuple[str, Cluster]] = {}
         self._datasets: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._people: tuple[float, int, tuple[Person, ...]] = (0.0, 0, ())  # (valid until, change number, all people)
         self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def row(self, name: str) -> ClusterRow:
@@ -70,8 +72,10 @@ class ResolvedClusters:
         if time.monotonic() >= until:
             names = await self._store.datasets.names(row.name)
             self._datasets[row.name] = (time.monotonic() + _CACHED_S, names)
-        members = await self._provider_members(row.name)
-        key = fingerprint({"document": row.document, "datasets": names, "members": members})
+        members, locked = await self._provider_members(row.name), await self._store.user_locks.locked()
+        key = document_digest(
+            {"document": row.document, "datasets": names, "members": members, "locked": sorted(locked)}
+        )
         known = self._resolved.get(row.name)
         if known is None or known[0] != key:
             found = await self.resolve(Document.model_validate(row.document))
@@ -79,25 +83,33 @@ class ResolvedClusters:
         return known[1]
 
     async def resolve(self, document: Document) -> ResolvedCluster:
-        """Returns the document resolved, with the users that the sign-in provider says are in its teams, and the dataset
-        versions that exist on the cluster. Raises InvalidSpec with every fault."""
+        """Returns the document resolved, with the users that the sign-in provider says are in its teams, without those that
+        are locked, and with the dataset versions that exist on the cluster. Raises InvalidSpec with every fault."""
         members = await self._provider_members(str(document.spec.get("name")))
         if members:
             document = document.model_copy(update={"spec": with_team_members(document.spec, members)})
         found = await self._backend.lifecycle.resolve(document)
-        cluster = found.cluster
+        locked = await self._store.user_locks.locked()
+        warnings = (*found.warnings, *_lock_warnings(found.cluster, locked))
+        cluster = without_users(found.cluster, locked)
         names = await self._store.datasets.names(cluster.name)
         folders = {name: str(self.dataset_file_store(cluster).folder(name)) for name in names}
-        return replace(found, cluster=replace(cluster, storage=mount_versions(cluster.storage, folders)))
+        cluster = replace(cluster, storage=mount_versions(cluster.storage, folders))
+        return replace(found, cluster=cluster, warnings=warnings)
 
     async def _provider_members(self, cluster: str) -> dict[str, list[str]]:
         """Returns the Linux users of people from the sign-in provider, by team of this cluster. They are not stored in the
-        document: a person who leaves a group loses the team at once, and the next apply removes them from Slurm."""
+        document: a person who leaves a group loses the team at once, and in Slurm within a minute
+        (server.workers.user_changes)."""
         if self._settings.oidc is None or not self._settings.oidc.teams:
             return {}
+        until, changes, people = self._people
+        if time.monotonic() >= until or changes != self._store.people.changes:
+            changes, people = self._store.people.changes, await self._store.people.all()
+            self._people = (time.monotonic() + _CACHED_S, changes, people)
         found: dict[str, list[str]] = {}
-        for person in await self._store.people.all():
-            user = linux_user_of(person)
+        for person in people:
+            user = person.linux_user
             for team in person.provider_teams:
                 where, _, name = team.rpartition("/")
                 if user and where in ("", cluster):
@@ -155,3 +167,13 @@ class ResolvedClusters:
 
     def _head_volume(self, cluster: Cluster) -> Path:
         return volumes_dir(self._settings.data.resolve(), cluster.name) / "head"
+
+
+def _lock_warnings(cluster: Cluster, locked: Set[str]) -> Iterator[Fault]:
+    """Yields a warning for each user of the file who is left out because they are locked."""
+    for user in cluster.users:
+        if user.name in locked:
+            hint = f"headway people enable PERSON, or headway people set {user.name} ROLE, lets the user return"
+            yield Fault(
+                "teams", f"{user.name} is left out: this user's person is disabled or was removed", hint, "warning"
+            )

@@ -17,12 +17,12 @@ class ShownPlan:
 
     document: str  # fingerprint of the document
     digest: str
-    asks: int
+    disturbing: int
     at: float
     busy: str = ""  # nodes with jobs that would be removed
 
 
-def fingerprint(value: Mapping[str, Any]) -> str:
+def document_digest(value: Mapping[str, Any]) -> str:
     """Returns a hash that is equal for documents with equal content."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 

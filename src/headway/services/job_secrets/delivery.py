@@ -7,23 +7,36 @@ import json
 from headway.domain.access.job_secret import OwnerKind
 from headway.domain.cluster import Cluster
 from headway.services.app_state import AppState
-from headway.services.job_secrets.sealing import open_box
 
 
-async def deliver(state: AppState, cluster: Cluster) -> tuple[str, ...]:
+async def deliver_secrets(state: AppState, cluster: Cluster) -> tuple[str, ...]:
     """Writes the secrets to all heads and returns the names of the heads that could not be reached: the server sends them
-    again (server.workers.job_secret_delivery). Users and teams that the cluster file no longer lists are left out."""
+    again (server.workers.job_secret_delivery). Users and teams that the cluster file no longer lists are left out; who is
+    in a team is sent too, because Slurm learns it only with the next apply."""
     revision, rows = await state.store.job_secrets.of_cluster(cluster.name)
     if not revision:
         return ()
-    teams = {team.name for team in cluster.teams}
+    listed = {
+        OwnerKind.USER: {user.name for user in cluster.users},
+        OwnerKind.TEAM: {team.name for team in cluster.teams},
+    }
+    rows = tuple(row for row in rows if row.owner in listed[row.kind])
     content: dict[str, dict[str, dict[str, str]]] = {"users": {}, "teams": {}}
-    box = await open_box(state) if rows else None
     for row in rows:
-        if box is not None and (row.kind is OwnerKind.USER or row.owner in teams):
-            content[f"{row.kind.value}s"].setdefault(row.owner, {})[row.name] = box.open(row)
-    text = json.dumps({"revision": revision, **content})
+        content[f"{row.kind.value}s"].setdefault(row.owner, {})[row.name] = state.store.job_secrets.value_of(row)
+    members = {name: users for name, users in _members(cluster).items() if name in content["teams"]}
+    text = json.dumps({"revision": revision, **content, "members": members})
     away = await state.backend.job_secrets.install_job_secrets(cluster, text.encode())
     if not away:
-        state.delivered_secrets[cluster.name] = revision
+        state.delivered_secrets[cluster.name] = delivery_mark(cluster, revision)
     return away
+
+
+def delivery_mark(cluster: Cluster, revision: int) -> str:
+    """Returns a text that changes with what the heads get: the secrets, the cluster's users, and the members of teams."""
+    users = sorted(user.name for user in cluster.users)
+    return json.dumps([revision, users, _members(cluster)], sort_keys=True)
+
+
+def _members(cluster: Cluster) -> dict[str, list[str]]:
+    return {team.name: sorted({*team.users, *team.leads}) for team in cluster.teams}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headway.domain.access.job_secret import MOST_PER_JOB, OwnerKind, SecretOwner
+from headway.domain.access.job_secret import OwnerKind, SecretOwner
+from headway.domain.access.job_secret_limits import MOST_PER_JOB
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.submission.job_secrets import FLAG, requested_secrets
@@ -11,25 +12,19 @@ from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.services.app_state import AppState
 
 
-async def require_secrets(state: AppState, cluster: Cluster, request: SubmitIn, user: str) -> list[str]:
-    """Returns the names of the secrets that the job asks for. Raises Refused if the user and the job's team do not have
-    one of them."""
-    names = requested_secrets(request)
-    if faults := await _faults(state, cluster, request, user, names):
+async def require_secrets(state: AppState, cluster: Cluster, request: SubmitIn, user: str) -> None:
+    """Raises Refused if the user and the job's team do not have a secret that the job asks for."""
+    if faults := await secret_faults(state, cluster, request, user):
         raise Refused("\n".join(fault.message for fault in faults), hint=faults[0].hint)
-    return names
 
 
 async def secret_faults(state: AppState, cluster: Cluster, request: SubmitIn, user: str) -> list[Fault]:
     """Returns what is wrong with the secrets that the job asks for."""
-    return await _faults(state, cluster, request, user, requested_secrets(request))
-
-
-async def _faults(state: AppState, cluster: Cluster, request: SubmitIn, user: str, names: list[str]) -> list[Fault]:
+    names = requested_secrets(request)
     if not names:
         return []
     if len(names) > MOST_PER_JOB:
-        return [Fault("secrets", f"the job asks for {len(names)} secrets; {MOST_PER_JOB} is the most")]
+        return [Fault("secrets", f"the job requests {len(names)} secrets", f"request {MOST_PER_JOB} or fewer")]
     teams = _teams(cluster, request, user)
     owners = [SecretOwner(OwnerKind.USER, user), *(SecretOwner(OwnerKind.TEAM, team) for team in teams)]
     there = {row.name for row in await state.store.job_secrets.of_owners(cluster.name, *owners)}

@@ -1,2 +1,3 @@
-"""Use cases of jobs: submission, actions, logs, lineage, notebooks, pipelines. The work on the head is in
-`headway.jobs`."""
+"""Use cases of jobs: submission, actions, logs, lineage, notebooks, pipelines.
+
+Not here: the work on the head (`headway.jobs`), the list of jobs (`services.queue`)."""

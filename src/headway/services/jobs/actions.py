@@ -10,7 +10,7 @@ from headway.services.access.audit import write_audit_line
 from headway.services.access.ownership_rights import authorize_action
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.jobs.lookup import read_job_now, slurm_target
+from headway.services.jobs.find_job import read_job_now, slurm_target
 
 Action = Literal["cancel", "requeue", "hold", "release"]
 _POSSIBLE_IN: dict[Action, frozenset[str]] = {

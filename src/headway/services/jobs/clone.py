@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
+from headway.jobs.submission.credential_redaction import lost_secrets as find_lost_secrets
 from headway.jobs.submission.prepare_job import job_own_folder
 from headway.jobs.submission.requested_resources import without_dependency
-from headway.jobs.submission.secret_masking import lost_secrets as find_lost_secrets
 from headway.schemas.jobs import ScriptOut
 from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.services.access.ownership_rights import authorize_action, cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.details import mask_script, read_script
-from headway.services.jobs.lookup import find_record
+from headway.services.jobs.find_job import find_record
 from headway.store import JobRecord
 
 

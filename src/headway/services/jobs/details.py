@@ -13,7 +13,8 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound
 from headway.jobs.explain.job_failures import CONTAINER_FAILED_CODE, container_error
-from headway.jobs.submission.secret_masking import mask_script_text, mask_words
+from headway.jobs.submission.credential_redaction import mask_script_text, mask_words
+from headway.jobs.submission.user_script_lines import split_arguments
 from headway.jobs.view.array_tasks import array_out
 from headway.jobs.view.placement import fewest_leaves, leaves_of
 from headway.schemas.incidents import IncidentOut
@@ -30,12 +31,12 @@ from headway.schemas.jobs import (
 from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.exec_commands import ExecIn
 from headway.services.access.concurrency_limits import command_slot
-from headway.services.access.ownership_rights import authorize_action, cluster_to_work_on
+from headway.services.access.ownership_rights import authorize_action, authorize_log, cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.job_secrets.log_masking import log_mask
+from headway.services.job_secrets.masked_values import log_mask
+from headway.services.jobs.find_job import array_task_states, find_record
 from headway.services.jobs.job_to_schema import job_out
-from headway.services.jobs.lookup import array_task_states, find_record
 from headway.services.nodes.incident_to_schema import incident_out
 from headway.services.queue.pending_reasons import job_history, pending_reason
 from headway.slurm.commands_as_user import batch_script_argv
@@ -55,7 +56,7 @@ async def get_job(state: AppState, who: Principal, name: str, job_id: int, task:
     out = job_out(job, state.clock(), await state.readings.progress(cluster, job), pending_reason(state, cluster, job))
     if job.state == "FAILED" and job.exit_code == CONTAINER_FAILED_CODE and job.stderr.startswith("/"):
         with contextlib.suppress(HeadwayError):
-            await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
+            await authorize_log(state, cluster, who, job, job_id)
             argv = ["timeout", "5", "tail", "-c", str(_LOG_TAIL_BYTES), "--", job.stderr]
             with command_slot(state, who):
                 done = await state.backend.commands.run_command(cluster, ExecIn(argv=argv, user=job.user), job.user)
@@ -152,7 +153,7 @@ async def _job_with_readable_log(
     log."""
     _, cluster = await state.clusters.get(name)
     job = await state.readings.job(cluster, job_id)
-    await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
+    await authorize_log(state, cluster, who, job, job_id)
     if not task:
         return cluster, job
     with command_slot(state, who):
@@ -199,4 +200,5 @@ async def read_script(
     if done.code or start < 0:
         raise NotFound(f"job {job.id} has no stored script", hint="jobs of salloc and srun have no script")
     name = PurePosixPath(job.command).name or "script.sbatch"
-    return ScriptOut(name=name, text=text[start:], kind="sbatch"), None
+    body, arguments = split_arguments(text[start:])
+    return ScriptOut(name=name, text=body, script_args=arguments, kind="sbatch"), None

@@ -9,7 +9,7 @@ from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.view.ettr import EffectiveTime
-from headway.schemas.jobs import CourseOut, JobOut, ProgressOut
+from headway.schemas.jobs import EffectiveTimeOut, JobOut, ProgressOut
 
 _MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") :]  # with the same names as in JobState
 
@@ -17,6 +17,8 @@ _MORE = tuple(JobOut.model_fields)[tuple(JobOut.model_fields).index("priority") 
 def job_out(
     job: JobState, now: float, progress: ProgressOut | None = None, waits: PendingReason | None = None
 ) -> JobOut:
+    """Returns the job as the API shows it. `now` (unix seconds) ends the elapsed time of running jobs; `waits` is why
+    it is pending."""
     end = job.end_time if 0 < job.end_time <= now and job.state not in RUNNING else int(now)
     started = job.start_time and job.state not in WAITING
     return JobOut(
@@ -73,13 +75,13 @@ def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None)
     return prefix + row[1:]
 
 
-def course_out(course: EffectiveTime) -> CourseOut | None:
+def effective_time_out(time: EffectiveTime) -> EffectiveTimeOut | None:
     """Returns None for a training that was never restarted: all of its time counted."""
-    if not course.restarts or course.ettr is None:
+    if not time.restarts or time.ettr is None:
         return None
-    return CourseOut(
-        restarts=course.restarts,
-        lost_s=round(course.lost_s, 1),
-        down_s=round(course.down_s, 1),
-        ettr=round(course.ettr, 3),
+    return EffectiveTimeOut(
+        restarts=time.restarts,
+        lost_s=round(time.lost_s, 1),
+        down_s=round(time.down_s, 1),
+        ettr=round(time.ettr, 3),
     )

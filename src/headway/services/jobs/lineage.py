@@ -12,7 +12,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import NotFound
-from headway.jobs.submission import secret_masking
+from headway.jobs.submission import credential_redaction
 from headway.jobs.submission.batch_script import TASK_SUFFIX
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submission.batch_script_request import SubmitIn
@@ -23,7 +23,7 @@ from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import authorize_action, cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.jobs.lookup import require_record
+from headway.services.jobs.find_job import require_record
 from headway.store import JobRecord
 from headway.transport.remote_program import program_source
 
@@ -51,9 +51,9 @@ async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -
         pipeline=record.pipeline,
         step=record.step,
         script_name=request.script_name,
-        script=secret_masking.mask_script_text(request.script or ""),
-        script_args=secret_masking.mask_words(request.script_args),
-        sbatch_args=secret_masking.mask_words(request.args),
+        script=credential_redaction.mask_script_text(request.script or ""),
+        script_args=credential_redaction.mask_words(request.script_args),
+        sbatch_args=credential_redaction.mask_words(request.args),
         workdir=request.chdir,
         env=request.env,
         bundle=request.bundle,

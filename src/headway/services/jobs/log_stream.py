@@ -12,11 +12,11 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.logs.masking import mask_stream
 from headway.services.access.concurrency_limits import log_slot
-from headway.services.access.ownership_rights import authorize_action
+from headway.services.access.ownership_rights import authorize_log
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.interruptible_stream import Interrupted, next_piece, pieces_until
-from headway.services.job_secrets.log_masking import log_mask
+from headway.services.job_secrets.masked_values import log_mask
 
 FIRST_PIECE_TIMEOUT_S = 2.0
 
@@ -54,7 +54,7 @@ async def open_log(
     NotAllowed, TooManyAtOnce."""
     _, cluster = await state.clusters.get(name)
     job = await state.readings.job(cluster, job_id)
-    await authorize_log(state, who, cluster, job, job_id)
+    await authorize_log(state, cluster, who, job, job_id)
     mask = await log_mask(state, cluster, job)
     whole_array = job.array_job_id == job_id and not task
     with contextlib.ExitStack() as entered:
@@ -74,11 +74,6 @@ async def open_log(
             first.result()
         resources.push(entered.pop_all())
     return LogStream(cluster, job, None if whole_array else start, _until_stopping(state, first, stream))
-
-
-async def authorize_log(state: AppState, who: Principal, cluster: Cluster, job: JobState, job_id: int) -> None:
-    """Raises NotAllowed unless the person owns the job, leads its team, or is an admin."""
-    await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")
 
 
 async def _until_stopping(

@@ -77,6 +77,8 @@ class NotebookSessions:
         return known.person, again
 
     def lock(self, notebook: str) -> asyncio.Lock:
+        """Returns the lock under which the notebook's tunnel is opened, so that requests at the same time share one
+        tunnel."""
         return self._locks.setdefault(notebook, asyncio.Lock())
 
     def end_sessions_of(self, person: str) -> None:

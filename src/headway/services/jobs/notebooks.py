@@ -20,9 +20,10 @@ from headway.services.access.audit import write_audit_line
 from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import cluster_to_work_on, require_still_listed
 from headway.services.access.role_rights import Principal, Right, principal_for
+from headway.services.access.submit_rate import limit_submissions
 from headway.services.app_state import AppState
 from headway.services.jobs.actions import act_on_job
-from headway.services.jobs.lookup import read_job_now
+from headway.services.jobs.find_job import read_job_now
 from headway.services.jobs.notebook_access import NotebookRun
 from headway.services.jobs.submission import node_offer, record_submission
 from headway.store import NotebookRow, StoreUnavailable
@@ -67,6 +68,7 @@ async def start_notebook(state: AppState, who: Principal, name: str, request: No
     prepared, folder = notebook_job.prepare_notebook(
         request, cluster, offer, who.user, notebook_id, secret := random.token_urlsafe(32)
     )
+    limit_submissions(state, who)
     made = NotebookRow(
         notebook_id, name, 0, who.person, who.user, folder, secret, request.idle_minutes * 60, state.clock()
     )
@@ -159,7 +161,7 @@ def notebook_origin(state: AppState, notebook_id: str) -> str:
 async def owner_may_still_open(state: AppState, row: NotebookRow) -> bool:
     """Returns whether the notebook's person may still work on its cluster, as the same Linux user."""
     person = await state.store.people.get(row.person)
-    if person is None:
+    if person is None or person.disabled:
         return False
     who = principal_for(person)
     try:

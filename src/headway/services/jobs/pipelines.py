@@ -15,9 +15,8 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline
 from headway.jobs.pipelines.pipeline_steps import latest_jobs, pipeline_out, step_run, steps_to_retry
-from headway.jobs.submission import secret_masking
+from headway.jobs.submission import credential_redaction
 from headway.jobs.submission.job_folders import user_folders
-from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
@@ -25,7 +24,9 @@ from headway.services.access.audit import write_audit_line
 from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import authorize_as_owner, cluster_to_work_on
 from headway.services.access.role_rights import Principal
+from headway.services.access.submit_rate import limit_submissions
 from headway.services.app_state import AppState
+from headway.services.job_secrets.requested import require_secrets
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.storage.environments import require_present
@@ -36,9 +37,10 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
     """Submits every step. If one is refused, the steps submitted before it are cancelled."""
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    pipeline = await _pinned(state, cluster, read_pipeline(request.document), user)
+    pipeline, warning = await _pinned(state, cluster, read_pipeline(request.document), user)
     work = user_folders(cluster, user).job_folder(pipeline.name, new_folder_suffix(who))
-    _check(pipeline, cluster, node_offer(state, cluster), user, work)
+    await _check(state, cluster, pipeline, pipeline.steps_in_order(), user, work)
+    limit_submissions(state, who, len(pipeline.steps))
     stored = {
         "document": _masked(pipeline),
         "bundle": request.bundle,
@@ -50,17 +52,18 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
         )
         await write_audit_line(state, who, "pipeline", name, pipeline=row.id, user=user)
         made = await _submit(state, who, cluster, row, pipeline, pipeline.steps_in_order(), {})
-    return await _out(state, cluster, row, made)
+    return (await _out(state, cluster, row, made)).model_copy(update={"warning": warning})
 
 
-async def _pinned(state: AppState, cluster: Cluster, pipeline: Pipeline, user: str) -> Pipeline:
+async def _pinned(state: AppState, cluster: Cluster, pipeline: Pipeline, user: str) -> tuple[Pipeline, str]:
     """Returns the pipeline with the versions of its steps' environments, and with default containers, so that a retry uses
-    the same ones."""
-    steps = {}
+    the same ones; and a warning about the first step whose PyTorch can't use its GPUs, "" for none."""
+    steps, warning = {}, ""
     for name, step in pipeline.steps.items():
-        environment, container = await runtime_of_command(state, cluster, step, user)
-        steps[name] = step.model_copy(update={"environment": environment, "container": container})
-    return pipeline.model_copy(update={"steps": steps})
+        found = await runtime_of_command(state, cluster, step, user)
+        steps[name] = step.model_copy(update={"environment": found.environment, "container": found.container})
+        warning = warning or (f"step {name}: {found.warning}" if found.warning else "")
+    return pipeline.model_copy(update={"steps": steps}), warning
 
 
 async def describe_pipelines(state: AppState, name: str, rows: Sequence[PipelineRow]) -> list[PipelineOut]:
@@ -103,6 +106,8 @@ async def retry_pipeline(
         raise Refused(f"no step of {row.name} has failed", hint=f"headway pipeline show {row.name}, or --step NAME")
     used = [plan.steps[step].environment for step in again]
     await require_present(state, name, [parse_label(label) for label in used if "@" in label])
+    await _check(state, cluster, plan, again, row.user, row.workdir)
+    limit_submissions(state, who, len(again))
     with command_slot(state, who):
         for step in again:
             if states.get(step, "COMPLETED") not in ENDED:
@@ -157,13 +162,16 @@ def _tag(who: Principal, row: PipelineRow, step: str) -> str:
     )
 
 
-def _check(pipeline: Pipeline, cluster: Cluster, offer: NodeCapacity, user: str, work: str) -> None:
-    """Checks every step before the first is submitted. Raises Refused with all faults."""
+async def _check(
+    state: AppState, cluster: Cluster, pipeline: Pipeline, steps: Sequence[str], user: str, work: str
+) -> None:
+    """Checks these steps before the first is submitted. Raises Refused with all faults."""
     faults = []
-    for name in pipeline.steps_in_order():
+    for name in steps:
         try:
             step = step_run(pipeline, name, {}, bundle="", git=None)
-            prepare_run(step, cluster, user, "", work=work, offer=offer)
+            prepared = prepare_run(step, cluster, user, "", work=work, offer=node_offer(state, cluster))
+            await require_secrets(state, cluster, prepared.request, user)
         except HeadwayError as error:
             faults.append(f"step {name}: {error.message}")
     if faults:
@@ -174,7 +182,7 @@ def _masked(pipeline: Pipeline) -> dict[str, Any]:
     """Returns the pipeline file without the values of secrets."""
     document = pipeline.model_dump(mode="json", exclude={"defaults"})
     for step in document["steps"].values():
-        step["env"] = secret_masking.mask_environment(step["env"])
+        step["env"] = credential_redaction.mask_environment(step["env"])
     return document
 
 
@@ -183,7 +191,7 @@ def _with_env(pipeline: Pipeline, env: Mapping[str, str]) -> Pipeline:
     lost: set[str] = set()
     for step in pipeline.steps.values():
         step.env = {name: env.get(name, value) for name, value in step.env.items()}
-        lost.update(secret_masking.lost_secrets(step.env))
+        lost.update(credential_redaction.lost_secrets(step.env))
     if lost:
         raise Refused(
             f"the value of {', '.join(sorted(lost))} is a secret and was not stored",

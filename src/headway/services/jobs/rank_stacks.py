@@ -9,7 +9,7 @@ from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import authorize_action
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.jobs.lookup import read_job_now, slurm_target
+from headway.services.jobs.find_job import read_job_now, slurm_target
 
 
 async def read_rank_stacks(state: AppState, who: Principal, name: str, job_id: int, task: str = "") -> JobStacksOut:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.errors import NotAllowed, Refused
-from headway.jobs.submission import secret_masking
+from headway.jobs.submission import credential_redaction
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_resubmit
 from headway.jobs.submission.requested_resources import without_dependency
 from headway.jobs.view.array_tasks import failed_tasks, with_array
@@ -12,7 +12,7 @@ from headway.schemas.submission.reruns import RetryIn
 from headway.services.access.ownership_rights import authorize_as_owner, cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.jobs.lookup import array_task_states, only_task, require_record
+from headway.services.jobs.find_job import array_task_states, only_task, require_record
 from headway.services.jobs.submission import new_folder_suffix, submit_and_record
 from headway.services.storage.environments import require_present
 from headway.store import JobRecord
@@ -41,7 +41,7 @@ async def retry_failed_tasks(state: AppState, who: Principal, name: str, job_id:
     return await submit_and_record(state, who, cluster, prepared, record.user, "retry", parent=job_id)
 
 
-async def rerun(state: AppState, who: Principal, name: str, job_id: int, request: RetryIn) -> SubmitOut:
+async def rerun_job(state: AppState, who: Principal, name: str, job_id: int, request: RetryIn) -> SubmitOut:
     """Submits the same script, arguments, environment and files again in a new folder. With `request.task` only that
     task of an array."""
     cluster = await cluster_to_work_on(state, name, who)
@@ -80,7 +80,7 @@ def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
     is missing."""
     sent = SubmitIn.model_validate(record.request)
     env = {**sent.env, **request.env}
-    lost = secret_masking.lost_secrets(env)
+    lost = credential_redaction.lost_secrets(env)
     if lost:
         raise Refused(
             f"the value of {', '.join(lost)} is a secret and was not stored",

@@ -1,2 +1,3 @@
-"""Use cases of a cluster's nodes: details and actions of operators, incidents, fabric tests, rollouts of node images. What
-decides about repairs is in `headway.health`, the roll itself in `headway.rollout`."""
+"""Use cases of a cluster's nodes: details and actions of operators, incidents, fabric tests, rollouts of node images.
+
+Not here: decisions about repairs (`headway.health`), the roll itself (`headway.rollout`)."""

@@ -6,10 +6,11 @@ from dataclasses import asdict
 
 from headway.domain.incident import Incident
 from headway.health.incidents.measured_times import incident_timings
-from headway.schemas.incidents import IncidentOut, IncidentStepOut, MovedJobOut, TimesOut
+from headway.schemas.incidents import IncidentOut, IncidentStepOut, RequeuedJobOut, TimesOut
 
 
 def incident_out(incident: Incident) -> IncidentOut:
+    """Returns the incident with its steps, requeued jobs and measured times."""
     return IncidentOut(
         number=incident.number,
         cluster=incident.cluster,
@@ -23,7 +24,7 @@ def incident_out(incident: Incident) -> IncidentOut:
         score=incident.score,
         times=TimesOut(**asdict(incident_timings(incident))),
         jobs=[
-            MovedJobOut(job=job.job, requeued_at=job.requeued_at, running_at=job.running_at, step_at=job.step_at)
+            RequeuedJobOut(job=job.job, requeued_at=job.requeued_at, running_at=job.running_at, step_at=job.step_at)
             for job in incident.jobs
         ],
         steps=[

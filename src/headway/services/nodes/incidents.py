@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.errors import NotFound
 from headway.health.policy import flaky_score
-from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut
+from headway.schemas.incidents import FaultIn, IncidentOut, InjectedFaultOut, NodeHistoryOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
@@ -50,11 +50,11 @@ async def get_node_history(state: AppState, name: str, node: str) -> NodeHistory
     )
 
 
-async def inject_fault(state: AppState, who: Principal, name: str, request: FaultIn) -> FaultMadeOut:
+async def inject_fault(state: AppState, who: Principal, name: str, request: FaultIn) -> InjectedFaultOut:
     """Injects or heals a fault. Raises Refused where real machines do the work, unless `request.force`."""
     _, cluster = await state.clusters.get(name)
     done = await state.backend.nodes.inject_fault(cluster, request)
     await write_audit_line(
         state, who, "fault", f"{name}/{request.node}", kind=request.kind, code=request.code, heal=request.heal
     )
-    return FaultMadeOut(done=done)
+    return InjectedFaultOut(done=done)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Literal
 
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.scale_in_order import choose_slots
@@ -29,12 +30,15 @@ def _node_outs(cluster: Cluster, snapshot: Snapshot) -> list[NodeOut]:
     seen = snapshot.as_of is not None
     shown = {*choose_slots(cluster, machines), *(name for name in machines if name in cluster.group_of)}
 
-    def one(name: str, role: str, leaf: str) -> NodeOut:
+    named = {host.name: host.address for host in cluster.hosts if host.name}  # as the cluster file calls them
+
+    def one(name: str, role: Literal["head", "node", "spare"], leaf: str) -> NodeOut:
         machine, state = machines.get(name), states.get(name)
         word = machine.state.value if machine else ("missing" if seen else "")
-        out = NodeOut.model_validate(
-            {"name": name, "role": role, "leaf": leaf, "machine": word, "address": machine.address if machine else ""}
-        )
+        out = NodeOut(name=name, role=role, leaf=leaf, machine=word)
+        if machine:
+            out.address = machine.address
+            out.host = named.get(name, machine.host.address) if machine.host else ""
         if role == "head":
             out.usable = word == "running"
             return out
@@ -59,7 +63,7 @@ def _with_slurm(out: NodeOut, state: NodeState | None, holders: dict[int, int], 
     if state is not None:
         out.states = list(state.states)
         out.reason = state.reason or (
-            "fails too often: for jobs in reservation headway_lemons only" if state.reservation == FLAKY_NODES else ""
+            "fails too often: for jobs in reservation headway_flaky only" if state.reservation == FLAKY_NODES else ""
         )
         out.cpus, out.cpus_used = state.cpus, state.cpus_used
         out.memory_mib, out.memory_used_mib = state.memory_mib, state.memory_used_mib

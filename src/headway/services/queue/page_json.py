@@ -7,7 +7,7 @@ import gzip
 
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Unreachable
-from headway.schemas.jobs import JobsAsk, JobsPage
+from headway.schemas.jobs import JobsPage, JobsQuery
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.job_to_schema import job_row, row_now
@@ -20,7 +20,7 @@ ORDER_WAIT_S = 0.01  # seconds that a request waits for an order that is still b
 
 
 async def jobs_page_json(
-    state: AppState, name: str, who: Principal, query: JobsAsk, *, compressed: bool = False
+    state: AppState, name: str, who: Principal, query: JobsQuery, *, compressed: bool = False
 ) -> bytes:
     """Returns one page of a cluster's jobs as JSON, gzipped if `compressed`. Equal requests within a second share one
     response. Raises NotFound, Refused for an order or cursor that does not exist, and Unreachable if Slurm was never

@@ -16,16 +16,20 @@ from headway.services.read_model.snapshot_diff import diff_since
 def pending_reason(state: AppState, cluster: Cluster, job: JobState) -> PendingReason | None:
     """Returns why the job waits, according to the cluster's last reading; None for a job that does not wait."""
     snapshot = state.live.snapshot(cluster.name)
-    known = state.placement_worlds.get(cluster.name)
+    known = state.placement_snapshots.get(cluster.name)
     if known is None or known[0] is not snapshot:
-        known = state.placement_worlds[cluster.name] = (snapshot, _world(state, cluster, known and known[1]), {})
+        known = state.placement_snapshots[cluster.name] = (
+            snapshot,
+            _placement_snapshot(state, cluster, known and known[1]),
+            {},
+        )
     _, world, found = known
     if job.id not in found:
         found[job.id] = explain_pending(job, world)
     return found[job.id]
 
 
-def _world(state: AppState, cluster: Cluster, before: ClusterSnapshot | None) -> ClusterSnapshot:
+def _placement_snapshot(state: AppState, cluster: Cluster, before: ClusterSnapshot | None) -> ClusterSnapshot:
     snapshot = state.live.snapshot(cluster.name)
     at = snapshot.as_of or state.clock()
     diff = (

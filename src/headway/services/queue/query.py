@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
 from headway.errors import Refused
-from headway.schemas.jobs import JobsAsk
+from headway.schemas.jobs import JobsQuery
 
 KINDS = ("running", "waiting", "ended")
 JOB_STATES = sorted(ENDED | RUNNING | WAITING)
@@ -35,7 +35,7 @@ def kind_of(state: str) -> str:
     return "running" if state in RUNNING else "waiting" if state in WAITING else "ended"
 
 
-def parse_queue_query(query: JobsAsk) -> QueueQuery:
+def parse_queue_query(query: JobsQuery) -> QueueQuery:
     """Returns the request's filters and order as a QueueQuery. Raises Refused for an unknown job state."""
     meant = {word: [known for known in JOB_STATES if word and known.startswith(word.upper())] for word in query.state}
     for word, found in meant.items():

@@ -1,5 +1,5 @@
 """Filters, searches and sorts a cluster's queue and cuts it into pages. Pure, over the snapshot's jobs. By which value a column
-sorts is declared in `services.queue.columns`; the order without a column is here (`_turn`)."""
+sorts is declared in `services.queue.queue_columns`; the order without a column is here (`_turn`)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
-from headway.services.queue.columns import BY_KEY, LABEL, sort_key
 from headway.services.queue.query import KINDS, QueueQuery, kind_of
+from headway.services.queue.queue_columns import BY_KEY, LABEL, sort_key
 from headway.services.read_model.snapshot_diff import JobsDiff
 
 MAX_PAGE = 1000  # jobs per page
@@ -138,14 +138,9 @@ def sort_key_of(query: QueueQuery, now: float) -> Callable[[JobState], Any]:
     return key
 
 
-def query_page(jobs: Iterable[JobState], query: QueueQuery, now: float) -> QueuePage:
-    """Returns one page. Raises Refused for an order or a cursor that does not exist. A cursor is the position of the
-    previous page's last row, so if the queue changes in between, no remaining row is lost or repeated."""
-    return page_of_result(find_jobs(jobs, query, now), query)
-
-
 def page_of_result(whole: QueryResult, query: QueueQuery) -> QueuePage:
-    """Returns one page of a result of `find_jobs`. Raises Refused for an order or a cursor that does not exist."""
+    """Returns one page of a result of `find_jobs`. Raises Refused for an order or a cursor that does not exist. A cursor is
+    the position of the previous page's last row, so if the queue changes in between, no remaining row is lost or repeated."""
     order, of = whole.order, whole.of
     passed, moment = _passed(query, whole.now)
     key, descending = _order(query.sort, moment)

@@ -1,2 +1,4 @@
 """The snapshot of each cluster in memory, and the lists and differences made from it. Slurm is read once for all
-viewers, by `server.slurm_poller`."""
+viewers.
+
+Not here: reading Slurm (`server.slurm_poller`), the queue (`services.queue`)."""

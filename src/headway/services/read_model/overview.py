@@ -14,7 +14,8 @@ from headway.services.app_state import AppState
 from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.services.nodes.incident_to_schema import incident_out
 from headway.services.nodes.nodes_to_schema import node_outs
-from headway.services.read_model.snapshot import Notice, cluster_topic
+from headway.services.read_model.snapshot import Notice
+from headway.services.read_model.topic_hub import cluster_topic
 
 SHARED_S = 1.0  # seconds after which data without change notifications, such as incidents, is read again
 SHOWN_INCIDENTS = 4  # incidents that the overview shows with their steps

@@ -11,16 +11,18 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from headway.domain.cluster import Cluster
-from headway.domain.readiness import Check
-from headway.domain.slurm.accounts import Share
+from headway.domain.readiness import ReadinessCheck
+from headway.domain.slurm.accounts import AccountShare
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import MOST_SIBLINGS, JobState
-from headway.domain.volume_usage import VolumeUsage
+from headway.domain.storage.quotas import ObservedQuota
+from headway.domain.storage.volume_space import VolumeSpace
 from headway.errors import HeadwayError
 from headway.jobs.view.array_tasks import tasks_of
 from headway.schemas.jobs import ProgressOut
 from headway.services.cluster_backend import ClusterBackend
-from headway.services.read_model.snapshot import LiveState, Snapshot
+from headway.services.read_model.live_state import LiveState
+from headway.services.read_model.snapshot import Snapshot
 from headway.services.shared_cache import SharedCache
 from headway.store import Store
 
@@ -30,6 +32,7 @@ SNAPSHOT_AGE_S = 2.0  # seconds; viewers get no older reading than this, if Slur
 # Seconds that a viewer waits for a newer reading while jobs run or wait; the poller reads continuously then
 SNAPSHOT_WAIT_S = 0.03
 SHARED_AGE_S = 5.0
+QUOTAS_AGE_S = 60.0
 PROGRESS_AGE_S = 60.0  # seconds; nothing more is written by then
 
 
@@ -136,13 +139,19 @@ class ClusterReadings:
             f"{cluster.name}/history", SHARED_AGE_S, lambda: self._backend.slurm.history(cluster)
         )
 
-    async def volume_usage(self, cluster: Cluster, max_age_s: float) -> tuple[VolumeUsage, ...]:
+    async def volume_space(self, cluster: Cluster, max_age_s: float) -> tuple[VolumeSpace, ...]:
         """Returns how full the cluster's volumes are, at most `max_age_s` old."""
         return await self._cache.get(
-            f"{cluster.name}/volume_usage", max_age_s, lambda: self._backend.storage.volume_usage(cluster)
+            f"{cluster.name}/volume_space", max_age_s, lambda: self._backend.storage.volume_space(cluster)
         )
 
-    async def shares(self, cluster: Cluster) -> tuple[Share, ...]:
+    async def quotas(self, cluster: Cluster) -> Mapping[str, ObservedQuota]:
+        """Returns the state and use of users' quotas by volume, at most QUOTAS_AGE_S old."""
+        return await self._cache.get(
+            f"{cluster.name}/quotas", QUOTAS_AGE_S, lambda: self._backend.storage.quotas(cluster)
+        )
+
+    async def shares(self, cluster: Cluster) -> tuple[AccountShare, ...]:
         """Returns what each team has used, shared by all requests for SHARED_AGE_S."""
         return await self._cache.get(
             f"{cluster.name}/shares", SHARED_AGE_S, lambda: self._backend.slurm.shares(cluster)
@@ -198,13 +207,13 @@ class ClusterReadings:
         found = await self._store.incidents.open_and_recent(name, also=self._live.open_incidents(name))
         self._live.publish_incident_changes(name, found)
 
-    async def checks(self, cluster: Cluster) -> tuple[Check, ...]:
+    async def checks(self, cluster: Cluster) -> tuple[ReadinessCheck, ...]:
         """Returns the cluster's checks. If it does not answer, that is the only check, and it has failed."""
         try:
             async with asyncio.timeout(READ_TIMEOUT_S):
                 return await self._backend.lifecycle.readiness_checks(cluster)
         except (HeadwayError, TimeoutError, OSError) as error:
-            return (Check("reachable", False, _why(error, cluster.head)),)
+            return (ReadinessCheck("reachable", False, _why(error, cluster.head)),)
 
     def forget(self, name: str) -> None:
         """Drops what is known about a cluster that was taken down."""

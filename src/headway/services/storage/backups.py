@@ -42,16 +42,12 @@ async def start_backup(state: AppState, who: Principal, name: str, request: Back
 async def start_restore(state: AppState, who: Principal, name: str, request: RestoreIn) -> OperationOut:
     """Queues a restore. Raises Refused if the file is not a backup of this cluster or the passphrase is wrong, and
     NeedsConfirmation if the cluster exists; SignInAgain, also for a cluster that is down, whose data is replaced."""
-    from headway.backup import archive
+    from headway.backup import archive, restore_checks
 
     who.require_recent_sign_in(state.clock(), f"restore {name} from a backup")
     path = require_allowed_path(state, request.path)
     header = await asyncio.to_thread(archive.read_header, path)
-    if header.cluster != name:
-        raise Refused(
-            f"{path} is a backup of the cluster {header.cluster}, not of {name}",
-            hint=f"headway restore {header.cluster} --from {path}",
-        )
+    restore_checks.require_backup_of(name, path, header)
     key = await asyncio.to_thread(archive.key_of, request.passphrase, header.salt)
     await asyncio.to_thread(archive.verify_key, path, key)
     row = await state.store.clusters.get(name)

@@ -82,7 +82,7 @@ async def pin_versions(state: AppState, cluster: Cluster, stage_in: Sequence[str
         if not matching:
             raise NotFound(
                 f"{cluster.name} has no dataset {name_and_version}",
-                hint=f"headway dataset list --cluster {cluster.name}",
+                hint=f"headway dataset ls --cluster {cluster.name}",
             )
         found.append(matching[-1].label)
     return found

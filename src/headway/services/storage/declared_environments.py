@@ -3,12 +3,13 @@ command."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from headway.domain.cluster import Cluster
 from headway.domain.environment import FILE_SOURCE, PYTORCH, request_digest
 from headway.domain.operation_kinds import EnvironmentParams
 from headway.domain.operation_progress import ReportProgress
 from headway.schemas.submission.run_flags import ContainerIn, JobFields
-from headway.services.access.role_rights import linux_user_of
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
 from headway.services.storage.environments import missing_environments, pin_environment
@@ -36,26 +37,44 @@ async def queue_declared_builds(state: AppState, cluster: Cluster, person: str, 
 
 async def _user(state: AppState, cluster: Cluster, person: str) -> str:
     known = await state.store.people.get(person)
-    mine = linux_user_of(known) if known else ""
+    mine = known.linux_user if known else ""
     users = {user.name: user.admin for user in cluster.users}
     return mine if mine in users else next((name for name, admin in users.items() if admin), next(iter(users), ""))
 
 
-async def runtime_of_command(
-    state: AppState, cluster: Cluster, job: JobFields, user: str
-) -> tuple[str, ContainerIn | None]:
-    """Returns (environment as NAME@VERSION, "" for none; container) of a command. A command for real GPUs that neither asks
-    for one of them nor has a default gets `pytorch`, if that is there: the system's PyTorch has no CUDA. Raises
-    NotFound."""
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a command runs in. `environment`: NAME@VERSION, "" for none. `warning`: why its PyTorch can't use its GPUs."""
+
+    environment: str = ""
+    container: ContainerIn | None = None
+    warning: str = ""
+
+
+async def runtime_of_command(state: AppState, cluster: Cluster, job: JobFields, user: str) -> Runtime:
+    """Returns what a command runs in. A command for real GPUs that neither asks for an environment or a container nor has a
+    default gets `pytorch`, with a warning while that is not built: the system's PyTorch has no CUDA. Raises NotFound."""
     if job.container is not None:
-        return await pin_environment(state, cluster, job.environment), job.container
+        return Runtime(await pin_environment(state, cluster, job.environment), job.container)
     wanted, image = (job.environment, "") if job.environment else default_runtime(cluster, job, user)
     if image:
-        return "", ContainerIn(image=image)
+        return Runtime(container=ContainerIn(image=image))
     if wanted or not job.gpus or cluster.simulated_gpus or PYTORCH not in cluster.environments:
-        return await pin_environment(state, cluster, wanted), None
+        return Runtime(await pin_environment(state, cluster, wanted))
     latest = await state.store.environments.latest(cluster.name, PYTORCH)
-    return latest.label if latest else "", None
+    return Runtime(latest.label) if latest else Runtime(warning=await _why_without_cuda(state, cluster))
+
+
+async def _why_without_cuda(state: AppState, cluster: Cluster) -> str:
+    """Returns a warning about a command for GPUs that gets the node's own PyTorch, because `pytorch` is not there."""
+    if await state.store.operations.active(cluster.name, EnvironmentParams("add", PYTORCH).subject):
+        why = f"is still being built (headway queue {cluster.name} shows the job environment-{PYTORCH})"
+    else:
+        why = f"is not there (headway status {cluster.name} shows a build that failed; headway env add builds it)"
+    return (
+        f"environment {PYTORCH} of {cluster.name} {why}: the job gets the node's own PyTorch, which computes on the CPU; submit "
+        "it later, or name an environment or a container"
+    )
 
 
 def default_runtime(cluster: Cluster, job: JobFields, user: str) -> tuple[str, str]:

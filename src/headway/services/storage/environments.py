@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from headway.domain.cluster import Cluster
 from headway.domain.environment import NO_ENVIRONMENT, PYTORCH, EnvironmentVersion, address_with_password
 from headway.domain.operation_kinds import EnvironmentParams
+from headway.environments.uv_lock import lock_difference
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
 from headway.schemas.clusters import OperationOut
 from headway.schemas.storage.environments import EnvironmentDetailOut, EnvironmentIn, EnvironmentOut
@@ -26,10 +27,16 @@ _TOLD = ("name", "source", "user", "partition", "team", "version", "force")  # i
 
 async def list_environments(state: AppState, cluster: str) -> list[EnvironmentOut]:
     """Returns every version that the cluster has, by name and number."""
-    await state.clusters.row(cluster)
+    _, resolved = await state.clusters.get(cluster)
     jobs = await state.store.environments.job_counts(cluster)
     found = await state.store.environments.versions(cluster)
-    return [_out(one, jobs.get((one.name, one.number), 0)) for one in found]
+    latest = {one.name: one.number for one in found}
+    kept = {resolved.environment, *(f"{name}@{number}" for name, number in latest.items())}
+    kept |= {one.environment for one in resolved.partitions} | {one.environment for one in resolved.teams}
+    listed = [_out(one, jobs.get((one.name, one.number), 0)) for one in found]
+    for row, one in zip(listed, found, strict=True):
+        row.removable = not row.jobs and one.label not in kept
+    return listed
 
 
 async def environment_choices(state: AppState, cluster: str) -> list[str]:
@@ -49,7 +56,7 @@ async def get_environment(state: AppState, cluster: str, name: str, number: int)
 async def add_environment(state: AppState, who: Principal, cluster: str, ask: EnvironmentIn) -> OperationOut:
     """Queues the build of a new version, in a job of the person. The operation's `kept` names its path. Raises Conflict
     while the environment is being built, NotAllowed for another person's environment, Refused for a text with a
-    password."""
+    password and for a lock that was made from other requirements."""
     user = who.user_to_act_as(ask.user)
     resolved = await cluster_to_work_on(state, cluster, who)
     await require_owner(state, who, resolved, ask.name)
@@ -59,6 +66,8 @@ async def add_environment(state: AppState, who: Principal, cluster: str, ask: En
                 f"{file} has an address with a password or token, which would be kept with the environment",
                 hint=f"leave it out; write it to .netrc in the home of {user} on {cluster}",
             )
+    if ask.source == "uv.lock" and (difference := lock_difference(ask.text, ask.pyproject)):
+        raise Refused(f"uv.lock does not fit pyproject.toml: {difference}", hint="uv lock, next to them, makes it fit")
     _require_known(resolved, ask)
     params = EnvironmentParams(
         "add", ask.name, source=ask.source, text=ask.text, pyproject=ask.pyproject or None, user=user,

@@ -68,7 +68,7 @@ def _library_faults(resolved: ResolvedCluster, names: Iterable[str]) -> Iterator
         field = conflicting_field(resolved.cluster.storage, name)
         if field:
             message = f"{FOLDER}/{name} holds versions of the dataset {name} already"
-            yield Fault(field, message, f"give it another name and place, or remove those: headway dataset list {name}")
+            yield Fault(field, message, f"give it another name and place, or remove those: headway dataset ls {name}")
 
 
 def require_dataset_source(state: AppState, path: str) -> Path:

@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from headway.changes.quota_changes import quota_fault
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.slurm.nodes_and_jobs import NodeState
-from headway.domain.volume_usage import VolumeUsage
+from headway.domain.storage.quotas import ObservedQuota
+from headway.domain.storage.volume_space import VolumeSpace
 from headway.errors import HeadwayError
-from headway.schemas.storage.volumes import BenchIn, LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
+from headway.schemas.storage.volumes import (
+    BenchIn,
+    MeasuredOut,
+    QuotaUseOut,
+    StorageOut,
+    UnmountedNodeOut,
+    VolumeOut,
+    VolumeSpeedOut,
+)
 from headway.services.access.audit import write_audit_line
-from headway.services.access.role_rights import Principal
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.store import VolumeSpeedRow
 
-MAX_AGE_S = 10.0  # of the cached sizes
+SPACE_MAX_AGE_S = 10.0  # of the cached sizes
 _AWAY = frozenset({"DOWN", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "UNKNOWN", "FUTURE"})
 
 
-async def get_storage(state: AppState, name: str) -> StorageOut:
+async def get_storage(state: AppState, who: Principal, name: str) -> StorageOut:
     """Returns each volume: the nodes on which it is not available, its free space, and its speed when last measured."""
     cluster = (await state.clusters.get(name))[1]
-    usage: dict[str, VolumeUsage] = {}
+    usage: dict[str, VolumeSpace] = {}
+    quotas: Mapping[str, ObservedQuota] = {}
     snapshot = await state.readings.snapshot(cluster)
     stale = snapshot.stale  # viewers do not contact a head again that did not answer
     try:
         if not stale:
-            usage = {usage_row.path: usage_row for usage_row in await state.readings.volume_usage(cluster, MAX_AGE_S)}
+            usage = {
+                usage_row.path: usage_row for usage_row in await state.readings.volume_space(cluster, SPACE_MAX_AGE_S)
+            }
+            quotas = await state.readings.quotas(cluster) if cluster.storage.quotas else {}
     except (HeadwayError, TimeoutError, OSError) as error:
         stale = error.first_line if isinstance(error, HeadwayError) else f"{cluster.head} did not answer"
     speeds = await state.store.volume_speeds.of_cluster(name)
@@ -37,6 +51,10 @@ async def get_storage(state: AppState, name: str) -> StorageOut:
     volumes = [
         _volume(cluster, path, usage.get(path), speeds.get(path), nodes, incidents) for path in cluster.storage.paths
     ]
+    for volume in volumes:
+        if volume.path in cluster.storage.quotas and volume.path in quotas:
+            volume.quota_fault = quota_fault(volume.path, quotas[volume.path])
+            volume.quotas = _quotas_out(quotas[volume.path], who)
     return StorageOut(cluster=name, volumes=volumes, stale=stale)
 
 
@@ -63,10 +81,20 @@ async def measure_speed(state: AppState, who: Principal, name: str, request: Ben
     return list(found)
 
 
+def _quotas_out(seen: ObservedQuota, who: Principal) -> list[QuotaUseOut]:
+    """Returns the quotas that the person may see, the fullest first."""
+    rows = [
+        QuotaUseOut(user=user, used_bytes=quota.used, limit_bytes=quota.limit)
+        for user, quota in seen.users.items()
+        if user == who.user or who.may(Right.OPERATE_NODES)
+    ]
+    return sorted(rows, key=lambda row: (-row.used_bytes, row.user))
+
+
 def _volume(
     cluster: Cluster,
     path: str,
-    usage: VolumeUsage | None,
+    usage: VolumeSpace | None,
     speed: VolumeSpeedRow | None,
     nodes: list[NodeState],
     incidents: tuple[Incident, ...],
@@ -88,7 +116,7 @@ def _volume(
     )
 
 
-def _lost_by(path: str, nodes: list[NodeState], incidents: tuple[Incident, ...]) -> Iterator[LostOut]:
+def _lost_by(path: str, nodes: list[NodeState], incidents: tuple[Incident, ...]) -> Iterator[UnmountedNodeOut]:
     """Yields the nodes whose checks say that the volume is missing or unusable, with the text of their incident or
     drain reason."""
     named = re.compile(rf"(?<![\w/.-]){re.escape(path)}(?![\w/.-])")
@@ -96,4 +124,4 @@ def _lost_by(path: str, nodes: list[NodeState], incidents: tuple[Incident, ...])
     for node in nodes:
         why = incident_texts.get(node.name) or (node.reason if not node.usable and named.search(node.reason) else "")
         if why:
-            yield LostOut(node=node.name, why=why)
+            yield UnmountedNodeOut(node=node.name, why=why)

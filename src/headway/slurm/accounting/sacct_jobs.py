@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.catalog.releases import is_at_least
+from headway.catalog.slurm_releases import is_at_least
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.slurm.accounting.sacct_values import (
@@ -17,7 +17,7 @@ from headway.slurm.accounting.sacct_values import (
     parse_time_limit_s,
     parse_unix_time,
 )
-from headway.slurm.adapters.base import gpus_of_tres, number, text
+from headway.slurm.adapters.base import gpus_of_tres, parse_number, parse_text
 from headway.transport.ssh import Remote
 
 _BREAK = "\x1f"  # separates fields: a job's name may contain "|"
@@ -40,13 +40,13 @@ class JobColumn:
 
 COLUMNS = (
     JobColumn("id", "JobIDRaw", parse_integer),
-    JobColumn("_shown", "JobID", text),
-    JobColumn("name", "JobName", text),
-    JobColumn("user", "User", text),
-    JobColumn("account", "Account", text),
-    JobColumn("partition", "Partition", text),
+    JobColumn("_shown", "JobID", parse_text),
+    JobColumn("name", "JobName", parse_text),
+    JobColumn("user", "User", parse_text),
+    JobColumn("account", "Account", parse_text),
+    JobColumn("partition", "Partition", parse_text),
     JobColumn("state", "State", parse_state),
-    JobColumn("reason", "Reason", text),
+    JobColumn("reason", "Reason", parse_text),
     JobColumn("nodes", "NodeList", parse_nodes),
     JobColumn("node_count", "NNodes", parse_integer),
     JobColumn("gpus", "AllocTRES", gpus_of_tres),
@@ -54,14 +54,14 @@ COLUMNS = (
     JobColumn("start_time", "Start", parse_unix_time, "unix s"),
     JobColumn("end_time", "End", parse_unix_time, "unix s"),
     JobColumn("time_limit_s", "TimelimitRaw", parse_time_limit_s, "min"),
-    JobColumn("workdir", "WorkDir", text),
+    JobColumn("workdir", "WorkDir", parse_text),
     JobColumn("priority", "Priority", parse_integer),
     JobColumn("exit_code", "ExitCode", _exit),
-    JobColumn("qos", "QOS", text),
+    JobColumn("qos", "QOS", parse_text),
     JobColumn("restarts", "Restarts", parse_integer, since="24.11"),
-    JobColumn("stdout", "StdOut", text, since="24.11"),
-    JobColumn("stderr", "StdErr", text, since="24.11"),
-    JobColumn("_submit_line", "SubmitLine", text),
+    JobColumn("stdout", "StdOut", parse_text, since="24.11"),
+    JobColumn("stderr", "StdErr", parse_text, since="24.11"),
+    JobColumn("_submit_line", "SubmitLine", parse_text),
 )
 
 
@@ -113,7 +113,7 @@ async def _whole_code(connections: Remote, head: Machine, job_id: int) -> int:
         rows = json.loads(ran.stdout)["jobs"]
     except (ValueError, KeyError):
         return 0
-    codes = [number(row["exit_code"].get("return_code")) for row in rows if row.get("job_id") == job_id]
+    codes = [parse_number(row["exit_code"].get("return_code")) for row in rows if row.get("job_id") == job_id]
     return codes[-1] if codes else 0
 
 

@@ -20,7 +20,7 @@ from headway.slurm.accounting.sacct_values import (
     parse_time_limit_s,
     parse_unix_time,
 )
-from headway.slurm.adapters.base import memory_of_tres, text
+from headway.slurm.adapters.base import memory_of_tres, parse_text
 from headway.transport.program_io import MAX_OUTPUT
 from headway.transport.ssh import Remote
 
@@ -70,10 +70,10 @@ class UsageColumn:
 COLUMNS = (
     UsageColumn("JobIDRaw", (("job", parse_integer),)),
     UsageColumn("JobID", (("array_job", _array),)),
-    UsageColumn("User", (("user", text),)),
-    UsageColumn("Account", (("team", text),)),
-    UsageColumn("Partition", (("partition", text),)),
-    UsageColumn("QOS", (("qos", text),)),
+    UsageColumn("User", (("user", parse_text),)),
+    UsageColumn("Account", (("team", parse_text),)),
+    UsageColumn("Partition", (("partition", parse_text),)),
+    UsageColumn("QOS", (("qos", parse_text),)),
     UsageColumn("State", (("state", parse_state),)),
     UsageColumn("NodeList", (("nodes", parse_nodes),)),
     UsageColumn(

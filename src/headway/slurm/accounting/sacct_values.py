@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.slurm.adapters.base import hosts
+from headway.slurm.adapters.base import parse_hosts
 
 
 def parse_integer(value: str) -> int:
@@ -22,7 +22,7 @@ def parse_time_limit_s(value: str) -> int | None:
 
 def parse_nodes(value: str) -> tuple[str, ...]:
     """Returns the names of the nodes; () for "None assigned"."""
-    return () if value == "None assigned" else hosts(value)
+    return () if value == "None assigned" else parse_hosts(value)
 
 
 def parse_state(value: str) -> str:

@@ -36,6 +36,16 @@ def account_change_argv(data: Mapping[str, Any]) -> list[str]:
     raise ValueError(f"not an account change: {data!r}")
 
 
+_ADD_MISSING_QOS = """\
+listed() { sacctmgr -nP show qos format=name | grep -qxF "$1"; }
+listed "$1" || { sacctmgr -i add qos "$1"; listed "$1"; }"""
+
+
+def add_missing_qos_argv(name: str) -> list[str]:
+    """Returns the command that adds a QOS without limits unless it is there, and that succeeds if it is there then."""
+    return ["sh", "-c", _ADD_MISSING_QOS, "sh", name]
+
+
 async def apply_account_change(connections: Remote, head: Machine, data: Mapping[str, Any]) -> None:
     """Runs the command of `account_change_argv` on the head. Raises CommandFailed or Unreachable."""
     await connections.remote(head, account_change_argv(data), timeout_s=TIMEOUT_S)

@@ -13,10 +13,12 @@ from headway.transport.ssh import Remote
 
 _TIMEOUT_S = 30.0
 _QUEUE_S = 5.0
-_ASSOC = ("account", "user", "fairshare", "qos", "defaultqos", "maxsubmitjobs")
+_ASSOC = ("account", "user", "fairshare", "qos", "defaultqos", "maxsubmitjobs", "grptresmins")
 _USER = ("user", "adminlevel", "defaultaccount")
 # Limits that Headway sets, by their names in sacctmgr's `set`.
-QOS_LIMITS = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins", "MaxSubmitJobsPerUser", "MaxTRESPerUser")
+QOS_LIMITS = (
+    "GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins", "MaxJobsPerUser", "MaxSubmitJobsPerUser", "MaxTRESPerUser",
+)  # fmt: skip
 _QOS = ("name", "flags", *QOS_LIMITS)
 # Slurm's own entries: never returned, so never changed or removed.
 _SLURMS_QOS = frozenset({"normal"})
@@ -75,7 +77,9 @@ def parse_accounts(associations: str, users: str, qos: str, busy: str = "") -> A
                 defaults[account] = row["defaultqos"]
             continue
         is_default = people.get(user, {}).get("defaultaccount") == account
-        members.append(Association(user, account, is_default, row["maxsubmitjobs"] == "0"))
+        minutes = dict(part.partition("=")[::2] for part in row["grptresmins"].split(",")).get("gres/gpu", "")
+        locked, limit = row["maxsubmitjobs"] == "0", int(minutes) if minutes.isdigit() else None
+        members.append(Association(user, account, is_default, locked, limit))
     return Accounts(
         accounts=tuple(sorted(accounts, key=lambda a: a.name)),
         associations=tuple(sorted(members, key=lambda a: (a.user, a.account))),

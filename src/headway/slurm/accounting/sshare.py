@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.accounts import Share
+from headway.domain.slurm.accounts import AccountShare
 from headway.transport.ssh import Remote
 
 _TIMEOUT_S = 15.0
@@ -16,30 +18,34 @@ def sshare_argv() -> list[str]:
     return ["sshare", "--all", "--noheader", "--parsable2", f"--format={','.join(_FIELDS)}"]
 
 
-async def read_shares(connections: Remote, head: Machine) -> tuple[Share, ...]:
+async def read_shares(connections: Remote, head: Machine) -> tuple[AccountShare, ...]:
     """Returns the share and usage of each account. Raises CommandFailed or Unreachable when the controller or the
     head does not answer."""
     return parse_shares((await connections.remote(head, sshare_argv(), timeout_s=_TIMEOUT_S)).stdout)
 
 
-def parse_shares(answer: str) -> tuple[Share, ...]:
+def parse_shares(answer: str) -> tuple[AccountShare, ...]:
     """Returns the accounts below the root, sorted. The fair share of an account is the highest of its users': Fair
     Tree computes it for users only, and users with equal usage have the same."""
-    found: dict[str, Share] = {}
+    found: dict[str, AccountShare] = {}
     factors: dict[str, float] = {}
+    users: dict[str, dict[str, float]] = {}
     for line in answer.splitlines():
         cells = line.split("|")
         if len(cells) != len(_FIELDS):
             continue
         row = dict(zip(_FIELDS, (cell.strip() for cell in cells), strict=True))
         account = row["Account"]
+        hours = _tres(row["GrpTRESRaw"]).get("gres/gpu", 0.0) / _MINUTES_PER_HOUR
         if row["User"]:
+            users.setdefault(account, {})[row["User"]] = hours
             factors[account] = max(factors.get(account, 0.0), _number(row["FairShare"]))
         elif account not in ("", "root"):
-            hours = _tres(row["GrpTRESRaw"]).get("gres/gpu", 0.0) / _MINUTES_PER_HOUR
-            found[account] = Share(account, _number(row["NormShares"]), _number(row["EffectvUsage"]), None, hours)
+            found[account] = AccountShare(
+                account, _number(row["NormShares"]), _number(row["EffectvUsage"]), None, hours
+            )
     return tuple(
-        Share(share.account, share.norm_shares, share.effective_usage, factors.get(name), share.gpu_hours)
+        replace(share, fair_share=factors.get(name), user_gpu_hours=users.get(name, {}))
         for name, share in sorted(found.items())
     )
 

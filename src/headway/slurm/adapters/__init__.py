@@ -1,13 +1,16 @@
-"""One adapter per slurmrestd version that has been run with Headway. `adapter(slurm_version)` returns the right one."""
+"""One adapter per slurmrestd version that has been run with Headway. `adapter(slurm_version)` returns the right one.
+
+Not here: requests and tokens (`slurm.rest`), the table of releases (`catalog.slurm_releases`)."""
 
 from __future__ import annotations
 
-from headway.catalog.releases import SLURM_RELEASES, images_in_words, release_of
+from headway.catalog.node_images import images_in_words
+from headway.catalog.slurm_releases import SLURM_RELEASES, release_of
 from headway.errors import Refused
 from headway.slurm.adapters.base import Adapter
 
 
-def adapter(slurm_version: str) -> Adapter:
+def adapter_for(slurm_version: str) -> Adapter:
     """Returns the adapter for a Slurm version such as "24.11.5". Raises Refused for a version that no node image
     has."""
     from headway.slurm.adapters import v0_0_38, v0_0_42

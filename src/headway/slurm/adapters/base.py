@@ -64,19 +64,24 @@ class Adapter:
 # ---- parsers, by the shape of a value --------------------------------------------------------------------------------
 
 
-def text(value: Any) -> str:
+def parse_text(value: Any) -> str:
     """Returns the value as text; "" for `(null)` and `N/A`, which Slurm writes for nothing."""
     return "" if value in ("(null)", "N/A", "None", None) else str(value)
 
 
-def texts(value: Any) -> tuple[str, ...]:
+def parse_program(value: Any) -> str:
+    """Returns the first word of a command: its arguments may contain secrets, and all users see the queue."""
+    return parse_text(value).partition(" ")[0]
+
+
+def parse_words(value: Any) -> tuple[str, ...]:
     """Returns the words of a list, or of a text with commas."""
     if isinstance(value, str):
         value = [word for word in value.split(",") if word]
     return tuple(str(word) for word in value)
 
 
-def number(value: Any) -> int:
+def parse_number(value: Any) -> int:
     """Returns a plain number, or the number of Slurm's {"set", "infinite", "number"}; 0 for not set and infinite."""
     return _number(value) or 0
 
@@ -95,27 +100,27 @@ def _number(value: Any) -> int | None:
     return int(value or 0)
 
 
-def hosts(value: Any) -> tuple[str, ...]:
+def parse_hosts(value: Any) -> tuple[str, ...]:
     """Returns the names of a host list, in Slurm's order."""
-    listed = text(value)
+    listed = parse_text(value)
     return tuple(expand(listed)) if listed else ()
 
 
 def gpu_count(value: Any) -> int:
     """Returns the GPUs of a GRES text: `gpu:h100:8(S:0-1),gpu:l40s:2` -> 10."""
-    return sum(int(match[1]) for part in _BETWEEN.split(text(value)) if (match := _GRES_COUNT.match(part)))
+    return sum(int(match[1]) for part in _BETWEEN.split(parse_text(value)) if (match := _GRES_COUNT.match(part)))
 
 
 def gpu_types(value: Any) -> tuple[str, ...]:
     """Returns the types of a GRES text: `gpu:h100:8(S:0-1),gpu:l40s:2` -> ("h100", "l40s")."""
-    found = (_GRES_TYPE.match(part) for part in _BETWEEN.split(text(value)))
+    found = (_GRES_TYPE.match(part) for part in _BETWEEN.split(parse_text(value)))
     return tuple(dict.fromkeys(match[1] for match in found if match))
 
 
 def gpu_indexes(value: Any) -> tuple[int, ...]:
     """Returns the GPU numbers of a GRES text: `gpu:h100:3(IDX:0-1,5)` -> (0, 1, 5), `shard:3(3/8,0/8)` -> (0,)."""
     found: set[int] = set()
-    for part in _BETWEEN.split(text(value)):
+    for part in _BETWEEN.split(parse_text(value)):
         if (shared := _SHARED.search(part)) and part.startswith(("shard", "mps")):
             found.update(i for i, use in enumerate(shared[1].split(",")) if not use.startswith("0/"))
             continue
@@ -130,14 +135,14 @@ def gpu_indexes(value: Any) -> tuple[int, ...]:
 
 def gpu_shares_of_tres(value: Any) -> int:
     """Returns the shards, or the per cent of MPS, of a TRES text: `cpu=1,gres/shard=3` -> 3."""
-    parts = (part.partition("=") for part in text(value).split(","))
+    parts = (part.partition("=") for part in parse_text(value).split(","))
     return sum(int(count) for name, _, count in parts if name in ("gres/shard", "gres/mps"))
 
 
 def gpus_of_tres(value: Any) -> int:
     """Returns the GPUs of a TRES text: `cpu=2,mem=200M,gres/gpu=4,gres/gpu:h100=4` -> 4 (the total, not the counts
     by type)."""
-    for part in text(value).split(","):
+    for part in parse_text(value).split(","):
         name, _, count = part.partition("=")
         if name == "gres/gpu":
             return int(count)
@@ -146,7 +151,7 @@ def gpus_of_tres(value: Any) -> int:
 
 def memory_of_tres(value: Any) -> int:
     """Returns the MiB of a TRES text: `cpu=2,mem=1.5G,node=1` -> 1536."""
-    match = _MEMORY.search(text(value))
+    match = _MEMORY.search(parse_text(value))
     return int(float(match[1]) * _MIB[match[2]]) if match else 0
 
 
@@ -156,7 +161,7 @@ def one_line_text(value: Any) -> str:
         return _of_number(value) if "number" in value else ""
     if isinstance(value, list):
         return ",".join(str(word) for word in value)
-    return text(value)
+    return parse_text(value)
 
 
 def flag_text(value: Any) -> str:
@@ -172,7 +177,7 @@ def _of_number(value: dict[str, Any]) -> str:
 def base_state(value: Any) -> str:
     """Returns the state as squeue shows it in one word: the first flag that squeue shows, else the base state. A
     job that ends is COMPLETING until its epilog is done."""
-    words = texts(value)
+    words = parse_words(value)
     for flag in _SHOWN_FLAGS:
         if flag in words:
             return flag

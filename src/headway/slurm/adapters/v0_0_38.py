@@ -17,7 +17,7 @@ from typing import Any
 
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.slurm.adapters import v0_0_42 as newer
-from headway.slurm.adapters.base import Adapter, Field, read_record, text
+from headway.slurm.adapters.base import Adapter, Field, parse_text, read_record
 
 _PATTERN = re.compile(r"%(\d*)([%AajJNnstuxb])")
 
@@ -54,8 +54,8 @@ def job_state(row: Mapping[str, Any]) -> JobState:
     shaped["array_task_id"] = {"set": task is not None, "number": task or 0}
     job = newer.job_state(shaped)
     default = "slurm-%A_%a.out" if job.array_job_id else "slurm-%j.out"
-    stdout = fill_filename_pattern(text(row.get("standard_output")) or f"{job.workdir}/{default}", job)
-    stderr = text(row.get("standard_error"))
+    stdout = fill_filename_pattern(parse_text(row.get("standard_output")) or f"{job.workdir}/{default}", job)
+    stderr = parse_text(row.get("standard_error"))
     return replace(job, stdout=stdout, stderr=fill_filename_pattern(stderr, job) if stderr else stdout)
 
 

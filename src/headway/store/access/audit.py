@@ -11,7 +11,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.access.audit_chain import START, ChainCheck, check_line, line_hash
-from headway.store.db import schema as t
+from headway.store.db import access_schema as t
 from headway.store.db.rows import AuditRow
 from headway.store.db.transactions import StorePart
 

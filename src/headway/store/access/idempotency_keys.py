@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     server: int
 
 
-class IdempotencyKeys(StorePart):
+class IdempotencyKeyStore(StorePart):
     """Stores the responses by key."""
 
     async def begin(self, name: str, request: str) -> Answer | None:

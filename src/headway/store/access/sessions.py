@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import secrets as random
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.domain.access.session_validity import (
+    OIDC_FLOW_S,
+    SESSION_IDLE_S,
+    SESSION_S,
+    SIGNIN_CODE_S,
+    session_end,
+    session_is_valid,
+)
 from headway.errors import NotFound
+from headway.store.access.audit import add_audit_line
 from headway.store.access.credential_cache import CredentialCache, digest
 from headway.store.access.people import PERSON_COLUMNS, person_of_row
-from headway.store.db import schema as t
+from headway.store.db import access_schema as t
+from headway.store.db.errors import DatabaseLocked
 from headway.store.db.rows import OidcFlow, Person, Session, SessionHolder, SignIn
-from headway.store.db.transactions import Database, DatabaseLocked, StorePart
+from headway.store.db.transactions import Database, StorePart
 
-SIGNIN_CODE_S = 300.0
-SESSION_S = 7 * 86400.0
-SESSION_IDLE_S = 12 * 3600.0  # without a request; an open live page counts as use
 _TOUCH_S = 60.0  # the last use of a session is written at most this often
-OIDC_FLOW_S = 600.0
 OIDC_FLOWS_KEPT = 10_000
 
 
-class Sessions(StorePart):
+@dataclass(frozen=True, slots=True)
+class LogoutToken:
+    """A logout token of the sign-in provider: its id, and for how many seconds it can't be used again."""
+
+    id: str
+    kept_s: float
+
+
+class SessionStore(StorePart):
     """Creates and checks browser sessions, sign-in codes and OpenID Connect flows."""
 
     def __init__(self, database: Database, credentials: CredentialCache) -> None:
@@ -52,7 +66,11 @@ class Sessions(StorePart):
         query = (
             select(*PERSON_COLUMNS, t.signin_codes.c.authenticated_at, t.signin_codes.c.provider_session)
             .join(t.signin_codes, t.signin_codes.c.person == t.people.c.name)
-            .where(t.signin_codes.c.hash == digest(code), t.signin_codes.c.expires_at > self._database.now())
+            .where(
+                t.signin_codes.c.hash == digest(code),
+                t.signin_codes.c.expires_at > self._database.now(),
+                t.people.c.disabled.is_(False),
+            )
         )
         async with self._database.read() as db:  # guessed codes must not occupy the one writer
             if (await db.execute(query)).first() is None:
@@ -156,15 +174,11 @@ class Sessions(StorePart):
                 t.sessions.c.provider_session,
             )
             .join(t.sessions, t.sessions.c.person == t.people.c.name)
-            .where(
-                t.sessions.c.hash == key,
-                t.sessions.c.expires_at > now,
-                t.sessions.c.last_used_at > now - SESSION_IDLE_S,
-            )
+            .where(t.sessions.c.hash == key, t.people.c.disabled.is_(False))
         )
         async with self._database.read() as db:
             row = (await db.execute(query)).first()
-        if row is None:
+        if row is None or not session_is_valid(row.expires_at, row.last_used_at, now):
             return None
         if now - row.last_used_at >= _TOUCH_S:
             with suppress(DatabaseLocked):  # failing to record the use must not end the session
@@ -179,17 +193,18 @@ class Sessions(StorePart):
         """Returns the sessions that have not ended, of one person or of all, the latest used first. `cookie` is that of
         the request, whose session is marked."""
         now, s, mine = self._database.now(), t.sessions.c, digest(cookie) if cookie else ""
-        query = select(t.sessions).where(s.expires_at > now, s.last_used_at > now - SESSION_IDLE_S)
+        query = select(t.sessions)
         if person is not None:
             query = query.where(s.person == person)
         async with self._database.read() as db:
             rows = await db.execute(query.order_by(s.last_used_at.desc(), s.id))
             return tuple(
                 Session(
-                    r.id, r.person, r.created_at, min(r.expires_at, r.last_used_at + SESSION_IDLE_S), r.last_used_at,
+                    r.id, r.person, r.created_at, session_end(r.expires_at, r.last_used_at), r.last_used_at,
                     r.how, r.address, r.browser, r.hash == mine,
                 )
                 for r in rows
+                if session_is_valid(r.expires_at, r.last_used_at, now)
             )  # fmt: skip
 
     async def end(self, session_id: str) -> None:
@@ -204,26 +219,23 @@ class Sessions(StorePart):
         async with self._credentials.write() as db:
             await db.execute(delete(t.sessions).where(t.sessions.c.hash == digest(cookie)))
 
-    async def use_logout_token(self, token_id: str, kept_s: float) -> bool:
-        """Returns whether a logout token of the sign-in provider is used for the first time within `kept_s`."""
-        now, used = self._database.now(), t.used_logout_tokens
-        async with self._database.write() as db:
-            await db.execute(delete(used).where(used.c.expires_at <= now))
-            if (await db.execute(select(used.c.hash).where(used.c.hash == digest(token_id)))).first():
-                return False
-            await db.execute(insert(used).values(hash=digest(token_id), expires_at=now + kept_s))
-        return True
+    async def end_provider_sessions(
+        self, token: LogoutToken, *, person: str = "", provider_session: str = "", address: str = ""
+    ) -> dict[str, int] | None:
+        """Ends the browser sessions, tokens and sign-in links that came from the sign-in provider's session, and writes the
+        audit lines. Returns how many of the sessions and tokens ended, by person; None if the token was used before.
 
-    async def end_provider_sessions(self, person: str = "", provider_session: str = "") -> dict[str, int]:
-        """Ends the browser sessions, tokens and sign-in links that came from the sign-in provider's session, and returns how
-        many of the sessions and tokens ended, by person.
-
-        With `person` those of this person; without `provider_session` all that came from any session of the provider.
-        Those of whose session the provider said no name end with each of the person's sessions."""
-        ended: dict[str, int] = {}
-        if not (person or provider_session):
-            return ended
+        With `person` those of this person; without `provider_session` all that came from any session of the provider;
+        without both none. Those of whose session the provider said no name end with each of the person's sessions.
+        One transaction: a logout that was not carried out leaves its token unused, so that the provider can repeat it."""
+        now, used, ended = self._database.now(), t.used_logout_tokens, dict[str, int]()
         async with self._credentials.write() as db:
+            await db.execute(delete(used).where(used.c.expires_at <= now))
+            if (await db.execute(select(used.c.hash).where(used.c.hash == digest(token.id)))).first():
+                return None
+            await db.execute(insert(used).values(hash=digest(token.id), expires_at=now + token.kept_s))
+            if not (person or provider_session):
+                return ended
             for table in (t.sessions, t.tokens, t.signin_codes):
                 name = table.c.provider_session
                 mine = name.is_not(None) if not provider_session else name == provider_session
@@ -232,6 +244,9 @@ class Sessions(StorePart):
                 for owner in (await db.execute(select(table.c.person).where(mine))).scalars():
                     ended[owner] = ended.get(owner, 0) + (table is not t.signin_codes)
                 await db.execute(delete(table).where(mine))
+            for owner, count in ended.items():
+                detail = {"by": "sign-in provider", "ended": count}
+                await add_audit_line(db, now, owner, "signout", owner, detail, address=address)
         return ended
 
 

@@ -8,17 +8,21 @@ from contextlib import suppress
 
 from sqlalchemy import delete, insert, select, update
 
-from headway.errors import NotFound
+from headway.domain.access.token_scope import TokenScope
+from headway.domain.access.token_text import new_token_text
+from headway.domain.access.token_validity import DEFAULT_TOKEN_DAYS, token_expiry, token_is_valid
+from headway.errors import NotFound, Refused
 from headway.store.access.credential_cache import CredentialCache, digest
 from headway.store.access.people import PERSON_COLUMNS, person_of_row
-from headway.store.db import schema as t
+from headway.store.db import access_schema as t
+from headway.store.db.errors import DatabaseLocked
 from headway.store.db.rows import Token, TokenHolder
-from headway.store.db.transactions import Database, DatabaseLocked, StorePart
+from headway.store.db.transactions import Database, StorePart
 
 _TOUCH_S = 60.0  # the last use of a token is written at most this often
 
 
-class Tokens(StorePart):
+class TokenStore(StorePart):
     """Creates, checks and deletes API tokens."""
 
     def __init__(self, database: Database, credentials: CredentialCache) -> None:
@@ -31,20 +35,25 @@ class Tokens(StorePart):
         person: str,
         *,
         label: str = "",
-        days: float | None = None,
-        scopes: Sequence[str] = ("all",),
+        days: float | None = DEFAULT_TOKEN_DAYS,
+        scopes: Sequence[str] = (TokenScope.ALL,),
         cluster: str = "",
         provider_session: str | None = None,
     ) -> tuple[Token, str]:
-        """Returns (the token's row, the token itself, which is not stored). `provider_session`: of the session that it
-        is made in, as in SignIn. Raises NotFound if the person does not exist."""
+        """Returns (the token's row, the token itself, which is not stored). `days`: how long it is valid, None without end;
+        `provider_session`: of the session that it
+        is made in, as in SignIn. Raises NotFound if the person does not exist, Refused if they are disabled."""
         now = self._database.now()
-        token_id, secret = random.token_hex(6), f"hw_{random.token_urlsafe(32)}"
-        expires = None if days is None else now + days * 86400
+        token_id, secret = random.token_hex(6), new_token_text()
+        expires = token_expiry(now, days)
         async with self._database.write() as db:
-            role = (await db.execute(select(t.people.c.role).where(t.people.c.name == person))).scalar()
-            if role is None:
+            owner = (
+                await db.execute(select(t.people.c.role, t.people.c.disabled).where(t.people.c.name == person))
+            ).first()
+            if owner is None:
                 raise NotFound(f"no person {person!r}")
+            if owner.disabled:
+                raise Refused(f"{person} is disabled", hint=f"headway people enable {person}")
             await db.execute(
                 insert(t.tokens).values(
                     id=token_id,
@@ -58,7 +67,7 @@ class Tokens(StorePart):
                     provider_session=provider_session,
                 )
             )
-        return Token(token_id, person, role, label, now, expires, None, tuple(scopes), cluster), secret
+        return Token(token_id, person, owner.role, label, now, expires, None, tuple(scopes), cluster), secret
 
     async def holder(self, secret: str) -> TokenHolder | None:
         """Returns the holder and the scopes of a token, or None if it is unknown or expired. Records when it was last
@@ -66,8 +75,15 @@ class Tokens(StorePart):
         key = digest(secret)
         known = self._credentials.get(key)
         if known is not None and isinstance(known.value, TokenHolder):
-            return known.value if known.expires_at is None or known.expires_at > self._database.now() else None
+            return known.value if token_is_valid(known.expires_at, self._database.now()) else None
         return await self._credentials.query_once(key, lambda: self._query_holder(key))
+
+    async def holder_for(self, secret: str, seconds: float) -> TokenHolder | None:
+        """Returns the holder of a token that is valid for so long; None if it ends sooner."""
+        found = await self.holder(secret)
+        if found is None or (found.expires_at is not None and found.expires_at - self._database.now() < seconds):
+            return None
+        return found
 
     async def _query_holder(self, key: str) -> TokenHolder | None:
         now, changes = self._database.now(), self._credentials.changes
@@ -82,18 +98,20 @@ class Tokens(StorePart):
                 t.tokens.c.provider_session,
             )
             .join(t.people, t.people.c.name == t.tokens.c.person)
-            .where(t.tokens.c.hash == key)
+            .where(t.tokens.c.hash == key, t.people.c.disabled.is_(False))
         )
         async with self._database.read() as db:
             row = (await db.execute(query)).first()
-        if row is None or (row.expires_at is not None and row.expires_at <= now):
+        if row is None or not token_is_valid(row.expires_at, now):
             return None
         if now - max(row.last_used_at or float("-inf"), self._touched.get(row.id, float("-inf"))) >= _TOUCH_S:
             self._touched[row.id] = now
             with suppress(DatabaseLocked):  # failing to record the use must not reject the token
                 async with self._database.write() as db:
                     await db.execute(update(t.tokens).where(t.tokens.c.id == row.id).values(last_used_at=now))
-        holder = TokenHolder(person_of_row(row), tuple(row.scopes.split()), row.cluster, row.provider_session)
+        holder = TokenHolder(
+            person_of_row(row), tuple(row.scopes.split()), row.cluster, row.provider_session, row.expires_at
+        )
         self._credentials.put(key, holder, row.expires_at, changes)
         return holder
 

@@ -8,7 +8,7 @@ from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart
 
 
-class Budgets(StorePart):
+class BudgetStore(StorePart):
     """Stores the budget level of each team."""
 
     async def get(self, cluster: str, team: str, start: int) -> tuple[str, bool]:

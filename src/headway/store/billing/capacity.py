@@ -1,4 +1,4 @@
-"""Sums over node time, made by the database: what was held in each hour, and how long jobs waited."""
+"""Sums over node time, made by the database: what was allocated in each hour, and how long jobs waited."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.store.billing.daily_rollups import HOURS, DailyRollups
+from headway.store.billing.daily_rollups import HOURS, DailyRollupStore
 from headway.store.billing.ledger_progress import LedgerProgress
-from headway.store.billing.run_sums import ReportSpan, RunSums, whole
+from headway.store.billing.run_sums import ReportSpan, RunSumStore, integer_quotient
 from headway.store.billing.runs import OPEN
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import Database, StorePart
@@ -42,8 +42,8 @@ NodePart = tuple[str, int, int]  # node, start, end
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOn:
-    """A run held `units` of the node's `per_node` units from `start` until `end`, both within the requested
+class NodeAllocation:
+    """A run had `units` of the node's `per_node` units from `start` until `end`, both within the requested
     time span."""
 
     node: str
@@ -55,7 +55,7 @@ class HeldOn:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Time spans in which runs held something on a node, summed over nodes. They are grouped by the intervals between
+    """Time spans in which something on a node was allocated, summed over nodes. They are grouped by the intervals between
     marks in which they begin and end (-1: before the first mark; the number of intervals: after the last mark)."""
 
     began_in: int
@@ -66,20 +66,22 @@ class Touched:
 
 
 class CapacityReports(StorePart):
-    """Sums over held GPUs, busy nodes and queue waits."""
+    """Sums over allocated GPUs, busy nodes and queue waits."""
 
-    def __init__(self, database: Database, rollups: DailyRollups, progress: LedgerProgress, sums: RunSums) -> None:
+    def __init__(
+        self, database: Database, rollups: DailyRollupStore, progress: LedgerProgress, sums: RunSumStore
+    ) -> None:
         super().__init__(database)
         self._rollups = rollups
         self._progress = progress
         self._sums = sums
 
-    async def held_on(self, cluster: str, parts: Sequence[NodePart], now: int) -> list[HeldOn]:
-        """Returns what runs held on nodes within the time spans `parts`, one row per run and span."""
+    async def allocations_on(self, cluster: str, parts: Sequence[NodePart], now: int) -> list[NodeAllocation]:
+        """Returns what was allocated to runs on nodes within the time spans `parts`, one row per run and span."""
         n = t.run_nodes
         longest = (await self._progress.get(cluster)).longest_s
         still = await self._sums._first_running(cluster)  # runs that have not ended began at this time or later
-        found: list[HeldOn] = []
+        found: list[NodeAllocation] = []
         async with self._database.read() as db:
             for at in range(0, len(parts), _PARTS):
                 rows = values(column("node", String), column("low", BigInteger), column("high", BigInteger))
@@ -95,11 +97,11 @@ class CapacityReports(StorePart):
                         >= (self._sums.least(spans.c.low - longest, still) if still else spans.c.low - longest)
                     )
                 )
-                found += [HeldOn(*row) for row in await db.execute(query)]
+                found += [NodeAllocation(*row) for row in await db.execute(query)]
         return found
 
     async def busy_stretches(self, cluster: str, nodes: Sequence[str], span: ReportSpan, marks: range) -> list[Touched]:
-        """Returns when nodes were at least partly held, with marks as in `Touched`.
+        """Returns when nodes were at least partly allocated, with marks as in `Touched`.
 
         Spans of one node do not overlap: each is the time that a run adds to the runs that began before it on that
         node. The database needs one pass, sorted by node and time."""
@@ -132,7 +134,7 @@ class CapacityReports(StorePart):
         began = case((runs.c.before > runs.c.start, runs.c.before), else_=runs.c.start)
 
         def place(moment: ColumnElement[int]) -> ColumnElement[int]:
-            inside = whole(moment - first, marks.step)
+            inside = integer_quotient(moment - first, marks.step)
             return case((moment < first, literal(-1)), (moment >= last, literal(len(marks) - 1)), else_=inside)
 
         both = (place(began) + 1) * _PLACES + place(runs.c.ended) + 1  # group by one number, which is faster
@@ -147,11 +149,11 @@ class CapacityReports(StorePart):
             await self._rollups.mark_day(db, cluster, HOURS, day, -1)
 
     async def save_day(
-        self, cluster: str, day: int, held: Mapping[tuple[str, str], Seconds], touched: Mapping[str, Seconds]
+        self, cluster: str, day: int, allocated: Mapping[tuple[str, str], Seconds], touched: Mapping[str, Seconds]
     ) -> bool:
-        """Stores the values of a day's half hours: GPU-seconds held, by GPU type and group, and seconds in which each
-        node was at least partly held. Returns False and stores nothing if runs have changed since `begin_day`."""
-        h, n = t.held_days, t.touched_days
+        """Stores the values of a day's half hours: allocated GPU-seconds, by GPU type and group, and seconds in which each
+        node was at least partly allocated. Returns False and stores nothing if runs have changed since `begin_day`."""
+        h, n = t.allocated_gpu_days, t.touched_days
         async with self._database.write() as db:
             if not await self._rollups.finish_day(db, cluster, HOURS, day):
                 return False
@@ -160,7 +162,7 @@ class CapacityReports(StorePart):
             of_day = {"cluster": cluster, "day": day}
             rows = [
                 {**of_day, "gpu_type": kind, "group": group, "seconds": list(seconds)}
-                for (kind, group), seconds in held.items()
+                for (kind, group), seconds in allocated.items()
             ]
             nodes = [{**of_day, "node": node, "seconds": list(seconds)} for node, seconds in touched.items()]
             for table, found in ((h, rows), (n, nodes)):
@@ -175,7 +177,7 @@ class CapacityReports(StorePart):
 
     async def saved_gpu_seconds(self, cluster: str, days: Sequence[int]) -> list[tuple[str, str, int, Seconds]]:
         """Returns (GPU type, group, day, GPU-seconds of each half hour)."""
-        h = t.held_days
+        h = t.allocated_gpu_days
         query = select(h.c.gpu_type, h.c.group, h.c.day, h.c.seconds).where(h.c.cluster == cluster, h.c.day.in_(days))
         async with self._database.read() as db:
             return [(kind, group, day, seconds) for kind, group, day, seconds in await db.execute(query)]
@@ -189,7 +191,7 @@ class CapacityReports(StorePart):
                 yield node, day, seconds
 
     async def gpu_changes(self, cluster: str, span: ReportSpan, marks: range, ends: bool) -> Moments:
-        """Returns the GPUs of runs that began (or ended) in each interval between two marks, of all runs that held
+        """Returns the GPUs of runs that began (or ended) in each interval between two marks, of all runs that had
         GPUs in the span.
 
         The result maps (GPU type, group) to {interval: (GPUs, sum of GPUs times unix time)}; interval -1 is before the
@@ -197,13 +199,13 @@ class CapacityReports(StorePart):
         query grouped by one number, which is what databases do fastest."""
         k, r = t.run_kinds, t.runs
         first, last = marks[0], marks[-1]
-        if ends:  # a run that ended before the first mark held nothing after it
+        if ends:  # a run that ended before the first mark had nothing after it
             moment, within = r.c.end, and_(r.c.end > first, r.c.end < last)
         else:
             low = await self._sums.earliest_start(cluster, span.start)
             within = and_(r.c.start >= low, r.c.start < last, or_(r.c.end > first, r.c.end == 0))
             moment = r.c.start
-        place = case((moment < first, literal(-1)), else_=whole(moment - first, marks.step))
+        place = case((moment < first, literal(-1)), else_=integer_quotient(moment - first, marks.step))
         found: Moments = {}
         async with self._database.read() as db:
             kinds = await db.execute(

@@ -14,7 +14,7 @@ from headway.store.db.transactions import StorePart
 _JOBS_AT_ONCE = 500  # jobs per query
 
 
-class Checkpoints(StorePart):
+class CheckpointStore(StorePart):
     """Stores the checkpoint totals of each job."""
 
     async def record(self, cluster: str, saves: Mapping[int, CheckpointStats], at: int) -> None:

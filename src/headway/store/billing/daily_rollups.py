@@ -16,7 +16,7 @@ from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart, insert_into
 
 RUNS = "runs"  # sums over the runs that began in the day and have ended
-HOURS = "hours"  # what was held in each half hour of the day
+HOURS = "hours"  # what was allocated in each half hour of the day
 _EVER = 2**40  # later than any real time
 _BATCH = 500
 _HOLDS = ("nodes", "kind", "gpus", "units")
@@ -24,7 +24,7 @@ _ADDS = ("first", "eligible", "cpus", "lost_s", "idle_s", "measured_s", "energy_
 Part = tuple[int, int, str]  # job, start, group: the key of a row of runs
 # End (or _EVER), values of _HOLDS, values of _ADDS.
 Facts = dict[Part, tuple[int, tuple[object, ...], tuple[object, ...]]]
-SUMS = (t.summed_days, t.run_days, t.held_days, t.touched_days)
+SUMS = (t.summed_days, t.run_days, t.allocated_gpu_days, t.touched_days)
 
 
 async def forget_sums(db: AsyncConnection, cluster: str) -> None:
@@ -35,14 +35,14 @@ async def forget_sums(db: AsyncConnection, cluster: str) -> None:
         await db.execute(delete(table).where(mine))
 
 
-def between(days: Sequence[int], start: int, end: int) -> Iterator[tuple[int, int]]:
+def days_between(days: Sequence[int], start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yields the parts of the time from `start` to `end` that are not in these days, each of which lies entirely in
     that time."""
     edges = [start, *(edge for day in sorted(days) for edge in (day, day + DAY_S)), end]
     return ((low, high) for low, high in list(pairwise(edges))[::2] if low < high)
 
 
-class DailyRollups(StorePart):
+class DailyRollupStore(StorePart):
     """Tracks which days have valid sums."""
 
     async def missing_days(self, cluster: str, what: str, until: int) -> list[int]:

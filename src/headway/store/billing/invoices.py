@@ -14,7 +14,7 @@ from headway.store.db.rows import InvoiceRow
 from headway.store.db.transactions import StorePart
 
 
-class Invoices(StorePart):
+class InvoiceStore(StorePart):
     """Stores closed invoices."""
 
     async def of_cluster(self, cluster: str) -> list[InvoiceRow]:

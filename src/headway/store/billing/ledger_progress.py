@@ -17,7 +17,7 @@ from headway.store.db.transactions import StorePart, insert_into
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CollectedUntil:
     """How far the collection of usage data has come, in unix seconds; `longest_s` is the longest run in seconds."""
 
     collected_to: int = 0
@@ -30,12 +30,16 @@ class Mark:
 class LedgerProgress(StorePart):
     """Stores the progress of each cluster."""
 
-    async def get(self, cluster: str) -> Mark:
+    async def get(self, cluster: str) -> CollectedUntil:
         """Returns the progress of a cluster, zeros if nothing was collected yet."""
         m = t.ledger_marks
         async with self._database.read() as db:
             row = (await db.execute(select(m).where(m.c.cluster == cluster))).first()
-        return Mark(row.collected_to, row.measured_to, row.swept_at, row.longest_s, row.error) if row else Mark()
+        return (
+            CollectedUntil(row.collected_to, row.measured_to, row.swept_at, row.longest_s, row.error)
+            if row
+            else CollectedUntil()
+        )
 
     async def update(self, cluster: str, **values: Any) -> None:
         """Changes the given columns."""

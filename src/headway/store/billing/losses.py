@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, func, literal, literal_column, select
 
-from headway.store.billing.run_sums import Only, ReportSpan, RunSums, fits
+from headway.store.billing.run_sums import Only, ReportSpan, RunSumStore, matches_filter
 from headway.store.db import billing_schema as t
 from headway.store.db import schema as others
 from headway.store.db.transactions import Database, StorePart
@@ -101,7 +101,7 @@ class Saved:
 class LossReports(StorePart):
     """Reports on lost and idle time."""
 
-    def __init__(self, database: Database, sums: RunSums) -> None:
+    def __init__(self, database: Database, sums: RunSumStore) -> None:
         super().__init__(database)
         self._sums = sums
 
@@ -119,7 +119,7 @@ class LossReports(StorePart):
                 query = (
                     select(k.c.group, k.c.per_node, func.sum(r.c.gpus * lost), func.sum(r.c.units * lost), *how)
                     .select_from(k.join(r, r.c.kind == k.c.id))
-                    .where(fits(cluster, only), LOST, which, within)
+                    .where(matches_filter(cluster, only), LOST, which, within)
                     .group_by(k.c.group, k.c.per_node, *how)
                 )
                 for group, per_node, gpu_s, unit_s, *words in await db.execute(query):
@@ -176,7 +176,7 @@ class LossReports(StorePart):
         k, r = t.run_kinds, t.runs
         sums = ((r.c.gpus * seconds).label("gpu_s"), (r.c.units * seconds).label("unit_s"))
         columns = (r.c.job, r.c.start, k.c.group, k.c.per_node, *sums)
-        return select(*columns).select_from(k.join(r, r.c.kind == k.c.id)).where(fits(cluster, only))
+        return select(*columns).select_from(k.join(r, r.c.kind == k.c.id)).where(matches_filter(cluster, only))
 
     def _costliest(self, seconds: ColumnElement[int]) -> ColumnElement[Any]:
         return (cast(t.runs.c.units * seconds, Float) / t.run_kinds.c.per_node).desc()
@@ -206,7 +206,9 @@ class LossReports(StorePart):
         state, nodes = _how()
         columns = (r.c.job, r.c.start, k.c.group, r.c.end, r.c.units, k.c.per_node, r.c.gpus, r.c.lost_s)
         runs = (
-            select(*columns, state, nodes).select_from(r.join(k, r.c.kind == k.c.id)).where(fits(cluster, only), LOST)
+            select(*columns, state, nodes)
+            .select_from(r.join(k, r.c.kind == k.c.id))
+            .where(matches_filter(cluster, only), LOST)
         )
         found = []
         for row in await self._of_jobs(
@@ -238,7 +240,11 @@ class LossReports(StorePart):
             .where(
                 s.c.cluster == cluster, r.c.cluster == cluster, s.c.at >= span.start, s.c.saves >= fewest, s.c.up_s > 0
             )
-            .where(fits(cluster, only), await self._sums.within(cluster, span, looked_up=True), r.c.start >= since)
+            .where(
+                matches_filter(cluster, only),
+                await self._sums.within(cluster, span, looked_up=True),
+                r.c.start >= since,
+            )
             .order_by(s.c.job, r.c.start)
         )
         async with self._database.read() as db:

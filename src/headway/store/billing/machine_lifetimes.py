@@ -12,7 +12,7 @@ from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart
 
 
-class MachineLifetimes(StorePart):
+class MachineLifetimeStore(StorePart):
     """Stores machine lifetimes."""
 
     async def between(self, cluster: str, start: int, end: int) -> list[MachineLifetime]:

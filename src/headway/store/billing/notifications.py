@@ -11,7 +11,7 @@ from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart, insert_into
 
 
-class Notifications(StorePart):
+class NotificationStore(StorePart):
     """Stores notifications and whether they were sent."""
 
     async def add(self, cluster: str, notification: Notification) -> None:

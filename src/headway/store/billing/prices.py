@@ -13,7 +13,7 @@ from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart
 
 
-class Prices(StorePart):
+class PriceStore(StorePart):
     """Stores price changes."""
 
     async def record(self, cluster: str, prices: Iterable[NodePrice]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, and_, case, delete, func, insert, literal, or_, select
 
 from headway.domain.billing import DAY_S
-from headway.store.billing.daily_rollups import RUNS, DailyRollups, between
+from headway.store.billing.daily_rollups import RUNS, DailyRollupStore, days_between
 from headway.store.billing.ledger_progress import LedgerProgress
 from headway.store.billing.runs import KIND, OPEN
 from headway.store.db import billing_schema as t
@@ -49,10 +49,10 @@ class Only:
         return self.gpus is None and not self.lossy and self.since is None
 
 
-class RunSums(StorePart):
+class RunSumStore(StorePart):
     """Computes sums over runs, for reports."""
 
-    def __init__(self, database: Database, rollups: DailyRollups, progress: LedgerProgress) -> None:
+    def __init__(self, database: Database, rollups: DailyRollupStore, progress: LedgerProgress) -> None:
         super().__init__(database)
         self._rollups = rollups
         self._progress = progress
@@ -68,7 +68,7 @@ class RunSums(StorePart):
         """Returns sums over the runs of each kind that has any. Kinds are few, and the index is read in order for
         each.
 
-        `cut` are the sums for runs that are partly in the span. `whole` names the same sums (from USED and UNITS) for
+        `cut` are the sums for runs that are partly in the span. `integer_quotient` names the same sums (from USED and UNITS) for
         runs that are entirely in the span: these are nearly all runs, faster to add up, and already stored for days
         with valid daily sums."""
         k, r, d = t.run_kinds, t.runs, t.run_days
@@ -83,7 +83,7 @@ class RunSums(StorePart):
             days = await self._rollups.kept_days(db, cluster, RUNS, span.start, last, high) if only.of_kinds else []
             parts = [
                 (every, r, and_(r.c.start >= low, r.c.start < top, r.c.end > 0, r.c.end <= high))
-                for low, top in between(days, span.start, last)
+                for low, top in days_between(days, span.start, last)
             ]
             parts += [(list(cut), r, before), (list(cut), r, after)]
             if days:
@@ -92,7 +92,7 @@ class RunSums(StorePart):
                 query = (
                     select(*(k.c[name] for name in KIND), *sums_of)
                     .select_from(k.join(of, of.c.kind == k.c.id))
-                    .where(fits(cluster, only), which)
+                    .where(matches_filter(cluster, only), which)
                     .group_by(k.c.id)
                 )
                 for row in await db.execute(query):
@@ -171,7 +171,7 @@ class RunSums(StorePart):
         lost = case((r.c.lost_s > 0, lost), else_=literal(0))
         alive = self.most(1, kept - r.c.start)
         idled = [
-            whole(self.least(r.c.idle_s, alive) * self.most(0, self.least(kept, until) - r.c.start), alive)
+            integer_quotient(self.least(r.c.idle_s, alive) * self.most(0, self.least(kept, until) - r.c.start), alive)
             for until in (high, low)
         ]
         idle = case((r.c.idle_s > 0, idled[0] - idled[1]), else_=literal(0))
@@ -191,7 +191,9 @@ class RunSums(StorePart):
         waited = r.c.start - r.c.eligible  # the store never keeps an eligible time after the start
         gpu_s, cpu_s = r.c.gpus * during, r.c.cpus * during
         seen = _where(r.c.measured_s, r.c.gpus * self.least(r.c.measured_s, during))
-        read = r.c.cpu_measured_s  # at most the CPU-seconds held, except for a run that ended earlier than was known
+        read = (
+            r.c.cpu_measured_s
+        )  # at most the allocated CPU-seconds, except for a run that ended earlier than was known
         return {
             "runs": func.sum(r.c.first),
             "gpu_s": func.sum(gpu_s),
@@ -215,7 +217,7 @@ class RunSums(StorePart):
         waited = case((r.c.start >= span.start, self.most(0, r.c.start - r.c.eligible)), else_=literal(0))
         life = self.most(1, self._end(span) - r.c.start)
         measured = self.least(r.c.measured_s, life)
-        blind = during - whole(measured * during, life)
+        blind = during - integer_quotient(measured * during, life)
         read = _part(self.least(r.c.cpu_measured_s, r.c.cpus * life), during, life)
         return [
             func.sum(r.c.first),
@@ -231,7 +233,7 @@ class RunSums(StorePart):
         ]
 
 
-def fits(cluster: str, only: Only) -> ColumnElement[bool]:
+def matches_filter(cluster: str, only: Only) -> ColumnElement[bool]:
     """Returns the condition that selects the runs (joined with their kinds) that match the filter."""
     k = t.run_kinds
     conditions = [k.c.cluster == cluster]
@@ -249,8 +251,8 @@ def fits(cluster: str, only: Only) -> ColumnElement[bool]:
 
 
 def _size(cluster: str) -> ColumnElement[int]:
-    """Returns the GPUs of a run in all groups whose nodes it holds. The rows of a run are only added up if the cluster
-    has any run in several groups."""
+    """Returns the GPUs of a run in all groups whose nodes were allocated to it. The rows of a run are only added up if
+    the cluster has any run in several groups."""
     r, part, other = t.runs, t.runs.alias(), t.runs.alias()
     several = select(other.c.job).where(other.c.cluster == cluster, other.c.first == 0).exists()
     parts = (part.c.cluster == cluster, part.c.job == r.c.job, part.c.start == r.c.start)
@@ -266,10 +268,10 @@ def _where(known: ColumnElement[int], amount: ColumnElement[Any]) -> ColumnEleme
 def _part(number: ColumnElement[Any], during: ColumnElement[int], life: ColumnElement[int]) -> ColumnElement[int]:
     """Returns number * during / life without the full product, which may exceed 64 bits: the joules of a large run
     over weeks times its seconds do."""
-    return whole(number, life) * during + whole(number % life * during, life)
+    return integer_quotient(number, life) * during + integer_quotient(number % life * during, life)
 
 
-def whole(number: ColumnElement[Any], by: Any) -> ColumnElement[int]:
+def integer_quotient(number: ColumnElement[Any], by: Any) -> ColumnElement[int]:
     """Returns the integer quotient. Both databases divide integers this way, but SQLAlchemy would convert them
     first."""
     return number.op("/", precedence=8, return_type=BigInteger())(by)  # same precedence as division

@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.billing import CpuAllocation, GroupAllocation, JobRun
 from headway.domain.slurm.hostlist import compress, expand
-from headway.store.billing.daily_rollups import DailyRollups, Part
+from headway.store.billing.daily_rollups import DailyRollupStore, Part
 from headway.store.billing.ledger_progress import LedgerProgress
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import Database, StorePart, insert_into
@@ -44,10 +44,10 @@ _KEY = ("cluster", "job", "start", "group")
 _BATCH = 500
 
 
-class Runs(StorePart):
+class RunStore(StorePart):
     """Stores runs."""
 
-    def __init__(self, database: Database, rollups: DailyRollups, progress: LedgerProgress) -> None:
+    def __init__(self, database: Database, rollups: DailyRollupStore, progress: LedgerProgress) -> None:
         super().__init__(database)
         self._rollups = rollups
         self._progress = progress
@@ -60,7 +60,7 @@ class Runs(StorePart):
         Each entry of `runs` is (run, what it holds according to the present cluster file, seconds lost at its end as
         far as its state tells). A run that is known (same job and start) is updated with what accounting reports now.
         Headway's own measurements stay, and so do its groups while its nodes are the same: a changed cluster file does
-        not change what a run held. If Slurm moves the start of a run, as it does when the nodes it waited for have
+        not change what was allocated to a run. If Slurm moves the start of a run, as it does when the nodes it waited for have
         booted, it stays the same run."""
         # Two halves of an accounting answer may both contain a run.
         latest = {(one[0].job, one[0].start): one for one in runs}.values()
@@ -302,7 +302,7 @@ class Runs(StorePart):
                     )
 
     async def allocations(self, cluster: str, since: int, until: int) -> list[CpuAllocation]:
-        """Returns what runs held on nodes at any time from `since` until `until`, which must be recent."""
+        """Returns what was allocated to runs on nodes at any time from `since` until `until`, which must be recent."""
         k, r = t.run_kinds, t.runs
         columns = (r.c.job, r.c.start, r.c.end, r.c.group, r.c.nodes, r.c.cpus)
         running = select(*columns).where(r.c.cluster == cluster, OPEN, r.c.start < until)

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from headway.domain.billing import GroupUsage
-from headway.store.billing.run_sums import Only, ReportSpan, RunSums, fits
+from headway.store.billing.run_sums import Only, ReportSpan, RunSumStore, matches_filter
 from headway.store.billing.runs import KIND
 from headway.store.db import billing_schema as t
 from headway.store.db.billing_schema import UNITS, USED
@@ -59,7 +59,7 @@ class Total:
     """One row of a usage report. `by` has the values of the requested columns; the other fields are sums over the
     span.
 
-    `unmeasured_gpu_s` and `unmeasured_cpu_s`: time held while the power of the GPUs was not measured, or the power
+    `unmeasured_gpu_s` and `unmeasured_cpu_s`: allocated time while the power of the GPUs was not measured, or the power
     counters of the nodes were not read. `waited_s` counts each run once, in the span in which it began; `waited_gpu_s`
     counts each of its GPUs."""
 
@@ -95,12 +95,12 @@ class Times:
 
 
 _TIMES = tuple(Times.__dataclass_fields__)  # names of the sums
-_HELD = 3  # number of sums in a GroupUsage
+_ALLOCATED = 3  # number of sums in a GroupUsage
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """What runs held in a node group, by any key. `times` is empty unless requested."""
+class UsageSum:
+    """What was allocated to runs in a node group, by any key. `times` is empty unless requested."""
 
     by: tuple[str, ...]
     group: str
@@ -169,7 +169,7 @@ def _later(order: list[tuple[Any, bool]], place: RunPlace) -> ColumnElement[bool
 class UsageReports(StorePart):
     """Reports on usage."""
 
-    def __init__(self, database: Database, sums: RunSums) -> None:
+    def __init__(self, database: Database, sums: RunSumStore) -> None:
         super().__init__(database)
         self._sums = sums
 
@@ -185,8 +185,8 @@ class UsageReports(StorePart):
 
     async def unit_seconds(
         self, cluster: str, span: ReportSpan, by: Sequence[str] = (), only: Only = _ALL, *, timed: bool = False
-    ) -> list[Cell]:
-        """Returns what was held in each group, by team and the columns in `by`. `timed`: also returns the times, from
+    ) -> list[UsageSum]:
+        """Returns what was allocated in each group, by team and the columns in `by`. `timed`: also returns the times, from
         the same query."""
         r = t.runs
         times = _TIMES if timed else ()
@@ -202,12 +202,12 @@ class UsageReports(StorePart):
             for i, value in enumerate(sums):
                 mine[i] += value
         return [
-            Cell(names, group, GroupUsage(team, per_node, *sums[:_HELD]), Times(*sums[_HELD:]))
+            UsageSum(names, group, GroupUsage(team, per_node, *sums[:_ALLOCATED]), Times(*sums[_ALLOCATED:]))
             for (names, group, team, per_node), sums in found.items()
         ]
 
     async def groups(self, cluster: str) -> list[str]:
-        """Returns the groups whose nodes runs have held; "" is for nodes that were in no cluster file."""
+        """Returns the groups whose nodes were allocated to runs; "" is for nodes that were in no cluster file."""
         k = t.run_kinds
         async with self._database.read() as db:
             found = await db.execute(select(k.c.group).distinct().where(k.c.cluster == cluster).order_by(k.c.group))
@@ -231,8 +231,10 @@ class UsageReports(StorePart):
         longest wait first. `after`: the position of the last run of the previous page."""
         r = t.runs
         order = _order(r.c, first, behind)
-        only = listed(only, first, span.start) if behind is None else only
-        query = _rows().where(fits(cluster, only), r.c.cluster == cluster, await self._sums.within(cluster, span))
+        only = list_filter(only, first, span.start) if behind is None else only
+        query = _rows().where(
+            matches_filter(cluster, only), r.c.cluster == cluster, await self._sums.within(cluster, span)
+        )
         if behind is not None:
             query = _narrowed(query, cluster, behind)
         if after is not None:
@@ -249,7 +251,7 @@ class UsageReports(StorePart):
             return [RunRow(*row) for row in await db.execute(query)]
 
 
-def listed(only: Only, first: Order, start: int) -> Only:
+def list_filter(only: Only, first: Order, start: int) -> Only:
     """Returns the filter for a list in that order, which narrows `only`; `start` is the beginning of the span."""
     return replace(only, lossy=first == "lossy", since=start if first == "waited" else None)
 

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Select, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.store.db import access_schema as access
 from headway.store.db import schema as t
 from headway.store.db.rows import ActivityPlace, ActivityRow
 from headway.store.db.transactions import StorePart
@@ -94,8 +95,8 @@ async def _incidents(db: AsyncConnection, cluster: str, after: ActivityPlace | N
 
 
 async def _actions(db: AsyncConnection, cluster: str, after: ActivityPlace | None, limit: int) -> list[ActivityRow]:
-    a = t.audit.c
-    query = select(t.audit).where(
+    a = access.audit.c
+    query = select(access.audit).where(
         or_(a.target == cluster, a.target.startswith(f"{cluster}/", autoescape=True)),
         a.action.in_(_ACTIONS),
         a.result == "ok",  # a refused or failed action changed nothing

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.incident import NUMBERS_BEFORE
 from headway.store.billing.daily_rollups import SUMS, forget_sums
-from headway.store.clusters.secrets import Secrets
+from headway.store.clusters.secrets import ClusterSecretStore
 from headway.store.db import billing_schema as ledger
 from headway.store.db import schema as t
 from headway.store.db.transactions import Database, StorePart, insert_into
@@ -37,7 +37,7 @@ BRINGING = "restore.records"  # name of the secret that lists the tables being r
 class ClusterRecords(StorePart):
     """Exports and restores the records of a cluster."""
 
-    def __init__(self, database: Database, secrets: Secrets) -> None:
+    def __init__(self, database: Database, secrets: ClusterSecretStore) -> None:
         super().__init__(database)
         self._secrets = secrets
 
@@ -131,9 +131,7 @@ class ClusterRecords(StorePart):
         await self._secrets.delete(cluster, BRINGING)
 
     async def _tables_being_restored(self, cluster: str) -> str:
-        mine = (t.secrets.c.cluster == cluster, t.secrets.c.name == BRINGING)
-        async with self._database.read() as db:
-            return str((await db.execute(select(t.secrets.c.value).where(*mine))).scalar() or "")
+        return await self._secrets.get(cluster, BRINGING) or ""
 
 
 def tables() -> tuple[Table, ...]:

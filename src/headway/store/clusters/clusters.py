@@ -7,13 +7,14 @@ from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
+from headway.store.db import access_schema as access
 from headway.store.db import billing_schema as ledger
 from headway.store.db import schema as t
 from headway.store.db.rows import ClusterRow
 from headway.store.db.transactions import StorePart
 
 
-class Clusters(StorePart):
+class ClusterStore(StorePart):
     """Stores one row per cluster."""
 
     async def save(
@@ -25,10 +26,11 @@ class Clusters(StorePart):
         state: str | None = None,
         owner: str = "",
     ) -> None:
-        """Creates the cluster's row, or changes the given fields. Creating a row requires a document."""
+        """Creates the cluster's row, or changes the given fields. Creating a row requires a document. A new document
+        ends the drift that was found."""
         given: dict[str, Any] = {}
         if document is not None:
-            given["document"] = dict(document)
+            given |= {"document": dict(document), "drift": None}
         if summary is not None:
             given["summary"] = dict(summary)
         if state is not None:
@@ -43,6 +45,11 @@ class Clusters(StorePart):
                 return
             defaults = {"summary": {}, "state": "creating", "owner": "", "created_at": self._database.now()}
             await db.execute(insert(t.clusters).values(**{**defaults, **given, "name": name}))
+
+    async def save_drift(self, name: str, drift: Mapping[str, Any]) -> None:
+        """Saves the report of a comparison of the cluster with its file."""
+        async with self._database.write() as db:
+            await db.execute(update(t.clusters).where(t.clusters.c.name == name).values(drift=dict(drift)))
 
     async def get(self, name: str) -> ClusterRow | None:
         """Returns the cluster of this name, or None."""
@@ -65,10 +72,14 @@ class Clusters(StorePart):
             await db.execute(delete(t.node_images).where(t.node_images.c.cluster == name))
             if delete_data:
                 await db.execute(delete(t.secrets).where(t.secrets.c.cluster == name))
-                await db.execute(delete(t.job_secrets).where(t.job_secrets.c.cluster == name))
-                await db.execute(delete(t.former_job_secrets).where(t.former_job_secrets.c.cluster == name))
-                await db.execute(delete(t.job_secret_deliveries).where(t.job_secret_deliveries.c.cluster == name))
-                await db.execute(delete(t.job_secret_revisions).where(t.job_secret_revisions.c.cluster == name))
+                await db.execute(delete(access.job_secrets).where(access.job_secrets.c.cluster == name))
+                await db.execute(delete(access.former_job_secrets).where(access.former_job_secrets.c.cluster == name))
+                await db.execute(
+                    delete(access.job_secret_deliveries).where(access.job_secret_deliveries.c.cluster == name)
+                )
+                await db.execute(
+                    delete(access.job_secret_revisions).where(access.job_secret_revisions.c.cluster == name)
+                )
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
                 await db.execute(delete(t.volume_speeds).where(t.volume_speeds.c.cluster == name))
                 await db.execute(delete(t.fabric_tests).where(t.fabric_tests.c.cluster == name))

@@ -9,12 +9,12 @@ from headway.store.clusters.versions import VersionStore
 from headway.store.db import schema as t
 
 
-class Datasets(VersionStore[DatasetVersion]):
+class DatasetStore(VersionStore[DatasetVersion]):
     """Stores dataset versions."""
 
     kind = "dataset"
-    list_command = "headway dataset list --cluster {cluster}"
-    remove_command = "headway dataset remove {label} --force"
+    list_command = "headway dataset ls --cluster {cluster}"
+    remove_command = "headway dataset rm {label} --force"
     _made, _table, _jobs = DatasetVersion, t.datasets, t.job_datasets
 
     async def names(self, cluster: str) -> tuple[str, ...]:

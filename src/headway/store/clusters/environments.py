@@ -9,7 +9,7 @@ from headway.store.clusters.versions import VersionStore
 from headway.store.db import schema as t
 
 
-class Environments(VersionStore[EnvironmentVersion]):
+class EnvironmentStore(VersionStore[EnvironmentVersion]):
     """Stores versions of software environments. Their locks, which may have megabytes, are read one at a time."""
 
     kind = "environment"

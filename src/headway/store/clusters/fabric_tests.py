@@ -13,7 +13,7 @@ from headway.store.db.transactions import StorePart
 _KEPT = 20  # results of one cluster
 
 
-class FabricTests(StorePart):
+class FabricTestStore(StorePart):
     """Stores the latest results of each cluster."""
 
     async def record(self, cluster: str, operation: str, at: float, result: Mapping[str, Any]) -> None:

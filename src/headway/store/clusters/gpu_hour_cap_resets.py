@@ -9,7 +9,7 @@ from headway.store.db import schema as t
 from headway.store.db.transactions import StorePart
 
 
-class GpuHourCapResets(StorePart):
+class GpuHourCapResetStore(StorePart):
     """Records when the GPU-hours of teams were reset."""
 
     async def of_cluster(self, cluster: str) -> dict[str, float]:

@@ -18,7 +18,7 @@ from headway.store.db.transactions import StorePart
 _CLOSED = [state.value for state in IncidentState if state.closed]
 
 
-class Incidents(StorePart):
+class IncidentStore(StorePart):
     """Stores incidents, their steps and their requeued jobs."""
 
     async def open(

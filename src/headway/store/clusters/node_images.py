@@ -9,7 +9,7 @@ from headway.store.db.rows import NodeImage
 from headway.store.db.transactions import StorePart
 
 
-class NodeImages(StorePart):
+class NodeImageStore(StorePart):
     """Stores the node image of each cluster."""
 
     async def get(self, cluster: str) -> NodeImage:

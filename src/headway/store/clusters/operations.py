@@ -19,9 +19,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from headway.domain.operation_kinds import SECRET_PREFIXES, OperationKind, own_secret
 from headway.errors import Conflict, NotFound
 from headway.store.access.idempotency_keys import KEPT_S
+from headway.store.clusters.secrets import ClusterSecretStore
 from headway.store.db import schema as t
 from headway.store.db.rows import Operation, OperationEvent
-from headway.store.db.transactions import StorePart
+from headway.store.db.transactions import Database, StorePart
 
 MAX_ATTEMPTS = 5  # an operation is not tried again after its server stopped this often while running it
 UNFINISHED = ("queued", "running")
@@ -37,8 +38,12 @@ class OperationAsk:
     people: Collection[str] = ()
 
 
-class Operations(StorePart):
+class OperationStore(StorePart):
     """Stores operations, their leases and their events."""
+
+    def __init__(self, database: Database, secrets: ClusterSecretStore) -> None:
+        super().__init__(database)
+        self._secrets = secrets
 
     async def enqueue(
         self,
@@ -78,7 +83,7 @@ class Operations(StorePart):
                     a_day_old = and_(t.operations.c.key == key, t.operations.c.created_at <= now - KEPT_S)
                     await db.execute(update(t.operations).where(a_day_old).values(key=None))
                 if secret:
-                    await db.execute(insert(t.secrets).values(cluster=cluster, name=name, value=secret))
+                    await self._secrets.insert(db, cluster, name, secret)
                 await db.execute(insert(t.operations).values(row))
         except IntegrityError as error:
             found = await self.by_key(key) if key else None

@@ -11,7 +11,7 @@ from headway.store.db import schema as t
 from headway.store.db.transactions import StorePart
 
 
-class Symptoms(StorePart):
+class SymptomStore(StorePart):
     """Stores the symptoms of nodes."""
 
     async def exists(self, cluster: str, symptom: str) -> bool:

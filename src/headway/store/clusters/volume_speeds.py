@@ -11,7 +11,7 @@ from headway.store.db.rows import VolumeSpeedRow
 from headway.store.db.transactions import StorePart
 
 
-class VolumeSpeeds(StorePart):
+class VolumeSpeedStore(StorePart):
     """Stores one measurement per volume."""
 
     async def record(self, rows: Iterable[VolumeSpeedRow]) -> None:

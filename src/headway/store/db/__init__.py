@@ -1,2 +1,3 @@
-"""The database itself: engine, tables, rows, transactions, advisory locks, migrations. Queries are in `store.access`,
-`store.clusters`, `store.jobs` and `store.billing`."""
+"""The database itself: engine, tables, rows, transactions, advisory locks, migrations.
+
+Not here: queries (`store.access`, `store.clusters`, `store.jobs`, `store.billing`)."""

@@ -32,7 +32,7 @@ class GpuCount(TypeDecorator[float]):
         return int(value) if value is not None and value == int(value) else value
 
 
-# Sums over runs: USED are those of a usage report, in its order; UNITS are unit-seconds (held, lost, idle), by which
+# Sums over runs: USED are those of a usage report, in its order; UNITS are unit-seconds (allocated, lost, idle), by which
 # costs are shared.
 USED = (
     "runs", "gpu_s", "cpu_s", "lost_gpu_s", "idle_gpu_s", "waited_s", "waited_gpu_s", "energy_j", "unmeasured_gpu_s",
@@ -70,9 +70,9 @@ run_kinds = Table(
     ),
 )  # fmt: skip
 
-# Every run of every job as reported by accounting, with one row for each group whose nodes it held. The columns after
-# `lost_s` are measured by Headway and never overwritten by accounting. The first index has all columns that reports
-# need, so reports never read the table.
+# Every run of every job as reported by accounting, with one row for each group whose nodes were allocated to it. The
+# columns after `lost_s` are measured by Headway and never overwritten by accounting. The first index has all columns
+# that reports need, so reports never read the table.
 runs = Table(
     "runs",
     metadata,
@@ -117,7 +117,7 @@ runs = Table(
     ),
 )  # fmt: skip
 
-# Which runs were on which node, to find what a broken node still held.
+# Which runs were on which node, to find what was still allocated on a broken node.
 run_nodes = Table(
     "run_nodes",
     metadata,
@@ -152,9 +152,9 @@ run_days = Table(
     *(Column(name, BigInteger, nullable=False) for name in (*USED, *UNITS, "last_end")),
 )
 
-# GPU-seconds that runs held in each half hour of a day, by GPU type and group.
-held_days = Table(
-    "held_days",
+# GPU-seconds that were allocated to runs in each half hour of a day, by GPU type and group.
+allocated_gpu_days = Table(
+    "allocated_gpu_days",
     metadata,
     Column("cluster", String(64), primary_key=True),
     Column("day", BigInteger, primary_key=True, autoincrement=False),
@@ -163,7 +163,7 @@ held_days = Table(
     Column("seconds", JSON, nullable=False),
 )
 
-# Seconds of each half hour of a day in which a node was at least partly held.
+# Seconds of each half hour of a day in which a node was at least partly allocated.
 touched_days = Table(
     "touched_days",
     metadata,

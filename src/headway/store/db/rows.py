@@ -9,6 +9,7 @@ from typing import Any
 from headway.domain.access.job_secret import OwnerKind, SecretOwner
 from headway.domain.access.role import Role
 from headway.domain.operation_kinds import OperationKind, own_secret
+from headway.validation.syntax_rules import user_name_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,63 @@ class Person:
     subject: str = ""  # subject at the sign-in provider, for people who sign in through it
     created_at: float = 0.0
     provider_teams: tuple[str, ...] = ()  # from the sign-in provider: names of teams, or CLUSTER/TEAM
+    disabled: bool = False  # may not sign in, and their Linux user is locked
+
+    @property
+    def linux_user(self) -> str:
+        """Returns their Linux user on the clusters; "" if they have none."""
+        return user_name_from(self.name) if self.user is None else self.user
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionedUser:
+    """What the identity provider sent by SCIM about a person. `external_id` is the person's id at the provider,
+    `attributes` what else was sent, as `schemas.access.scim.UserAttributes`."""
+
+    id: str
+    person: str
+    user_name: str
+    external_id: str
+    attributes: Mapping[str, Any]
+    created_at: float
+    changed_at: float
+    disabled: bool  # as of the person
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionedGroup:
+    """A group that the identity provider sent by SCIM."""
+
+    id: str
+    display_name: str
+    external_id: str
+    created_at: float
+    changed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsReading:
+    """The groups of the user with the id `user`, as they were at `version`. A change of rights that was computed from an older
+    version is refused."""
+
+    user: str
+    version: int
+    groups: tuple[ProvisionedGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DueUserChange:
+    """A Linux user that a cluster must lock, unlock or put into other teams. `cause`: "lock" or "teams". `person` is who
+    caused it, `error` why the last try failed; `done_at`: it is done, and repeated in case an older operation undoes it."""
+
+    cluster: str
+    user: str
+    at: float
+    cause: str
+    person: str
+    tries: int
+    error: str
+    done_at: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +89,7 @@ class TokenHolder:
     scopes: tuple[str, ...]
     cluster: str  # "" = all clusters
     provider_session: str | None = None  # as in SignIn
+    expires_at: float | None = None  # unix seconds; None: a person asked for a token without end
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +170,8 @@ class ClusterRow:
     state: str  # creating | ready | changing | degraded | down | failed
     owner: str
     created_at: float
+    # schemas.clusters.DriftOut of the last comparison with its file; None: none since the last apply
+    drift: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -227,12 +288,13 @@ class JobSecretRow:
 
     @property
     def secret_owner(self) -> SecretOwner:
+        """Returns the Linux user or team whose jobs get the secret."""
         return SecretOwner(self.kind, self.owner)
 
 
 @dataclass(frozen=True)
 class JobRecord:
-    """A job as it was submitted. `request` is the wire SubmitIn without secret values; `facts` is what was known at
+    """A job as it was submitted. `request` is the SubmitIn request without secret values; `facts` is what was known at
     that time (git, launcher, container image, datasets, folder)."""
 
     cluster: str

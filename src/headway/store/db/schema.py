@@ -1,4 +1,5 @@
-"""The tables. Times are unix seconds; documents and errors are JSON; secret values are only in the table `secrets`."""
+"""The tables. Times are unix seconds; documents and errors are JSON. A column with a secret value has the value encrypted with a
+key that is not in the database (store.db.sealing), and is named `sealed`."""
 
 from __future__ import annotations
 
@@ -29,81 +30,6 @@ metadata = MetaData(
     }
 )
 
-people = Table(
-    "people",
-    metadata,
-    Column("name", String(64), primary_key=True),
-    Column("role", String(16), nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("user", String(64)),  # their Linux user; NULL: same as their name, "": none
-    Column("subject", String(500)),  # of the sign-in provider: its issuer, and the person's id there
-    # Teams that the sign-in provider says they are in: names, or CLUSTER/TEAM
-    Column("provider_teams", JSON, nullable=False, server_default="[]"),
-    Index("uq_people_subject", "subject", unique=True),
-)
-
-tokens = Table(
-    "tokens",
-    metadata,
-    Column("id", String(32), primary_key=True),
-    Column("hash", String(64), nullable=False, unique=True),
-    Column("person", String(64), ForeignKey("people.name", ondelete="CASCADE"), nullable=False, index=True),
-    Column("label", String(200), nullable=False, default=""),
-    Column("created_at", Float, nullable=False),
-    Column("expires_at", Float),
-    Column("last_used_at", Float),
-    Column("scopes", String(64), nullable=False, server_default="all"),  # separated by spaces
-    Column("cluster", String(64), nullable=False, server_default=""),  # "" = all clusters
-    Column("provider_session", String(255)),  # made in it; as in sessions
-)
-
-sessions = Table(
-    "sessions",
-    metadata,
-    Column("hash", String(64), primary_key=True),
-    Column("id", String(32), nullable=False, unique=True),
-    Column("person", String(64), ForeignKey("people.name", ondelete="CASCADE"), nullable=False, index=True),
-    Column("created_at", Float, nullable=False),
-    Column("expires_at", Float, nullable=False),
-    Column("last_used_at", Float, nullable=False),
-    Column("how", String(16), nullable=False),  # link | token | provider
-    Column("address", String(64), nullable=False),
-    Column("browser", String(200), nullable=False),  # its User-Agent
-    Column("authenticated_at", Float, nullable=False),  # when the person proved who they are; 0: unknown
-    # The provider's session (claim sid) that the sign-in came from; "": the provider named none, NULL: another way
-    Column("provider_session", String(255)),
-)
-
-signin_codes = Table(
-    "signin_codes",
-    metadata,
-    Column("hash", String(64), primary_key=True),
-    Column("person", String(64), ForeignKey("people.name", ondelete="CASCADE"), nullable=False),
-    Column("expires_at", Float, nullable=False),
-    Column("authenticated_at", Float, nullable=False),  # of the session that they are made in
-    Column("provider_session", String(255)),  # as in sessions
-)
-
-# Browsers that were sent to the sign-in provider and have not come back yet.
-oidc_flows = Table(
-    "oidc_flows",
-    metadata,
-    Column("hash", String(64), primary_key=True),
-    Column("nonce", String(64), nullable=False),
-    Column("verifier", String(128), nullable=False),
-    Column("expires_at", Float, nullable=False),
-    Column("again", Boolean, nullable=False),  # the provider must ask the person for their password again
-    Column("next_path", String(500), nullable=False),  # the page to show after it
-)
-
-# Logout tokens of the sign-in provider that were used, by a hash of their id.
-used_logout_tokens = Table(
-    "used_logout_tokens",
-    metadata,
-    Column("hash", String(64), primary_key=True),
-    Column("expires_at", Float, nullable=False),
-)
-
 clusters = Table(
     "clusters",
     metadata,
@@ -113,6 +39,15 @@ clusters = Table(
     Column("state", String(16), nullable=False),
     Column("owner", String(64), nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("drift", JSON(none_as_null=True)),
+)
+
+# What all servers on this database share: the digest of the key of its secrets, the name of the session cookie.
+server_values = Table(
+    "server_values",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
 )
 
 # The next tables outlive the cluster's row: kept data needs its keys again, and a uid is never given to another name.
@@ -121,52 +56,7 @@ secrets = Table(
     metadata,
     Column("cluster", String(64), primary_key=True),
     Column("name", String(200), primary_key=True),
-    Column("value", Text, nullable=False),
-)
-
-# Secrets of jobs, encrypted with a key that is not in the database (services.job_secrets.sealing).
-job_secrets = Table(
-    "job_secrets",
-    metadata,
-    Column("cluster", String(64), primary_key=True),
-    Column("kind", String(8), primary_key=True),  # domain.access.job_secret.OwnerKind
-    Column("owner", String(64), primary_key=True),
-    Column("name", String(64), primary_key=True),
     Column("sealed", Text, nullable=False),
-    Column("person", String(64), nullable=False),
-    Column("at", Float, nullable=False),
-)
-
-# Replaced and removed secrets of jobs: their values stay masked in logs for a while.
-former_job_secrets = Table(
-    "former_job_secrets",
-    metadata,
-    Column("number", Integer, primary_key=True),
-    Column("cluster", String(64), nullable=False),
-    Column("kind", String(8), nullable=False),
-    Column("owner", String(64), nullable=False),
-    Column("name", String(64), nullable=False),
-    Column("sealed", Text, nullable=False),
-    Column("person", String(64), nullable=False),
-    Column("at", Float, nullable=False),  # when it was replaced or removed
-    Index("ix_former_job_secrets_owner", "cluster", "owner"),
-)
-
-# Starts of jobs that got secrets and are in the audit trail: heads report them again after each outage.
-job_secret_deliveries = Table(
-    "job_secret_deliveries",
-    metadata,
-    Column("cluster", String(64), primary_key=True),
-    Column("id", String(64), primary_key=True),
-    Column("at", Float, nullable=False),
-)
-
-# The number of the last change of a cluster's secrets of jobs. It stays when the last secret is removed.
-job_secret_revisions = Table(
-    "job_secret_revisions",
-    metadata,
-    Column("cluster", String(64), primary_key=True),
-    Column("revision", BigInteger, nullable=False),
 )
 
 uids = Table(
@@ -336,7 +226,7 @@ incident_jobs = Table(
     Column("step_at", Float),
 )
 
-# Notebooks, with the secret that their Jupyter accepts; only the server and the job know it.
+# Notebooks, with the secret that their Jupyter accepts (`sealed`); only the server and the job know it.
 notebooks = Table(
     "notebooks",
     metadata,
@@ -346,7 +236,7 @@ notebooks = Table(
     Column("person", String(64), nullable=False),
     Column("user", String(64), nullable=False),
     Column("folder", Text, nullable=False),
-    Column("secret", String(100), nullable=False),
+    Column("sealed", Text, nullable=False),
     Column("idle_s", Integer, nullable=False),
     Column("at", Float, nullable=False),
 )
@@ -461,19 +351,4 @@ answers = Table(
     Column("answer", Text, nullable=False),
     # Number of the server that handles the request (store/db/server_locks.py).
     Column("server", Integer, nullable=False, server_default="0"),
-)
-
-audit = Table(
-    "audit",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),  # 1, 2, ... without gaps
-    Column("at", Float, nullable=False, index=True),
-    Column("person", String(64), nullable=False),
-    Column("action", String(64), nullable=False),
-    Column("target", String(200), nullable=False),
-    Column("detail", JSON, nullable=False),
-    Column("address", String(64), nullable=False, server_default=""),
-    Column("result", String(16), nullable=False, server_default="ok"),  # ok | refused | failed
-    Column("hash", String(64), nullable=False),  # of this line and of the hash before it: see domain.access.audit_chain
-    Index("ix_audit_person", "person"),
 )

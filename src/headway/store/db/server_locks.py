@@ -19,8 +19,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from headway.errors import Unreachable
 from headway.store.db.engine import CUT_OFF
+from headway.store.db.errors import StoreUnavailable
 
 LIFE, LEAD, NAMED = 7240179, 7240180, 7240181  # the first half of each lock's key
 ANSWER_S = 2.5  # seconds; a database that takes longer to answer this check counts as unreachable
@@ -47,7 +47,7 @@ class ServerLocks:
         self._ends: set[asyncio.Future[None]] = set()
 
     async def register(self) -> None:
-        """Makes this server visible to others as alive. Raises Unreachable if the database does not answer."""
+        """Makes this server visible to others as alive. Raises StoreUnavailable if the database does not answer."""
         if not self.shared or self._db is not None:
             return
         settings = {"server_settings": {**CUT_OFF, "application_name": "headway"}}
@@ -57,7 +57,7 @@ class ServerLocks:
                 self._db = await engine.connect()
             await self._query(_TAKE, LIFE, self.number)
         except (OSError, TimeoutError, SQLAlchemyError) as error:
-            raise Unreachable(f"the database does not answer: {error}", hint="HEADWAY_DATABASE_URL") from None
+            raise StoreUnavailable(f"the database does not answer: {error}", hint="HEADWAY_DATABASE_URL") from None
 
     async def is_registered(self) -> bool:
         """Returns whether others still see this server as alive. If not, other servers may take all its locks."""
@@ -66,7 +66,7 @@ class ServerLocks:
         try:
             if await self._query(_HELD, LIFE, self.number):
                 return True
-        except Unreachable:
+        except StoreUnavailable:
             return False
         async with self._one:  # the answer came from a new session, which holds no locks
             await self._drop()
@@ -117,12 +117,12 @@ class ServerLocks:
             raise
 
     async def _abandon_lock(self, asking: asyncio.Future[object], lock: int) -> None:
-        with contextlib.suppress(Unreachable):
+        with contextlib.suppress(StoreUnavailable):
             if await asking:
                 await self._release_lock(lock)
 
     async def _release_lock(self, lock: int) -> None:
-        with contextlib.suppress(Unreachable):  # the database releases the lock when the connection is lost
+        with contextlib.suppress(StoreUnavailable):  # the database releases the lock when the connection is lost
             await self._query(_GIVE, NAMED, lock)
 
     async def close(self) -> None:
@@ -136,20 +136,20 @@ class ServerLocks:
             await db.engine.dispose()
 
     async def _query(self, query: str, kind: int, lock: int) -> object:
-        """Returns the result of a lock query. Raises Unreachable, and drops the connection with all locks, if there is
+        """Returns the result of a lock query. Raises StoreUnavailable, and drops the connection with all locks, if there is
         no answer in time. A cancelled caller does not cancel the query, because that would cost the connection."""
         return await asyncio.shield(asyncio.ensure_future(self._answer(query, kind, lock)))
 
     async def _answer(self, query: str, kind: int, lock: int) -> object:
         async with self._one:
             if self._db is None:
-                raise Unreachable("the database does not answer", hint="headway server logs")
+                raise StoreUnavailable("the database does not answer", hint="headway server logs")
             try:
                 async with asyncio.timeout(ANSWER_S):
                     return (await self._db.execute(text(query), {"kind": kind, "one": lock})).scalar()
             except (OSError, TimeoutError, SQLAlchemyError) as error:
                 await self._drop()
-                raise Unreachable(
+                raise StoreUnavailable(
                     f"the database does not answer: {str(error).splitlines()[0] if str(error) else 'in time'}",
                     hint="headway server logs",
                 ) from None

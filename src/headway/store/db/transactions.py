@@ -14,8 +14,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from headway.errors import HeadwayError, Unreachable
 from headway.store.db.engine import WRITE
+from headway.store.db.errors import CommitUnknown, DatabaseLocked, StoreUnavailable
 from headway.store.db.server_locks import ServerLocks
 
 WRITER = 7240182
@@ -25,23 +25,6 @@ _DISK = ("disk I/O error", "database or disk is full", "unable to open database 
 _STATES = ("08", "53", "57P")
 AWAY_HINT = "check that it runs and has free disk space; operations continue when it is back"
 SLOW_HINT = "try again in a minute; if it happens again, check pg_stat_activity for long queries"
-
-
-class StoreUnavailable(HeadwayError):
-    """The server's own database does not answer. It is not an Unreachable, because it says nothing about any machine: code that
-    judges a machine by an error must not catch it (health.context.fault_text)."""
-
-    exit_code = Unreachable.exit_code
-    http_status = Unreachable.http_status
-    kind = Unreachable.kind
-
-
-class DatabaseLocked(StoreUnavailable):
-    """Another program holds the database lock longer than the timeout."""
-
-
-class CommitUnknown(StoreUnavailable):
-    """The database did not answer a write in time, so it may or may not have been committed."""
 
 
 class Database:

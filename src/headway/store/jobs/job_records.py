@@ -14,7 +14,7 @@ from headway.store.db.rows import JobRecord
 from headway.store.db.transactions import StorePart, insert_into
 
 
-class JobRecords(StorePart):
+class JobRecordStore(StorePart):
     """Stores the records of submitted jobs."""
 
     async def record(
@@ -34,10 +34,17 @@ class JobRecords(StorePart):
         step: str = "",
         datasets: Collection[tuple[str, int]] = (),
         environments: Collection[tuple[str, int]] = (),
+        unless_since: float | None = None,
     ) -> None:
         """Records the origin of a job and writes its audit line, both in one transaction. `datasets`, `environments`:
-        (name, number) of the versions that the job uses."""
+        (name, number) of the versions that the job uses. `unless_since`: does nothing if this person's job of that number
+        and user was recorded at this time, in Unix seconds, or later. (Slurm's numbers can start again at 1.)"""
+        j = t.jobs
         async with self._database.write() as db:
+            if unless_since is not None:
+                same = (j.c.cluster == cluster, j.c.job_id == job_id, j.c.user == user, j.c.person == person)
+                if (await db.execute(select(j.c.number).where(*same, j.c.at >= unless_since).limit(1))).first():
+                    return
             await db.execute(
                 insert(t.jobs).values(
                     cluster=cluster,

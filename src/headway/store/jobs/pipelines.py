@@ -17,7 +17,7 @@ from headway.store.db.rows import PipelineRow
 from headway.store.db.transactions import StorePart
 
 
-class Pipelines(StorePart):
+class PipelineStore(StorePart):
     """Stores pipelines."""
 
     async def save(

@@ -1,12 +1,14 @@
 """The routes of the dashboard, one module per page. A page calls `headway.services`, passes the result through
-`web.views` and renders a template."""
+`web.views` and renders a template.
+
+Not here: what a template shows (`web.views`), decisions (`headway.services`)."""
 
 from __future__ import annotations
 
 from types import ModuleType
 
 from headway.web.pages.access import audit, people, settings, signin, tokens
-from headway.web.pages.billing import costs, teams
+from headway.web.pages.billing import costs, offers, teams
 from headway.web.pages.cluster import (
     activity,
     cluster_form,
@@ -43,6 +45,7 @@ PAGES: tuple[ModuleType, ...] = (
     people,
     teams,
     costs,
+    offers,
     audit,
     settings,
 )

@@ -44,13 +44,13 @@
     for (const element of document.querySelectorAll("[data-since]")) {
       write(element, duration(seconds() - Number(element.dataset.since)));
     }
-    const banner = document.getElementById("offline");
+    const banner = document.getElementById("server-down");
     if (!banner || document.hidden) return;
     const now = performance.now(), lives = document.querySelector("[sse-connect], [hx-trigger^='every']") !== null;
     const silent = lives && (broken || now - Math.max(heard, held) > QUIET_S * 1000);
     if (banner.hidden === silent) banner.hidden = !silent;
     document.documentElement.classList.toggle("is-silent", silent);
-    if (silent) write(document.getElementById("offline-since"), duration((now - heard) / 1000));
+    if (silent) write(document.getElementById("server-down-since"), duration((now - heard) / 1000));
   }
 
   // A hidden page closes its stream: over HTTP/1.1 a browser has six connections to a server for all tabs. A stream sends the

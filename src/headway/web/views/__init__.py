@@ -1,1 +1,3 @@
-"""Turns a snapshot and answers of `headway.services` into the values that a template shows. Pure."""
+"""Turns a snapshot and answers of `headway.services` into the values that a template shows. Pure.
+
+Not here: routes (`web.pages`), reading data (`headway.services`)."""

@@ -12,7 +12,7 @@ THINGS = 4  # objects named for a group of changes; the rest is counted
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ChangeGroup:
     """Changes of one kind with the same effect."""
 
     kind: str
@@ -24,7 +24,7 @@ class Group:
     diff: tuple[str, ...]
 
 
-def grouped(changes: ChangeSetOut) -> list[Group]:
+def grouped(changes: ChangeSetOut) -> list[ChangeGroup]:
     """Returns the changes grouped by kind and effect, so that 1,000 nodes need as few rows as four."""
     found: dict[tuple[str, str], list[ChangeOut]] = {}
     for change in changes.changes:
@@ -33,7 +33,7 @@ def grouped(changes: ChangeSetOut) -> list[Group]:
     return [_group(kind, disturbs, some, disturbs in asking) for (kind, disturbs), some in found.items()]
 
 
-def _group(kind: str, disturbs: str, some: list[ChangeOut], asks: bool) -> Group:
+def _group(kind: str, disturbs: str, some: list[ChangeOut], asks: bool) -> ChangeGroup:
     machines = dict.fromkeys(change.where for change in some if change.where and change.where != "cluster")
     things = list(dict.fromkeys(change.what for change in some if change.what and change.what != change.where))
     named = ", ".join(things[:THINGS]) + (f" and {len(things) - THINGS} more" if len(things) > THINGS else "")
@@ -42,4 +42,4 @@ def _group(kind: str, disturbs: str, some: list[ChangeOut], asks: bool) -> Group
         if change.diff:
             diffs.setdefault(tuple(change.diff), f"{change.what} on {change.where}")
     lines = [line for diff, title in list(diffs.items())[:12] for line in (f"  {title}", *diff)]
-    return Group(kind, len(some), compress(machines) or "the cluster", named, disturbs, asks, tuple(lines[:400]))
+    return ChangeGroup(kind, len(some), compress(machines) or "the cluster", named, disturbs, asks, tuple(lines[:400]))

@@ -58,10 +58,10 @@ def facts(job: JobState, progress: ProgressOut | None, runs: JobRunsOut, *, simu
     if progress and progress.reported:
         rate = f", {progress.tokens_per_s:,.0f} tokens/s" if progress.tokens_per_s is not None else ""
         figures.append(Figure("Loss", progress.loss_word(3) or "none reported", f"step {progress.step:,}{rate}"))
-    course = progress.course if progress else None
-    if course:
-        lost = f"{course.lost_s:.0f} s repeated, {course.down_s:.0f} s between runs"
-        figures.append(Figure("ETTR", f"{course.ettr * 100:.1f} %", lost))
+    effective = progress.effective_time if progress else None
+    if effective:
+        lost = f"{effective.lost_s:.0f} s repeated, {effective.down_s:.0f} s between runs"
+        figures.append(Figure("ETTR", f"{effective.ettr * 100:.1f} %", lost))
     rows = [
         ("Warning", progress.warning if progress else ""),
         ("Reports", ", ".join(f"{name} {value:.6g}" for name, value in progress.more.items()) if progress else ""),

@@ -13,7 +13,7 @@ from headway.web.views.state_wording import job_word
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineEntry:
     """An entry of the timeline."""
 
     at: float  # unix seconds; 0: not yet
@@ -27,41 +27,43 @@ class Step:
 class Timeline:
     """The timeline of the job."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TimelineEntry, ...]
 
 
 def timeline(cluster: str, job: JobState, runs: JobRunsOut) -> Timeline:
     """Returns the submission, each run's start and end, and the incidents between them, in order of time."""
     first = min((run.submit_time for run in runs.runs if run.submit_time), default=job.submit_time)
-    steps = [Step(first, "ok", "Submitted", f"by {job.user} to {job.partition}")]
+    steps = [TimelineEntry(first, "ok", "Submitted", f"by {job.user} to {job.partition}")]
     for number, run in enumerate(runs.runs):
         steps += _run(run, number, job, last=number == len(runs.runs) - 1)
     steps += [_incident(cluster, incident) for incident in runs.incidents]
     return Timeline(tuple(sorted(steps, key=lambda step: step.at or float("inf"))))
 
 
-def _run(run: JobRunOut, number: int, job: JobState, *, last: bool) -> list[Step]:
+def _run(run: JobRunOut, number: int, job: JobState, *, last: bool) -> list[TimelineEntry]:
     steps = []
     if run.start_time:
         again = f", run {number + 1}" if number else ""
         where = placed(run.placement) if run.placement else ""
-        steps.append(Step(run.start_time, "ok", f"Started{again}", f"on {run.nodelist}{f', {where}' if where else ''}"))
+        steps.append(
+            TimelineEntry(run.start_time, "ok", f"Started{again}", f"on {run.nodelist}{f', {where}' if where else ''}")
+        )
     kind, word = job_word(run.state, "")
     if last and job.state in WAITING:
-        steps.append(Step(0, "now", "Waits to start again" if number or job.restarts else "Waits"))
+        steps.append(TimelineEntry(0, "now", "Waits to start again" if number or job.restarts else "Waits"))
     elif last and job.state in RUNNING:
-        steps.append(Step(0, "now", job_word(job.state, job.reason)[1].capitalize()))
+        steps.append(TimelineEntry(0, "now", job_word(job.state, job.reason)[1].capitalize()))
     elif run.end_time:
         code = f"exit code {run.exit_code}" if run.exit_code else ""
         back = run.state == "REQUEUED" or not last
         title = "Went back to the queue" if back else word.capitalize()
         sign = "warn" if back else "ok" if kind == "done" else "bad"
-        steps.append(Step(run.end_time, sign, title, word if back and run.state != "REQUEUED" else code))
+        steps.append(TimelineEntry(run.end_time, sign, title, word if back and run.state != "REQUEUED" else code))
     return steps
 
 
-def _incident(cluster: str, incident: IncidentOut) -> Step:
-    return Step(
+def _incident(cluster: str, incident: IncidentOut) -> TimelineEntry:
+    return TimelineEntry(
         incident.fault_at or incident.opened_at,
         "bad",
         f"Incident {incident.number} on {incident.node}",

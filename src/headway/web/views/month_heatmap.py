@@ -1,4 +1,4 @@
-"""Draws a month's hours as a heatmap: one column per day, one row per hour, darker for a larger share of GPUs held,
+"""Draws a month's hours as a heatmap: one column per day, one row per hour, darker for a larger share of GPUs allocated,
 or of free GPUs that are fragmented. Pure."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Part:
 
 
 _PARTS = (
-    _Part("held", "there", "hour by hour", ("none held", "all"), "Share of GPUs held", "none held"),
+    _Part("allocated", "present", "hour by hour", ("none allocated", "all"), "Share of GPUs allocated", "none allocated"),
     _Part(
         "fragmented", "free", "free in pieces, hour by hour", ("none in pieces", "all"),
         "Share of free GPUs on nodes that jobs hold others of", "none in pieces",

@@ -11,7 +11,7 @@ from headway.store import OperationEvent
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OperationStep:
     """One step of an operation ("machines", a node, "accounts"), with the text of its last event."""
 
     name: str
@@ -23,11 +23,11 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Progress:
+class OperationView:
     """An operation with its steps."""
 
     operation: OperationOut
-    steps: tuple[Step, ...]
+    steps: tuple[OperationStep, ...]
 
     @property
     def open(self) -> bool:
@@ -56,7 +56,7 @@ class Steps:
     """The steps by name, in the order in which they began, after the events so far."""
 
     seq: int = 0  # sequence number of the last event
-    _found: dict[str, Step] = field(default_factory=dict)
+    _found: dict[str, OperationStep] = field(default_factory=dict)
 
     def add_events(self, events: Iterable[OperationEvent]) -> None:
         """Adds events."""
@@ -67,7 +67,7 @@ class Steps:
             began = event.at if again or before is None else before.began
             kind = "failed" if event.level == "error" else "done" if event.done else "running"
             took = event.seconds if event.seconds is not None else event.at - began
-            self._found[event.step] = Step(
+            self._found[event.step] = OperationStep(
                 event.step,
                 event.text,
                 kind,
@@ -76,9 +76,9 @@ class Steps:
                 None if kind == "running" else took,
             )
 
-    def of(self, operation: OperationOut) -> Progress:
+    def of(self, operation: OperationOut) -> OperationView:
         """Returns the operation's progress. A step that is open after the operation's end counts as failed."""
-        steps: Iterable[Step] = self._found.values()
+        steps: Iterable[OperationStep] = self._found.values()
         if operation.state in ("done", "failed"):
             steps = (replace(step, kind="failed") if step.kind == "running" else step for step in steps)
-        return Progress(operation, tuple(steps))
+        return OperationView(operation, tuple(steps))

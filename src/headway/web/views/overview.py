@@ -12,21 +12,21 @@ from headway.schemas.clusters import CheckOut, ClusterOut
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.nodes import NodeOut
 from headway.services.read_model.overview import SHOWN_INCIDENTS, Overview
-from headway.web.views.banners import Banner
+from headway.web.views.banners import down_banners
 from headway.web.views.job_charts import loss_chart
 from headway.web.views.overview_models import (
-    Cell,
     CheckView,
+    GpuCell,
     GroupsView,
     GroupView,
     Holder,
+    IncidentMoment,
     IncidentsView,
     IncidentView,
     JobGroup,
+    JobKey,
     JobView,
-    Key,
     LeafView,
-    Mark,
     NodesView,
     NodeView,
     QueueView,
@@ -34,7 +34,7 @@ from headway.web.views.overview_models import (
     SummaryView,
     TrainingView,
 )
-from headway.web.views.state_wording import count, job_word, node_kind, pending_reason
+from headway.web.views.state_wording import job_word, node_kind, pending_reason
 
 HUES = 8
 PATTERNS = 4
@@ -45,8 +45,8 @@ MOST_NODES = 64  # up to this many nodes are shown with their GPUs; more are sho
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def assign_keys(slots: dict[int, int], jobs: Iterable[JobState]) -> dict[int, Key]:
-    """Returns the keys of the jobs that hold GPUs or held them before a requeue. `slots` (job id -> number of its key)
+def assign_keys(slots: dict[int, int], jobs: Iterable[JobState]) -> dict[int, JobKey]:
+    """Returns the keys of the jobs that have GPUs or had some before a requeue. `slots` (job id -> number of its key)
     is updated: a job keeps its key until it has ended."""
     kinds = {job.id: job_word(job.state, job.reason)[0] for job in jobs}
     for gone in [job for job in slots if kinds.get(job) not in ("running", "waiting")]:
@@ -64,13 +64,13 @@ def assign_keys(slots: dict[int, int], jobs: Iterable[JobState]) -> dict[int, Ke
     return {job: _key(slot) for job, slot in slots.items()}
 
 
-def _key(slot: int) -> Key:
+def _key(slot: int) -> JobKey:
     turn, place = divmod(slot, len(_LETTERS))
     letter = _LETTERS[place] + (str(turn + 1) if turn else "")
-    return Key(letter, slot % HUES, (slot // HUES) % PATTERNS)
+    return JobKey(letter, slot % HUES, (slot // HUES) % PATTERNS)
 
 
-def parts(overview: Overview, keys: Mapping[int, Key], chosen: int | None = None) -> dict[str, object]:
+def overview_parts(overview: Overview, keys: Mapping[int, JobKey], chosen: int | None = None) -> dict[str, object]:
     """Returns the overview's parts by name. `chosen` is the job whose loss is drawn; None or an unknown one picks the
     largest training."""
     cluster = overview.status.cluster
@@ -88,13 +88,13 @@ def parts(overview: Overview, keys: Mapping[int, Key], chosen: int | None = None
         step=progress.step if progress else None,
         loss=progress.loss_word(3) if progress else "",
         tokens_per_s=progress.tokens_per_s if progress else None,
-        course=progress.course if progress else None,
+        effective_time=progress.effective_time if progress else None,
         drawn=bool(progress and progress.series),
         simulated=cluster.simulated_gpus,
         cluster=cluster.name,
     )
     return {
-        "down_banners": _down_banners(cluster, nodes),
+        "down_banners": down_banners(cluster, nodes),
         "summary": _summary(cluster, nodes),
         "nodes_panel": replace(nodes, leaves=()) if nodes.large else nodes,
         "training_panel": training,
@@ -140,16 +140,16 @@ def _charted(overview: Overview, chosen: int | None) -> JobState | None:
     return min(candidates, key=lambda c: c[:4])[4] if candidates else None
 
 
-def _holders(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, Key]) -> dict[int, Holder]:
+def _holders(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, JobKey]) -> dict[int, Holder]:
     ids = sorted({gpu.job_id for gpu in node.gpus if gpu.job_id is not None})
     return {job: Holder(job, names.get(job, ""), keys.get(job)) for job in ids}
 
 
-def _node(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, Key]) -> NodeView:
+def _node(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, JobKey]) -> NodeView:
     kind, word = node_kind(node)
     holders = _holders(node, names, keys)
     cells = tuple(
-        Cell(gpu.index, holders[gpu.job_id] if gpu.job_id is not None else None)
+        GpuCell(gpu.index, holders[gpu.job_id] if gpu.job_id is not None else None)
         for gpu in sorted(node.gpus, key=lambda g: g.index)
     )
     return NodeView(
@@ -173,7 +173,7 @@ def _why(node: NodeOut) -> str:
 
 
 def _nodes(
-    cluster: ClusterOut, nodes: Iterable[NodeOut], jobs: Iterable[JobState], keys: Mapping[int, Key]
+    cluster: ClusterOut, nodes: Iterable[NodeOut], jobs: Iterable[JobState], keys: Mapping[int, JobKey]
 ) -> NodesView:
     names = {job.id: job.name for job in jobs}
     heads = []
@@ -194,12 +194,18 @@ def _nodes(
     )
 
 
+def _commit(cluster: ClusterOut) -> tuple[str, ...]:
+    """Returns the commit whose file was applied, () for a file that is not from Git."""
+    origin = cluster.origin
+    return () if origin is None else (f"commit {origin.commit[:12]}{', scaled since' if origin.scaled else ''}",)
+
+
 def _summary(cluster: ClusterOut, nodes: NodesView) -> SummaryView:
     views = [node for leaf in nodes.leaves for node in leaf.nodes]
     return SummaryView(
         name=cluster.name,
         state=cluster.state,
-        facts=(f"provider {cluster.provider}", cluster.image, f"Slurm {cluster.slurm_version}"),
+        facts=(f"provider {cluster.provider}", cluster.image, f"Slurm {cluster.slurm_version}", *_commit(cluster)),
         gpu_type=cluster.gpu_type,
         gpus=cluster.gpus,
         gpus_used=cluster.gpus_used,
@@ -223,37 +229,7 @@ def price(text: str) -> str:
         return text
 
 
-def _down_banners(cluster: ClusterOut, nodes: NodesView) -> tuple[Banner, ...]:
-    """Returns the banners for heads and nodes that are down."""
-    found = _head_banners(nodes)
-    bad = [node for leaf in nodes.leaves for node in leaf.nodes if node.kind == "down"]
-    if bad and cluster.state not in ("down", "creating"):
-        shown = "; ".join(f"{node.name}: {node.reason or node.word}" for node in bad[:3])
-        more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
-        verb = "is" if len(bad) == 1 else "are"
-        found.append(Banner("error", f"{count(len(bad), 'node')} {verb} down.", shown + more))
-    return tuple(found)
-
-
-def _head_banners(nodes: NodesView) -> list[Banner]:
-    down = [head for head in nodes.heads if head.kind == "down"]
-    if not down:
-        return []
-    if len(down) == len(nodes.heads):
-        return [Banner("error", f"The head {down[0].name} is down.", "No job can start or be read until it is back.")]
-    if down[0] is nodes.heads[0]:
-        text = f"{nodes.heads[-1].name} is the active head: jobs continue, and accounting catches up when it is back."
-        return [Banner("error", f"The head {down[0].name} is down.", text)]
-    return [
-        Banner(
-            "error",
-            f"The second head {down[0].name} is down.",
-            "If the first head fails too, no other head takes over.",
-        )
-    ]
-
-
-def _job(job: JobState, key: Key | None, chosen: bool) -> JobView:
+def _job(job: JobState, key: JobKey | None, chosen: bool) -> JobView:
     kind, word = job_word(job.state, job.reason)
     running, waiting = kind == "running", kind == "waiting"
     return JobView(
@@ -326,9 +302,13 @@ def _incident(incident: IncidentOut) -> IncidentView:
     """Returns an incident's view. Steps that do not apply are left out of its course: without jobs on the node only
     the node's own steps are shown."""
     found = incident.times
-    marks = [Mark("seen", found.detect_s), Mark("drained", found.drain_s)]
+    marks = [IncidentMoment("seen", found.detect_s), IncidentMoment("drained", found.drain_s)]
     if incident.jobs:
-        marks += [Mark("requeued", found.requeue_s), Mark("running", found.running_s), Mark("new step", found.step_s)]
+        marks += [
+            IncidentMoment("requeued", found.requeue_s),
+            IncidentMoment("running", found.running_s),
+            IncidentMoment("new step", found.step_s),
+        ]
     kind = {"returned": "done", "false alarm": "done", "out of service": "out"}.get(incident.state, "open")
     return IncidentView(
         incident.number,

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.schemas.jobs import CourseOut
+from headway.schemas.jobs import EffectiveTimeOut
 from headway.web.views.state_wording import count
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class JobKey:
     """A job's mark on the page: a letter, a colour and a pattern, so that colour is never the only distinction."""
 
     letter: str
@@ -24,11 +24,11 @@ class Holder:
 
     id: int
     name: str
-    key: Key | None
+    key: JobKey | None
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class GpuCell:
     """One GPU."""
 
     index: int
@@ -44,7 +44,7 @@ class NodeView:
     word: str
     reason: str
     spare: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[GpuCell, ...]
     holders: tuple[Holder, ...]
     cpus: int
     cpus_used: int
@@ -52,6 +52,7 @@ class NodeView:
 
     @property
     def gpus_used(self) -> int:
+        """Returns the number of GPUs that jobs hold."""
         return sum(cell.holder is not None for cell in self.cells)
 
     @property
@@ -62,7 +63,7 @@ class NodeView:
         if not self.holders:
             return f"{count(len(self.cells), 'GPU')}, none in use"
         text = ", ".join(
-            f"{sum(c.holder == holder for c in self.cells)} held by job {holder.id} {holder.name}"
+            f"{sum(c.holder == holder for c in self.cells)} allocated to job {holder.id} {holder.name}"
             for holder in self.holders
         )
         return f"{count(len(self.cells), 'GPU')}, {text}"
@@ -77,14 +78,17 @@ class LeafView:
 
     @property
     def gpus(self) -> int:
+        """Returns the number of GPUs of all nodes."""
         return sum(len(node.cells) for node in self.nodes)
 
     @property
     def gpus_used(self) -> int:
+        """Returns the number of GPUs that jobs hold on all nodes."""
         return sum(node.gpus_used for node in self.nodes)
 
     @property
     def down(self) -> int:
+        """Returns the number of nodes that are down."""
         return sum(node.kind == "down" for node in self.nodes)
 
 
@@ -142,7 +146,7 @@ class JobView:
     where: str  # host list of a running job
     why: str  # why a pending one waits
     restarts: int
-    key: Key | None
+    key: JobKey | None
     chosen: bool
 
 
@@ -174,14 +178,14 @@ class TrainingView:
     step: int | None
     loss: str
     tokens_per_s: float | None  # None for jobs that do not report their tokens
-    course: CourseOut | None
+    effective_time: EffectiveTimeOut | None
     drawn: bool  # whether a chart is shown below
     simulated: bool
     cluster: str
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class IncidentMoment:
     """A moment in the course of an incident: seconds after the fault, None if it has not happened yet."""
 
     word: str
@@ -198,7 +202,7 @@ class IncidentView:
     kind: str  # open | out | done
     word: str
     at: float  # unix seconds
-    course: tuple[Mark, ...]
+    course: tuple[IncidentMoment, ...]
     action: str = ""  # "link": `node` is the name of a link
 
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from headway.services.queue.columns import BY_KEY, DEFAULT_COLUMNS, Column
 from headway.services.queue.query import KINDS, QueueQuery
+from headway.services.queue.queue_columns import BY_KEY, DEFAULT_COLUMNS, QueueColumn
 
 SIZES = (25, 50, 100, 250)
 SIZE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueueAddress:
     """The query in the address. Unknown words are ignored, so that an old link still shows a queue."""
 
     show: tuple[str, ...] = ("running", "waiting")
@@ -30,7 +30,7 @@ class Query:
     cursor: str = ""
 
     @staticmethod
-    def of(words: Callable[[str], Sequence[str]]) -> Query:
+    def of(words: Callable[[str], Sequence[str]]) -> QueueAddress:
         """Returns the query. `words(name)`: the values of a query parameter; values may contain commas."""
 
         def one(name: str) -> str:
@@ -42,7 +42,7 @@ class Query:
 
         size = one("size")
         sort = one("sort")
-        return Query(
+        return QueueAddress(
             show=several("show", KINDS) or ("running", "waiting"),
             q=one("q"),
             user=one("user"),
@@ -78,7 +78,7 @@ class Query:
     def to(self, **changes: object) -> str:
         """Returns the address of the same view with these changes; of its first page unless a cursor is among them."""
         new = replace(self, **{"cursor": "", **changes})  # type: ignore[arg-type]
-        plain = Query()
+        plain = QueueAddress()
         words = {}
         for name in ("q", "user", "team", "partition", "state", "node", "sort", "cursor"):
             if value := getattr(new, name):
@@ -97,6 +97,6 @@ class Query:
         return any((self.q, self.user, self.team, self.partition, self.state, self.node))
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[QueueColumn, ...]:
         """Returns the columns to show."""
         return tuple(BY_KEY[key] for key in self.cols)

@@ -1,5 +1,5 @@
 """View models of the queue's page: the table, its filter buttons and the line below it. The columns are declared in
-`services.queue.columns`. Pure."""
+`services.queue.queue_columns`. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
-from headway.services.queue.columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column
 from headway.services.queue.query import KINDS
+from headway.services.queue.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, QueueColumn
 from headway.services.queue.search import QueuePage
-from headway.web.views.queue_address import Query
+from headway.web.views.queue_address import QueueAddress
 from headway.web.views.state_wording import job_word, slurm_time
 
 _WAITING_KINDS = frozenset({"running", "waiting"})
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class QueueCell:
     """One column's value. `since`: the time counts up from that moment; `until`: it counts down to it; `at`: a
     moment; otherwise `text`."""
 
@@ -34,7 +34,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class QueueRow:
     """One job in the table."""
 
     id: int
@@ -42,7 +42,7 @@ class Row:
     name: str
     kind: str
     word: str
-    cells: tuple[Cell, ...]
+    cells: tuple[QueueCell, ...]
     why: str = ""
     needs: Phrase = ()
     starts_at: int = 0
@@ -53,7 +53,7 @@ class Row:
 class Rows:
     """The table's body. `columns` is its width; `filtered` and `read` explain why it may be empty."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[QueueRow, ...]
     columns: int
     filtered: bool
     cluster: str
@@ -83,7 +83,7 @@ class Chip:
 def rows(
     cluster: str,
     listed: QueuePage,
-    query: Query,
+    query: QueueAddress,
     why: Callable[[JobState], PendingReason | None],
     now: float,
     *,
@@ -94,13 +94,13 @@ def rows(
     return Rows(made, len(query.columns), query.filtered, cluster, read)
 
 
-def row(job: JobState, columns: Iterable[Column], why: PendingReason | None, now: float) -> Row:
+def row(job: JobState, columns: Iterable[QueueColumn], why: PendingReason | None, now: float) -> QueueRow:
     """Returns one job's row."""
     kind, word = job_word(job.state, job.reason)
     planned = (
         ", ".join(why.nodes[:3]) + (f" and {len(why.nodes) - 3} more" if len(why.nodes) > 3 else "") if why else ""
     )
-    return Row(
+    return QueueRow(
         id=job.id,
         label=job.label,
         name=job.name,
@@ -114,9 +114,9 @@ def row(job: JobState, columns: Iterable[Column], why: PendingReason | None, now
     )
 
 
-def _cell(job: JobState, column: Column, now: float) -> Cell:
+def _cell(job: JobState, column: QueueColumn, now: float) -> QueueCell:
     value = column.of(job, now)
-    cell = Cell(column.key, column.title, right=column.kind in ("number", "span", "mib"))
+    cell = QueueCell(column.key, column.title, right=column.kind in ("number", "span", "mib"))
     if column.key == "timeused" and job.state in RUNNING:
         return replace(cell, since=job.start_time)
     if column.key == "pendingtime" and job.state in WAITING:
@@ -128,7 +128,7 @@ def _cell(job: JobState, column: Column, now: float) -> Cell:
     return replace(cell, text=_text(column, value))
 
 
-def _text(column: Column, value: str | int) -> str:
+def _text(column: QueueColumn, value: str | int) -> str:
     if column.kind == "text":
         return str(value)
     if not value:
@@ -140,7 +140,7 @@ def _text(column: Column, value: str | int) -> str:
     return f"{value:,}" if column.key not in ("jobid", "arrayjobid", "userid", "groupid", "associd") else str(value)
 
 
-def foot(listed: QueuePage, query: Query, gap: str = "") -> Foot:
+def foot(listed: QueuePage, query: QueueAddress, gap: str = "") -> Foot:
     """Returns the line below the table."""
     last = listed.before + len(listed.jobs)
     text = f"{listed.before + 1:,} to {last:,} of {listed.total:,}" if listed.jobs else "none"
@@ -150,7 +150,7 @@ def foot(listed: QueuePage, query: Query, gap: str = "") -> Foot:
     return Foot(text, further, query.to() if query.cursor else "", gap)
 
 
-def chips(listed: QueuePage, query: Query, user: str) -> tuple[Chip, ...]:
+def chips(listed: QueuePage, query: QueueAddress, user: str) -> tuple[Chip, ...]:
     """Returns the filter buttons: one per kind of job, and "Mine" for a person with a user on clusters."""
     found = []
     for kind in KINDS:
@@ -169,15 +169,15 @@ def _usual() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ColumnSection:
     """A section of the column chooser."""
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[QueueColumn, ...]
 
 
 # The chooser: every column squeue has, the usual ones first.
 GROUPS = (
-    Group("Usual", tuple(BY_KEY[key] for key in DEFAULT_COLUMNS)),
-    Group("More", tuple(column for column in COLUMNS if column.key not in DEFAULT_COLUMNS)),
+    ColumnSection("Usual", tuple(BY_KEY[key] for key in DEFAULT_COLUMNS)),
+    ColumnSection("More", tuple(column for column in COLUMNS if column.key not in DEFAULT_COLUMNS)),
 )

@@ -42,7 +42,7 @@ _AT = {"name": "job_name", "argv": "command", "memory": "gpus", "cpus": "nodes",
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class SubmitForm:
     """The form's values, all as text, so that an invalid number is shown again with its fault."""
 
     how: str = "script"  # script | command
@@ -68,9 +68,9 @@ class Draft:
     env: Mapping[str, str] = field(default_factory=dict)  # variables of that job that were not stored (secrets)
 
     @staticmethod
-    def of(values: Mapping[str, object]) -> Draft:
+    def of(values: Mapping[str, object]) -> SubmitForm:
         """Returns the draft from form fields."""
-        names = [spec.name for spec in fields(Draft) if spec.name != "env"]
+        names = [spec.name for spec in fields(SubmitForm) if spec.name != "env"]
         known = {name: str(values[name]) for name in names if isinstance(values.get(name), str)}
         text = known.get("script", "").replace("\r\n", "\n")  # browsers send CRLF line ends
         named = {**known, "script": text, "script_name": known.get("script_name") or "script.sbatch"}
@@ -80,13 +80,13 @@ class Draft:
             if re.fullmatch(rf"{re.escape(_ENV)}[A-Za-z_]\w*", name)
         }
         texts = {name: value if name == "script" else value.strip() for name, value in named.items()}
-        return Draft(**texts, env=lost)
+        return SubmitForm(**texts, env=lost)
 
     @staticmethod
-    def of_clone(source: CloneSource) -> Draft:
+    def of_clone(source: CloneSource) -> SubmitForm:
         """Returns a form filled with another job, to be changed and submitted."""
         script = source.script
-        return Draft(script=script.text, script_name=script.name, args=shlex.join(script.script_args),
+        return SubmitForm(script=script.text, script_name=script.name, args=shlex.join(script.script_args),
                      flags=shlex.join(script.sbatch_args), chdir=script.chdir, origin=str(source.job or ""),
                      folder=source.folder, env=dict.fromkeys(source.lost_secrets, ""))  # fmt: skip
 
@@ -110,7 +110,7 @@ class Draft:
             return {}
 
 
-def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
+def request(draft: SubmitForm) -> tuple[CheckJobIn | None, list[FaultOut]]:
     """Returns (the request to check or send, its faults); the request is None if a field can't be read."""
     found = list(_unreadable(draft))
     if found:
@@ -123,7 +123,7 @@ def request(draft: Draft) -> tuple[CheckJobIn | None, list[FaultOut]]:
         return None, [FaultOut(path=fields_of.get(field, field), message=message) for field, message in wrong]
 
 
-def _request(draft: Draft) -> CheckJobIn:
+def _request(draft: SubmitForm) -> CheckJobIn:
     if draft.how == "command":
         return CheckJobIn(run=_run(draft))
     flags = [f"--{flag}={value}" for name, flag in _FLAGS if (value := getattr(draft, name))]
@@ -136,7 +136,7 @@ def _request(draft: Draft) -> CheckJobIn:
 
 def faults_by_field(faults: Sequence[FaultOut], how: str) -> dict[str, list[FaultOut]]:
     """Returns the faults by the form field at which they are shown."""
-    names = {spec.name for spec in fields(Draft)}
+    names = {spec.name for spec in fields(SubmitForm)}
     found: dict[str, list[FaultOut]] = {}
     for fault in faults:
         at = _AT.get(fault.path, fault.path)
@@ -147,7 +147,7 @@ def faults_by_field(faults: Sequence[FaultOut], how: str) -> dict[str, list[Faul
     return found
 
 
-def _unreadable(draft: Draft) -> list[Fault]:
+def _unreadable(draft: SubmitForm) -> list[Fault]:
     found = []
     for name in ("nodes", "gpus", "tasks"):
         value = getattr(draft, name)
@@ -173,7 +173,7 @@ def _unreadable(draft: Draft) -> list[Fault]:
     return found
 
 
-def _run(draft: Draft) -> RunIn:
+def _run(draft: SubmitForm) -> RunIn:
     container = _filled_in(draft, ContainerIn)
     secrets = _names(draft.secrets)
     fields = {**_filled_in(draft, RunIn), "secrets": secrets, "argv": shlex.split(draft.command)}
@@ -184,7 +184,7 @@ def _names(text: str) -> list[str]:
     return text.replace(",", " ").split()
 
 
-def _filled_in(draft: Draft, model: type[BaseModel]) -> dict[str, str]:
+def _filled_in(draft: SubmitForm, model: type[BaseModel]) -> dict[str, str]:
     """Returns the model's fields that are filled in on the form."""
     texts = {name: getattr(draft, flag.form) for name, (_, flag) in job_flags(model).items() if flag.form}
     return {name: text for name, text in texts.items() if text}

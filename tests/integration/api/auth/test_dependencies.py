@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.domain.cluster import Dataset, Host, Team, User
+from headway.domain.cluster import Host, Team, User
+from headway.domain.storage.folders import Dataset
 from headway.schemas.base import PROBLEM_JSON, Problem
 from headway.schemas.jobs import JobsPage, JobStacksOut, RankStackOut
 from headway.schemas.submission.batch_script_request import SubmitOut
@@ -174,7 +175,7 @@ async def test_user_removed_from_cluster_cannot_read_logs_or_cancel(server: Serv
         "follow_log": [b"loss 1.0\n"],
     }
     bob = await server.client("bob", "member")
-    await server.store.linux_users.add_to_cluster("lab", ["alice", "bob"])  # once there; the cluster has only alice now
+    await server.store.linux_uids.add_to_cluster("lab", ["alice", "bob"])  # once there; the cluster has only alice now
     assert kind(await bob.get("/api/v1/clusters/lab/jobs/7/log")) == (403, "not_allowed")
     assert kind(await bob.delete("/api/v1/clusters/lab/jobs/7")) == (403, "not_allowed")
     assert (await (await server.client()).get("/api/v1/clusters/lab/jobs/7/log")).status_code == 200
@@ -218,7 +219,8 @@ async def test_sign_in_link_works_once_and_sets_a_strict_cookie(server: Server) 
     for elsewhere in ({}, {"origin": "http://evil.example"}):
         assert (await browser.post("/signout", headers=elsewhere)).status_code == 403
     kept = dict(browser.cookies)
-    assert (await browser.post("/signout", headers={"origin": URL})).status_code == 303
+    out = await browser.post("/signout", headers={"origin": URL})
+    assert (out.status_code, out.headers["clear-site-data"]) == (303, '"cache"')
     assert (await browser.get("/api/v1/me")).status_code == 401
     again = await server.anonymous().post("/signout", headers={"origin": URL}, cookies=kept)
     assert (again.status_code, again.headers["location"]) == (303, "/")
@@ -249,6 +251,7 @@ async def test_every_response_has_security_headers(server: Server) -> None:
         assert "default-src 'self'" in policy
         assert "unsafe" not in policy
         assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
 
 
 async def test_tokens_are_shown_once_and_listed_only_to_their_person(server: Server) -> None:
@@ -361,6 +364,23 @@ async def test_refuses_person_that_would_share_a_linux_user(server: Server) -> N
     root = await server.client("root", "admin")  # acts as `admin` on clusters
     assert kind(await root.post("/api/v1/tokens", json={"person": "admin", "role": "member"})) == (400, "refused")
     assert (await root.post("/api/v1/tokens", json={"person": "bob"})).status_code == 201
+
+
+async def test_people_whose_names_differ_in_a_digit_are_two_linux_users(server: Server) -> None:
+    root = await server.client("root", "admin")
+    for name in ("ann1", "ann2"):
+        assert (await root.put(f"/api/v1/people/{name}", json={"role": "member"})).status_code == 200
+    people = await server.store.people.all()
+    assert {one.name: one.linux_user for one in people if one.name.startswith("ann")} == {
+        "ann1": "ann1",
+        "ann2": "ann2",
+    }
+
+
+async def test_refuses_person_whose_derived_linux_user_is_taken(server: Server) -> None:
+    root = await server.client("root", "admin")
+    assert (await root.put("/api/v1/people/bob", json={"role": "member", "user": "ann"})).status_code == 200
+    assert kind(await root.put("/api/v1/people/ann", json={"role": "member"})) == (400, "refused")
 
 
 async def test_member_plan_refuses_hosts_and_paths_unknown_to_admins(server: Server) -> None:

@@ -16,10 +16,16 @@ __all__ = ["fresh", "provider"]  # fixtures
 API = "/api/v1"
 IRREVERSIBLE = [
     ("POST", f"{API}/clusters/lab/down", {"delete_data": True}),
-    ("POST", f"{API}/clusters/lab/secrets/rotate", {"what": "munge"}),
+    ("POST", f"{API}/clusters/lab/keys/rotate", {"what": "munge"}),
     ("POST", f"{API}/clusters/lab/restore", {"path": "/backup", "passphrase": "a long passphrase"}),
+    ("POST", f"{API}/server/key/rotate", None),
     ("DELETE", f"{API}/people/bob", None),
+    ("PUT", f"{API}/people/bob", {"role": "admin"}),
+    ("PUT", f"{API}/people/bob", {"role": "member", "user": "robert"}),
+    ("PUT", f"{API}/people/eve", {"role": "viewer"}),
+    ("POST", f"{API}/people/bob/enable", None),
     ("POST", f"{API}/tokens", {"label": "x"}),
+    ("POST", f"{API}/tokens", {"label": "x", "person": "eve", "role": "member", "scopes": ["submit"]}),
     ("POST", f"{API}/tokens", {"label": "x", "scopes": ["read", "admin"]}),
     ("POST", f"{API}/clusters/lab/datasets/wide/1/remove", {}),
 ]
@@ -67,6 +73,19 @@ async def test_recent_session_passes_and_what_can_be_undone_needs_no_new_sign_in
     assert (await browser.post(f"{API}/clusters/lab/down", json={})).status_code == 202
 
 
+async def test_old_session_takes_rights_of_a_person_away_and_gives_none_back(server: Server) -> None:
+    browser = await browser_of(server)
+    await server.client("bob", "operator")
+    later(server)
+    less = await browser.put(f"{API}/people/bob", json={"role": "viewer", "user": "bob"})
+    assert less.status_code == 200, less.text
+    again = await browser.put(f"{API}/people/bob", json={"role": "operator"})
+    assert (again.status_code, again.json()["kind"]) == (403, "sign_in_again")
+    bob = await server.store.people.get("bob")
+    assert bob is not None
+    assert bob.role == "viewer"
+
+
 async def test_old_session_cannot_renew_itself_by_a_sign_in_link(server: Server) -> None:
     browser = await browser_of(server)
     later(server)
@@ -87,7 +106,13 @@ async def test_page_asks_to_sign_in_again_and_leads_back(server: Server) -> None
     assert "Sign in again" in page.text
     assert '<input type="hidden" name="next" value="/people?role=member">' in page.text
     assert await server.store.people.get("bob") is not None
-    form = {"person": "ann", "token": secret, "next": "/people?role=member"}
+    assert f"within the last {RECENT_SIGN_IN_S // 60:.0f} minutes" in page.text
+    form = {"person": "ann", "token": "wrong", "again": "true", "next": "/people?role=member"}
+    wrong = await browser.post("/signin", data=form)
+    assert wrong.status_code == 401
+    assert "Sign in again" in wrong.text
+    assert '<input type="hidden" name="next" value="/people?role=member">' in wrong.text, "a second try leads back too"
+    form["token"] = secret
     again = await browser.post("/signin", data=form)
     assert (again.status_code, again.headers["location"]) == (303, "/people?role=member")
     assert (await browser.post("/people/bob/remove")).status_code == 303

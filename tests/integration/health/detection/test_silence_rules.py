@@ -13,7 +13,7 @@ from headway.domain.incident import FaultAction, IncidentState, Symptom
 from headway.domain.machines.machine import Machine, MachineState
 from headway.health.detection.agent_events import Heartbeats, OfflineAction
 from headway.health.detection.silence_rules import LEASE_EXPIRED_S, find_suspects
-from headway.health.incidents.repair import BOOT_S, JOBS_START_S
+from headway.health.policy.repair_time_limits import BOOT_S, JOBS_START_S
 from tests.support.clusters import incident_cluster
 from tests.support.clusters.builders import cluster
 from tests.support.clusters.incident_cluster import LAB, NODE, Ward, ward

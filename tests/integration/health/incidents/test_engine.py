@@ -14,7 +14,7 @@ from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
 from headway.health.detection.agent_events import OfflineAction
 from headway.health.incidents.engine import MAX_FAULTS_PER_PASS
 from headway.health.incidents.measured_times import incident_timings
-from headway.health.incidents.node_tests import NodeTestReport, NodeTestResult
+from headway.health.incidents.node_tests import NodeTestOutcome, NodeTestReport
 from headway.health.incidents.recovery_tracking import track_recovery
 from headway.health.incidents.return_to_service import return_to_service
 from headway.store import StoreUnavailable
@@ -232,7 +232,7 @@ async def test_fenced_machine_is_started_before_its_return(careful: Ward) -> Non
 async def test_untested_node_cannot_be_returned(careful: Ward) -> None:
     await careful.responder.handle_symptom(symptom(), [])
     found = await careful.settle()
-    for results in ((), (NodeTestResult("gpus", False, "7 GPUs"),)):
+    for results in ((), (NodeTestOutcome("gpus", False, "7 GPUs"),)):
         with pytest.raises(ValueError, match="incident 1"):
             await return_to_service(
                 careful.responder.context, found, NodeTestReport(NODE, results), IncidentState.RETURNED, "headway"
@@ -245,7 +245,7 @@ async def test_untested_node_cannot_be_returned(careful: Ward) -> None:
 async def test_incident_names_the_tests_that_were_skipped(careful: Ward) -> None:
     await careful.responder.handle_symptom(symptom(), [])
     found = await careful.settle()
-    results = NodeTestResult("memory", True), NodeTestResult("peer", True, "the node has one GPU", skipped=True)
+    results = NodeTestOutcome("memory", True), NodeTestOutcome("peer", True, "the node has one GPU", skipped=True)
     back = await return_to_service(
         careful.responder.context, found, NodeTestReport(NODE, results), IncidentState.RETURNED, "headway"
     )

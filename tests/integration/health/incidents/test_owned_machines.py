@@ -137,5 +137,8 @@ async def test_reboot_of_a_machine_in_a_container_restarts_its_host(lab: Ward, m
 
     monkeypatch.setattr(world, "remote", noting)
     await lab.responder.handle_symptom(symptom(79), [])
-    assert (await lab.settle()).state is IncidentState.RETURNED
+    found = await lab.settle()
+    assert found.state is IncidentState.RETURNED
     assert [machine.port for machine in asked] == [22]
+    steps = (await lab.store.incidents.get(found.number)).steps
+    assert f"its host {host.address} is rebooted, with all that runs there" in [step.text for step in steps]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import LOCAL
-from headway.domain.cluster import Storage, Volume
 from headway.domain.incident import FaultAction, Incident, IncidentState
+from headway.domain.storage.folders import StorageFolders, Volume
 from headway.health.detection.agent_events import Heartbeats
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
@@ -21,7 +21,7 @@ from tests.support.clusters.incident_cluster import FOR_GOOD, LAB, NODE, Ward, s
 
 async def test_lost_volume_drains_the_node_and_is_remounted_without_requeue(tmp_path: Path) -> None:
     volume = Volume("models", "/models", "nfs4", "filer:/models")
-    async with ward(tmp_path, replace(LAB, storage=Storage(volumes=(volume,)))) as made:
+    async with ward(tmp_path, replace(LAB, storage=StorageFolders(volumes=(volume,)))) as made:
         made.world.jobs, made.world.away = {7: "RUNNING"}, 3
         lost = replace(
             symptom(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=FaultAction.MOUNT
@@ -35,7 +35,7 @@ async def test_lost_volume_drains_the_node_and_is_remounted_without_requeue(tmp_
         assert found.score == 0
 
 
-VOLUME = replace(LAB, storage=Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))
+VOLUME = replace(LAB, storage=StorageFolders(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))
 LOST = replace(symptom(0, gpu=None), kind="volumes", text="volumes: /models is not mounted", action=FaultAction.MOUNT)
 
 
@@ -207,9 +207,9 @@ async def test_flaky_node_is_reserved_before_it_stays_out(tmp_path: Path) -> Non
             return await lab.settle()
 
         assert (await again()).steps[-1].text == "tests passed; back in service"
-        assert "for jobs in reservation headway_lemons only" in (await again()).steps[-1].text
+        assert "for jobs in reservation headway_flaky only" in (await again()).steps[-1].text
         assert lab.world.order[-3:] == ["reset 3", f"flaky: {NODE}", "resume"], "no other job can start there first"
-        assert "for jobs in reservation headway_lemons only" in (await again()).steps[-1].text
+        assert "for jobs in reservation headway_flaky only" in (await again()).steps[-1].text
         found = await again()
         assert found.state is IncidentState.OUT
         assert "fails too often: score 4 of 4 over 14 days" in found.steps[-1].text

@@ -37,7 +37,7 @@ def config_of(folder: Path, name: str, other: DetectedHardware, **plan: Any) -> 
     place.write_text(
         agent_config.config(cluster, own_site(cluster, found={first: FULL, second: other}), cluster.groups[0])
     )
-    return config.load(str(place), name)
+    return config.load_config(str(place), name)
 
 
 def gpus(count: int, links: int) -> list[Any]:
@@ -48,12 +48,12 @@ def test_node_checks_use_the_hardware_found_on_each_node(tmp_path: Path) -> None
     a100 = replace(FULL, gpus=A100S, memory_mib=500_000, nics=PORTS)
     sound = config_of(tmp_path, "lab-1-2", a100)
     assert (sound.gpus, sound.gpu_type, sound.memory_mib, sound.fabric) == (4, "a100", 500_000, {"mlx5_0"})
-    now = runner.MachineState(sound, gpus=gpus(4, 12), gpus_at=1.0)
+    now = runner.MachineReading(sound, gpus=gpus(4, 12), gpus_at=1.0)
     assert gpu_checks.gpu_count(now) is None
     assert gpu_checks.gpu_nvlink(now) is None, "an A100 has no 18 links"
     other = config_of(tmp_path, "lab-1-1", a100)
     assert (other.gpus, other.memory_mib, other.expects["burn_tflops"]) == (8, 2_040_000, 500.0)
-    now = runner.MachineState(other, gpus=gpus(4, 12), gpus_at=1.0)
+    now = runner.MachineReading(other, gpus=gpus(4, 12), gpus_at=1.0)
     assert "4 GPUs found, 8 expected" in gpu_checks.gpu_count(now).reason
     assert "12 of 18 NVLinks" in gpu_checks.gpu_nvlink(now).reason
 

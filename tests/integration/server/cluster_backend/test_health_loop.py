@@ -14,10 +14,10 @@ from headway.autoscale import autoscaler
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys.secrets import new_key
 from headway.errors import Unreachable
-from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle
+from headway.server.cluster_backend.cluster_lifecycle import LifecycleBackend
 from headway.server.cluster_backend.connections import ClusterConnections, ConnectionPool
 from headway.server.cluster_backend.health_loop import HealthLoop
-from headway.server.cluster_backend.slurm_state import SlurmState
+from headway.server.cluster_backend.slurm_state import SlurmStateBackend
 from headway.server.operations.apply_wait import ApplyWait
 from headway.transport.ssh import Connections
 from tests.support.clusters import builders
@@ -48,7 +48,7 @@ class Server:
         self.begun, self.looked, self.made = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.opened.autoscaler = autoscaler.Autoscaler(LAB, context)
         self.pool = Pool(None, self.opened)
-        self.health = HealthLoop(self.pool, SlurmState(self.pool))
+        self.health = HealthLoop(self.pool, SlurmStateBackend(self.pool))
         monkeypatch.setattr(autoscaler.Autoscaler, "scale", self.look)
 
     async def look(self, *, at_once: bool = False) -> list[tuple[str, str]]:
@@ -164,7 +164,7 @@ async def test_replacement_skips_a_machine_recreated_by_others(
     lab.world.machine, lab.world.jobs = replace(lab.world.machine, started_at=started_at), jobs
     opened = ClusterConnections(lab.responder.cluster_context, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
-    lifecycle = ClusterLifecycle(Pool(lab.store, opened))
+    lifecycle = LifecycleBackend(Pool(lab.store, opened))
     await lifecycle.replace_machine(lab.responder.cluster, report, NODE, since)
     assert brought == ([(NODE, "the previous machine failed")] if made else [])
 
@@ -189,7 +189,7 @@ async def test_replacement_skips_a_node_that_is_no_longer_wanted(lab: Ward, monk
         cluster = replace(cluster, groups=(replace(group, slots=tuple(slot for slot in group.slots if slot != NODE)),))
     opened = ClusterConnections(lab.responder.cluster_context, None)
     monkeypatch.setattr("headway.cluster.scaling.provision_slot.provision_machine", bring)
-    lifecycle = ClusterLifecycle(Pool(lab.store, opened))
+    lifecycle = LifecycleBackend(Pool(lab.store, opened))
     await lifecycle.replace_machine(cluster, report, NODE, None)
     assert brought == ([NODE] if fate == "missing" else [])
     assert said == ([] if brought else ["gets no new machine: the cluster file has no place for it now"])
@@ -211,7 +211,7 @@ async def test_dead_nodes_are_reported_despite_a_failing_incident_engine(lab: Wa
     watch: Any = Watch()
     opened = ClusterConnections(lab.responder.cluster_context, None, reconciler=watch, incident_engine=lab.responder)
     pool = Pool(lab.store, opened)
-    acting = HealthLoop(pool, SlurmState(pool))
+    acting = HealthLoop(pool, SlurmStateBackend(pool))
     for name, instead in (("_follow", nothing), ("_wake", nothing)):
         monkeypatch.setattr(acting, name, instead)
     monkeypatch.setattr(lab.responder, "handle_reclaim_notices", fails)

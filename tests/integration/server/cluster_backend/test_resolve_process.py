@@ -9,7 +9,7 @@ import pytest
 from headway.errors import InvalidSpec
 from headway.schemas.clusters import Document
 from headway.server.cluster_backend import resolve_process
-from headway.server.cluster_backend.cluster_lifecycle import ClusterLifecycle, _resolve
+from headway.server.cluster_backend.cluster_lifecycle import LifecycleBackend, _resolve
 
 
 def document(**spec: Any) -> Document:
@@ -25,7 +25,7 @@ def test_only_documents_within_the_limits_count_as_large() -> None:
 
 async def test_large_document_resolves_in_a_process() -> None:
     large = document(teams={"red": {"users": [f"u{number}" for number in range(6000)]}})
-    found = await ClusterLifecycle(None).resolve(large)  # type: ignore[arg-type]
+    found = await LifecycleBackend(None).resolve(large)  # type: ignore[arg-type]
     assert found == _resolve(large)
     assert len(found.cluster.users) == 6001  # and the owner
 
@@ -33,7 +33,7 @@ async def test_large_document_resolves_in_a_process() -> None:
 async def test_large_document_with_faults_is_refused_with_all_of_them() -> None:
     large = document(teams={"red": {"users": [f"u{number}" for number in range(6000)]}, "!": {}}, plan="none")
     with pytest.raises(InvalidSpec) as error:
-        await ClusterLifecycle(None).resolve(large)  # type: ignore[arg-type]
+        await LifecycleBackend(None).resolve(large)  # type: ignore[arg-type]
     with pytest.raises(InvalidSpec) as expected:
         _resolve(large)
     assert error.value.faults == expected.value.faults

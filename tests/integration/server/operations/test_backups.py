@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headway.backup.archive import Header, Reader, key_of
+from headway.backup.archive import ArchiveReader, Header, key_of
 from headway.backup.restore import read_contents, restore_records
 from headway.domain.billing import NodePrice
 from headway.domain.changeset import Disturbs
@@ -182,7 +182,7 @@ async def test_scheduled_backup_that_could_not_be_queued_is_queued_later(
     from headway.services.storage.backups import queue_backup
 
     async def away(*_: Any, **__: Any) -> Any:
-        raise Unreachable("the database is away")
+        raise Unreachable("the database does not answer")
 
     with monkeypatch.context() as patch:
         patch.setattr(server.store.operations, "enqueue", away)
@@ -252,7 +252,7 @@ async def test_restore_checks_the_archive_and_restores_records_and_machines(
     ((cluster, _, path, given, ref),) = server.backend.named("restore")
     assert (cluster.name, path, given) == ("lab", monkey, key)
     assert ref == done.params["ref"]
-    assert await server.store.linux_users.assign_uids(["ann"], give=False) == {"ann": 20_003}
+    assert await server.store.linux_uids.assign_uids(["ann"], give=False) == {"ann": 20_003}
     assert (await server.store.secrets.of_cluster("lab"))["munge_key"] == "eA=="
     assert await keys(server) == []
     newest = {row.group: (row.usd_per_hour, row.reserved) for row in await server.store.prices.of_cluster("lab")}
@@ -311,7 +311,7 @@ async def test_restore_builds_missing_environments_of_the_file_and_names_the_oth
     said = [event.text for event in await server.store.operations.events_after(asked) if event.step == "environments"]
     assert said == [
         "vision: built by operations of their own",
-        "the files of speech@2 are missing: build them again from their locks (headway env show prints one)",
+        "the files of speech@2 are missing: rebuild them from their lock files (headway env show prints one)",
     ]
     builds = [one for one in await server.store.operations.recent("lab") if one.kind == "environment"]
     assert [(one.subject, one.params["text"]) for one in builds] == [("environment vision", "torch\n")]
@@ -322,13 +322,13 @@ async def test_archive_is_read_outside_the_event_loop(
 ) -> None:
     """It may have gigabytes, and leases are renewed on the loop."""
     where: set[bool] = set()
-    real = Reader._frame
+    real = ArchiveReader._frame
 
-    def frame(self: Reader) -> tuple[bytes, bytes]:
+    def frame(self: ArchiveReader) -> tuple[bytes, bytes]:
         where.add(threading.current_thread() is threading.main_thread())
         return real(self)
 
-    monkeypatch.setattr(Reader, "_frame", frame)
+    monkeypatch.setattr(ArchiveReader, "_frame", frame)
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     key = key_of(PHRASE, header.salt)
     path = write_archive(tmp_path, header, with_key=key, **parts)
@@ -340,7 +340,7 @@ async def test_archive_is_read_outside_the_event_loop(
 async def test_restore_with_conflicting_uids_changes_nothing(
     server: Server, tmp_path: Path, parts: dict[str, bytes]
 ) -> None:
-    await server.store.linux_users.assign_uids(["eve", "fay", "gil", "hal"])  # 20,003 is hal's
+    await server.store.linux_uids.assign_uids(["eve", "fay", "gil", "hal"])  # 20,003 is hal's
     header = Header("lab", 1.0, "1.0", "24.11", base64.b64encode(b"s" * 16).decode())
     path = write_archive(tmp_path, header, with_key=key_of(PHRASE, header.salt), **parts)
     client = await server.client()
@@ -403,7 +403,7 @@ async def test_unavailable_database_does_not_end_the_backup_loop(
         nonlocal asked
         asked += 1
         if asked == 1:
-            raise OSError("the database is away")
+            raise OSError("the database does not answer")
         return await real(*args)
 
     async def pause(_: float) -> None:

@@ -12,8 +12,8 @@ from sqlalchemy import delete, insert
 
 from headway.datasets import file_store
 from headway.datasets.async_file_store import LocalDatasetFileStore
-from headway.domain.cluster import Dataset, Storage
 from headway.domain.dataset import DatasetVersion, format_bytes
+from headway.domain.storage.folders import Dataset, StorageFolders
 from headway.errors import Refused, Unreachable
 from headway.jobs.submission import lineage
 from headway.jobs.submission.prepare_job import PreparedJob
@@ -185,7 +185,7 @@ def test_finds_dataset_versions_named_in_job_requests(request_of: dict[str, Any]
 def test_lineage_records_version_digests_and_unversioned_sources() -> None:
     own = Dataset("own", "/data/own", "/datasets/own")
     cluster = replace(
-        builders.cluster(2), storage=Storage(datasets=(own, Dataset("a", "/v/a", "/datasets/a", versioned=True)))
+        builders.cluster(2), storage=StorageFolders(datasets=(own, Dataset("a", "/v/a", "/datasets/a", versioned=True)))
     )
     kept = lineage.lineage_facts(PreparedJob(SubmitIn(script="x"), None), cluster, [V1])["datasets"]
     assert kept == [

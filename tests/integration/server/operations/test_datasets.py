@@ -15,8 +15,8 @@ from headway.datasets import file_store
 from headway.datasets.async_file_store import LocalDatasetFileStore
 from headway.datasets.manifest import Folder
 from headway.domain.changeset import Change, Disturbs
-from headway.domain.cluster import Dataset, Storage, Volume
 from headway.domain.dataset import conflicting_field
+from headway.domain.storage.folders import Dataset, StorageFolders, Volume
 from headway.errors import Unreachable
 from headway.server.operations import datasets
 from headway.store.clusters.operations import MAX_ATTEMPTS
@@ -108,7 +108,7 @@ async def test_interrupted_dataset_addition_is_continued(
     loop = asyncio.get_running_loop()
     real = file_store.DatasetFileStore.bring
 
-    def waits(self: Any, name: str, of: Any, progress: file_store.Progress, before: int) -> Any:
+    def waits(self: Any, name: str, of: Any, progress: file_store.FileProgress, before: int) -> Any:
         loop.call_soon_threadsafe(begun.set)
         progress.stop.wait(60)
         stopped.append(name)
@@ -173,19 +173,21 @@ async def test_dataset_mounts_conflict_with_storage_of_the_cluster_file(
     server: Server, mounts: Mounts, source: Path
 ) -> None:
     await add(server, source, "wide")
-    server.backend.clusters["lab"] = {"storage": Storage(datasets=(Dataset("wide", str(source), "/mnt/wide"),))}
+    server.backend.clusters["lab"] = {"storage": StorageFolders(datasets=(Dataset("wide", str(source), "/mnt/wide"),))}
     client = await server.client()
     answer = await client.post("/api/v1/plan", json=server_fakes.document().model_dump())
     assert answer.status_code == 422
     assert "/datasets/wide holds versions" in answer.text
-    server.backend.clusters["lab"] = {"storage": Storage(volumes=(Volume("all", "/datasets", "nfs4", "filer:/d"),))}
+    server.backend.clusters["lab"] = {
+        "storage": StorageFolders(volumes=(Volume("all", "/datasets", "nfs4", "filer:/d"),))
+    }
     server.state.clusters._resolved.clear()
     answer = await client.post(API, json={"name": "tiny", "source": str(source)})
     assert "storage.volumes[0]" in answer.json()["detail"]
 
 
 def test_conflicting_field_finds_overlapping_mounts() -> None:
-    storage = Storage(datasets=(Dataset("own", "/d", "/datasets/a/b"),))
+    storage = StorageFolders(datasets=(Dataset("own", "/d", "/datasets/a/b"),))
     assert conflicting_field(storage, "own") == "storage.datasets[0]"
     assert conflicting_field(storage, "a") == "storage.datasets[0]"
     assert conflicting_field(storage, "aa") == ""
@@ -246,7 +248,7 @@ async def test_dataset_addition_that_cannot_be_queued_stores_no_credentials(
     server: Server, mounts: Mounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def away(*_: Any, **__: Any) -> Any:
-        raise Unreachable("the database is away")
+        raise Unreachable("the database does not answer")
 
     monkeypatch.setattr(server.store.operations, "enqueue", away)
     client = await server.client()

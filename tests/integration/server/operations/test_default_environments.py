@@ -11,7 +11,7 @@ from headway.catalog.providers import SSH
 from headway.domain.cluster import User
 from headway.errors import Unreachable
 from tests.support.clusters import builders
-from tests.support.clusters.environment_builds import Builds, add, builds, declare, server
+from tests.support.clusters.environment_builds import API, Builds, add, builds, declare, server
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
 
@@ -150,3 +150,44 @@ async def test_command_for_real_gpus_gets_pytorch_once_it_is_built(
         run = await client.post("/api/v1/clusters/lab/run", json=body)
         assert run.status_code == 201, run.text
         assert ("HEADWAY_ENVIRONMENT=pytorch@1" in run.text) is (built and used)
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        (
+            "queued",
+            "environment pytorch of lab is still being built (headway queue lab shows the job environment-pytorch)",
+        ),
+        ("failed", "environment pytorch of lab is not there (headway status lab shows a build that failed;"),
+        ("done", ""),
+    ],
+)
+async def test_command_for_real_gpus_is_told_that_it_gets_a_pytorch_without_cuda(
+    server: Server, builds: Builds, state: str, says: str
+) -> None:
+    teams = (replace(builders.cluster().teams[0], name="default"),)
+    server.backend.clusters["lab"] = {
+        "provider": SSH,
+        "environments": {"pytorch": ("torch",)},
+        "teams": teams,
+        "users": (User("ann", (), ("default",)),),
+    }
+    server.state.clusters.forget("lab")
+    client = await server.client()
+    if state == "queued":
+        await client.post(API, json={"name": "pytorch", "text": "torch"})
+    else:
+        builds.state = "COMPLETED" if state == "done" else "FAILED"
+        await add(server, state, name="pytorch")
+    body = {"argv": ["true"], "gpus": 8}
+    for fields in ({"dry_run": True}, {}):
+        run = (await client.post("/api/v1/clusters/lab/run", json={**body, **fields})).json()
+        assert run["warning"].startswith(says) if says else run["warning"] == ""
+    checked = (await client.post("/api/v1/clusters/lab/jobs/check", json={"run": body})).json()
+    assert checked["warning"].startswith(says) if says else checked["warning"] == ""
+    document = {"name": "two", "steps": {"a": {"run": "true"}, "b": {"run": "true", "gpus": 8}}}
+    begun = (await client.post("/api/v1/clusters/lab/pipelines", json={"document": document})).json()
+    assert begun["warning"].startswith(f"step b: {says}") if says else begun["warning"] == ""
+    for without in ({"gpus": 0}, {"environment": "none"}, {"container": {"image": "docker://x"}}):
+        assert (await client.post("/api/v1/clusters/lab/run", json={**body, **without})).json()["warning"] == ""

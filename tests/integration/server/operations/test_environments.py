@@ -35,6 +35,7 @@ async def test_build_runs_as_the_person_and_its_version_is_listed(server: Server
         "jobs": 0,
     }
     assert expected.items() <= row.items()
+    assert not row["removable"], "it is the latest version"
     assert (await client.get(f"{API}/demo/1")).json()["lock"] == "models==2.1\n"
     ((_, cleaned, as_user),) = server.backend.named("run_command")
     assert (cleaned.argv, as_user) == (["rm", "-rf", "--", stage.work], "bob")
@@ -222,6 +223,14 @@ async def test_user_who_was_taken_away_from_the_person_builds_nothing(server: Se
             {"source": "uv.lock", "text": "x", "pyproject": "url = 'https://ann:pw@pypi.lab'"},
             "pyproject.toml has an address",
         ),
+        (
+            {
+                "source": "uv.lock",
+                "text": '[[package]]\nname = "a"\nsource = {virtual = "."}',
+                "pyproject": '[project]\nname = "a"\ndependencies = ["numpy"]',
+            },
+            "uv.lock does not fit pyproject.toml: only pyproject.toml has numpy",
+        ),
         ({"text": "  \n"}, "requirements.txt is empty"),
         ({"text": "x", "name": "none"}, "'none' is not a name"),
         ({"text": "x", "name": "../x"}, "pattern"),
@@ -267,7 +276,7 @@ async def test_environment_that_is_still_being_built_is_named(server: Server, bu
 
 async def test_pages_show_versions_and_submit_with_one(server: Server, builds: Builds) -> None:
     await add(server)
-    server.backend.answers |= {"volume_usage": ()}
+    server.backend.answers |= {"volume_space": ()}
     client = await server.client()
     text = (await client.get("/clusters/lab/storage")).text
     assert "demo@1" in text
@@ -280,3 +289,18 @@ async def test_pages_show_versions_and_submit_with_one(server: Server, builds: B
     assert sent.status_code == 303
     _, request, *_ = server.backend.named("submit")[-1]
     assert "HEADWAY_ENVIRONMENT=demo@1" in request.script
+
+
+async def test_version_that_neither_a_job_nor_a_default_needs_is_listed_as_removable(
+    server: Server, builds: Builds
+) -> None:
+    for number in range(4):
+        builds.lock = f"models=={number}\n"
+        await add(server)
+    server.backend.clusters["lab"] = {"environment": "demo@2"}
+    server.state.clusters.forget("lab")
+    client = await server.client()
+    run = await client.post("/api/v1/clusters/lab/run", json={"argv": ["true"], "environment": "demo@3"})
+    assert run.status_code == 201, run.text
+    rows = (await client.get(API)).json()
+    assert [(row["version"], row["removable"]) for row in rows] == [(1, True), (2, False), (3, False), (4, False)]

@@ -24,9 +24,9 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 async def test_rotation_refuses_keys_that_headway_does_not_manage(server: Server) -> None:
     client = await server.client()
-    answer = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "database"})
+    answer = await client.post("/api/v1/clusters/lab/keys/rotate", json={"what": "database"})
     assert "no password" in answer.json()["detail"]
-    answer = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "munge"})
+    answer = await client.post("/api/v1/clusters/lab/keys/rotate", json={"what": "munge"})
     await server.work_off()
     ((cluster, _, what, _),) = server.backend.named("rotate_key")
     assert (cluster.name, what) == ("lab", "munge")
@@ -41,7 +41,7 @@ async def test_failed_rotation_deletes_its_pending_key(server: Server) -> None:
 
     server.backend.answers["rotate_key"] = fails
     client = await server.client()
-    asked = await client.post("/api/v1/clusters/lab/secrets/rotate", json={"what": "ssh"})
+    asked = await client.post("/api/v1/clusters/lab/keys/rotate", json={"what": "ssh"})
     before = server.backend.calls.count(("forget", ("lab",)))
     await server.work_off()
     assert server.backend.calls.count(("forget", ("lab",))) > before, (

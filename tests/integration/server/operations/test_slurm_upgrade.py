@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.catalog.releases import IMAGES
+from headway.catalog.node_images import IMAGES
 from headway.domain.cluster import STATE_VERSION_FILE, BackupRule
 from headway.errors import CommandFailed, Refused
 from headway.schemas.clusters import Document

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from headway.services.server_settings import AuditExport, SyslogServer
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
+from tests.support.servers.tls import certificate
 
 
 @pytest.fixture
@@ -125,6 +127,35 @@ async def test_lines_reach_a_syslog_server(server: Server, tmp_path: Path, trans
         {"job": 1, "why": "100%s\n"},
         {"job": 2, "why": "100%s\n"},
     ]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_syslog_server_with_tls_must_have_a_known_certificate(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
+) -> None:
+    cert, key = certificate(tmp_path, "127.0.0.1")
+    if is_known:
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(cert, key)
+    got: list[str] = []
+
+    def listen() -> None:
+        try:
+            with listener.accept()[0] as plain, context.wrap_socket(plain, server_side=True) as connection:
+                got.append(connection.makefile().readline())
+        except OSError:
+            pass  # the client has refused the certificate
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(60)
+        thread = threading.Thread(target=listen)
+        thread.start()
+        export = worker(server, AuditExport(syslog=SyslogServer("tls", *listener.getsockname())))
+        await record(server, 1)
+        assert await export.send_new(export.destinations[0]) == is_known
+        thread.join()
+    assert [json.loads(line.partition(": ")[2])["detail"]["job"] for line in got if line] == [1] * is_known
 
 
 async def test_lines_reach_an_otlp_collector_after_it_was_away(server: Server) -> None:

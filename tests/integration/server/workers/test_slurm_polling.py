@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from headway.domain.cluster import Cluster
-from headway.domain.readiness import Check
+from headway.domain.readiness import ReadinessCheck
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ProgressOut
@@ -18,8 +18,10 @@ from headway.server.logging_config import BLANK, blank_secrets
 from headway.server.workers.event_listener import EventListener
 from headway.server.workers.slurm_polling import MANY, SnapshotWorker
 from headway.services.cluster_backend import SlurmReading
+from headway.services.read_model.live_state import ALL_JOBS, LiveState
 from headway.services.read_model.overview import read_overview
-from headway.services.read_model.snapshot import ALL_JOBS, LiveState, Snapshot, TopicHub, cluster_topic
+from headway.services.read_model.snapshot import Snapshot
+from headway.services.read_model.topic_hub import TopicHub, cluster_topic
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server, reading
 
@@ -68,7 +70,7 @@ async def test_slurm_polling_notifies_reconciler_and_page_viewers(server: Server
     server.backend.answers |= {
         "read": reading(builders.job(7)),
         "machines": (),
-        "readiness_checks": (Check("slurmctld", True, "runs"),),
+        "readiness_checks": (ReadinessCheck("slurmctld", True, "runs"),),
         "progress": {7: ProgressOut(step=3, loss=1.5, series=[(3, 1.5)])},
     }
     watcher = Watcher()

@@ -95,6 +95,6 @@ async def test_chargeback_bills_each_gpu_second_once_at_its_price(
     for one in found.teams:
         columns: Any = one.cents
         assert all(amount >= 0 for amount in columns.values())
-        mine = sum(columns[column] for column in ("productive", "lost", "held_idle"))
+        mine = sum(columns[column] for column in ("productive", "lost", "allocated_idle"))
         wanted = cents(expected.get(one.team, Fraction(0)))
         assert abs(mine - wanted) <= 4, "a cent of rounding a column, and one a line of the invoice"

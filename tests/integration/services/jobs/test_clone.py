@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from headway.domain.cluster import Team, User
-from headway.jobs.submission.secret_masking import MASK
+from headway.jobs.submission.credential_redaction import MASK
 from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
 from tests.support.clusters import builders

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete
 
 from headway.billing.capacity import cover
-from headway.billing.periods import month, zone
+from headway.billing.periods import month_period, time_zone
 from headway.billing.run_resources import allocations_by_group
 from headway.domain.billing import DAY_S, GroupAllocation, JobRun
 from headway.services.billing.ledger import daily_rollups
@@ -64,8 +64,8 @@ async def reports(store: Store, now: int = NOW) -> list[object]:
         for step in (3600, 2700):
             marks = range(start - start % 900, end + step, step)
             whole = await daily_rollups.load_coverage(store, "lab", span, marks)
-            held_ = await daily_rollups.load_held_seconds_by_day_sums(store, "lab", span, whole)
-            found.append({key: seconds for key, seconds in held_.items() if any(seconds)})
+            allocated = await daily_rollups.load_allocated_seconds_by_day_sums(store, "lab", span, whole)
+            found.append({key: seconds for key, seconds in allocated.items() if any(seconds)})
             found.append(await daily_rollups.load_touched_seconds(store, "lab", span, whole, sets))
     return found
 
@@ -200,7 +200,7 @@ async def test_daily_sums_are_not_exported_and_are_cleared_by_a_failed_restore(t
 
 def test_daily_sums_cover_only_zones_aligned_to_half_hours() -> None:
     def known(name: str, count: int) -> tuple[int, list[tuple[int, int]]]:
-        october = month("2026-10", zone(name))
+        october = month_period("2026-10", time_zone(name))
         marks = range(october.start, october.end + 1, 3600)
         first = october.start // DAY_S * DAY_S
         found = cover(marks, october.end, [first + DAY_S * i for i in range(count)])

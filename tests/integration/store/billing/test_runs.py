@@ -112,7 +112,7 @@ async def test_stored_allocations_are_kept_when_the_cluster_file_changes(store: 
         ]
         on = [
             (one.node, one.units, one.per_node)
-            for one in await store.capacity.held_on("lab", [("lab-1-3", T0, T0 + 50)], T0 + 100)
+            for one in await store.capacity.allocations_on("lab", [("lab-1-3", T0, T0 + 50)], T0 + 100)
         ]
         [total] = await store.usage.totals("lab", span, ["gpu_type"])
         return sorted(cells), on, (total.by, total.runs, total.gpu_s, total.energy_j)
@@ -143,7 +143,7 @@ async def test_run_with_changed_nodes_is_counted_once(store: Store) -> None:
     [found] = await store.usage.runs_of_job("lab", 1)
     assert (found.group, found.gpus, found.measured_s, found.idle_s) == ("b", 8, 60, 20)
     assert (found.energy_j, found.cpu_measured_s) == (1000, 7), "what its nodes drew together"
-    assert await store.capacity.held_on("lab", [("lab-1-1", T0, T0 + 50)], T0 + 100) == []
+    assert await store.capacity.allocations_on("lab", [("lab-1-1", T0, T0 + 50)], T0 + 100) == []
     [total] = await store.usage.totals("lab", ReportSpan(T0, T0 + H, T0 + H), [])
     assert (total.runs, total.gpu_s) == (1, 800)
 
@@ -203,8 +203,8 @@ async def test_measurements_survive_a_new_collection_from_accounting(store: Stor
 async def test_node_energy_is_stored_per_run_and_the_rest_is_unmeasured(store: Store) -> None:
     await put(store, run(1, 0, 100), run(2, 50, 0, gpus=0, cpus=8), run(3, -900, -500), cluster="lab")
     await put(store, run(4, 0, 100), cluster="other")
-    held_ = await store.runs.allocations("lab", T0 + 40, T0 + 100)
-    assert [(one.job, one.end and one.end - T0, one.nodes, one.cpus) for one in sorted(held_, key=lambda one: one.job)] == [
+    allocated = await store.runs.allocations("lab", T0 + 40, T0 + 100)
+    assert [(one.job, one.end and one.end - T0, one.nodes, one.cpus) for one in sorted(allocated, key=lambda one: one.job)] == [
         (1, 100, ("lab-1-1",), 32), (2, 0, ("lab-1-1",), 8),
     ]  # fmt: skip
     hosts = {(1, T0, "main"): (500, 32 * 60), (2, T0 + 50, "main"): (70, 8 * 50), (9, T0, "main"): (1, 1)}
@@ -276,7 +276,7 @@ async def test_usage_totals_match_independent_sums(
 ) -> None:
     name = f"c{abs(hash((tuple(given_runs), start, length, now)))}"
     low, high = start, min(start + length, now)
-    held_s = lost_total = idle_total = 0
+    allocated_s = lost_total = idle_total = 0
     for number, (began, lasted, open_, gpus, lost_s, idle_s) in enumerate(given_runs):
         one = run(number + 1, began, 0 if open_ else began + lasted, gpus=gpus)
         await put(store, one, cluster=name)
@@ -287,20 +287,20 @@ async def test_usage_totals_match_independent_sums(
             name, [(one.job, one.start + idle_s, idle_s, idle_s, 0)] if idle_s else [], T0
         )
         end = max(now, began) if open_ else began + lasted
-        held_s += gpus * max(0, min(end, high) - max(began, low))
-        parts = goodput.within(began, end, lost_s, idle_s, low, high)
+        allocated_s += gpus * max(0, min(end, high) - max(began, low))
+        parts = goodput.part_within(began, end, lost_s, idle_s, low, high)
         idle_total += gpus * parts[2]
         assert gpus * parts[1] == (gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0)
         lost_total += gpus * max(0, min(end, high) - max(end - lost_s, low)) if lost_s else 0
     span = ReportSpan(T0 + start, T0 + start + length, T0 + now)
     found = await store.usage.totals(name, span, [])
-    assert sum(one.gpu_s for one in found) == held_s
+    assert sum(one.gpu_s for one in found) == allocated_s
     assert sum(one.lost_gpu_s for one in found) == lost_total
     assert sum(one.idle_gpu_s for one in found) == idle_total
     cells = [cell.use for cell in await store.usage.unit_seconds(name, span)]
-    assert sum(cell.unit_s for cell in cells) == held_s
+    assert sum(cell.unit_s for cell in cells) == allocated_s
     assert all(0 <= cell.lost_unit_s + cell.idle_unit_s <= cell.unit_s for cell in cells)
-    times = Times(held_s, lost_total, idle_total, sum(one.waited_gpu_s for one in found))
+    times = Times(allocated_s, lost_total, idle_total, sum(one.waited_gpu_s for one in found))
     assert sum((cell.times for cell in await store.usage.unit_seconds(name, span, timed=True)), Times()) == times
     for cut in (start + length // 3, start + length // 2):  # wherever the stretch is cut
         parts_of = [replace(span, end=T0 + cut), replace(span, start=T0 + cut)]
@@ -310,14 +310,14 @@ async def test_usage_totals_match_independent_sums(
             assert sum(getattr(cell.use, field) for cell in cells_of) == sum(getattr(cell, field) for cell in cells)
 
 
-async def test_held_on_finds_runs_of_a_broken_node(store: Store) -> None:
+async def test_allocations_on_finds_runs_of_a_broken_node(store: Store) -> None:
     await put(store, run(1, 0, 100, nodes=("lab-1-1", "lab-1-2"), gpus=8), run(2, 50, 0, nodes=("lab-1-2",)))
     parts = [("lab-1-2", T0 + 90, T0 + 200), ("lab-1-1", T0 - 50, T0 + 10), ("lab-1-1", T0 + 99, T0 + 100)]
-    found = await store.capacity.held_on("lab", parts, T0 + 150)
+    found = await store.capacity.allocations_on("lab", parts, T0 + 150)
     assert sorted((one.node, one.units, one.per_node, one.start - T0, one.end - T0) for one in found) == [
         ("lab-1-1", 8, 16, 0, 10), ("lab-1-1", 8, 16, 99, 100), ("lab-1-2", 4, 8, 90, 150), ("lab-1-2", 8, 16, 90, 100),
     ]  # fmt: skip
-    assert await store.capacity.held_on("lab", [], T0 + 150) == []
+    assert await store.capacity.allocations_on("lab", [], T0 + 150) == []
 
 
 async def test_stores_machine_lifetimes_node_spans_and_invoices(store: Store) -> None:
@@ -385,7 +385,7 @@ async def test_ends_many_forgotten_runs_in_few_statements(store: Store, told: li
     await store.runs.end("lab", [(job, T0) for job in range(1, 41)], T0 + 60)
     assert len(told) < 10
     assert sorted(await store.runs.still_running("lab")) == [(1, T0 + 90), (41, T0 + 50)]
-    on = await store.capacity.held_on("lab", [(node, T0, T0 + 100) for node in both], T0 + 100)
+    on = await store.capacity.allocations_on("lab", [(node, T0, T0 + 100) for node in both], T0 + 100)
     assert sorted(one.end - T0 for one in on) == [60] * 80 + [100] * 2
 
 

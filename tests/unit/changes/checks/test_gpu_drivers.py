@@ -136,10 +136,35 @@ def test_plan_says_versions_now_and_then_and_how_they_change() -> None:
     assert roll.startswith(
         "lab-1-3: NVIDIA driver 570.124.06 becomes branch 580, from https://packages.example.org/cuda;"
     )
+    assert new.endswith("one machine first, then the others; no reboot, because its kernel holds no other driver")
     assert "headway roll lab replaces it node by node" in roll
+    assert roll.endswith("; with a reboot, unless its kernel can unload driver 570.124.06")
     own = replace(INSTALL, gpu_driver=GpuDriver(install=True))
     (note,) = driver_notes(own, {"lab-1-1": with_driver(BARE, offered="550.163.01")}, {})
     assert "no NVIDIA driver becomes 550.163.01, from the machine's distribution" in note
+
+
+@pytest.mark.parametrize(
+    ("version", "fix"), [("1.17.7-1", "1.17.8"), ("1.16.1-1", "1.16.2"), ("1.17.8-1", ""), ("1.18.2-1", "")]
+)
+def test_vulnerable_container_toolkit_is_named(version: str, fix: str) -> None:
+    survey = replace(SOUND, packages={**SOUND.packages, "nvidia-container-toolkit": version})
+    notes = " ".join(driver_notes(KEEP, {"lab-1-1": survey}, {}))
+    assert f"NVIDIA's container toolkit {version} on lab-1-1 is vulnerable to CVE-" in notes if fix else notes == ""
+    assert f"update to {fix};" in notes or not fix
+
+
+def test_plan_says_where_dcgm_is_asked_for_and_not_installed() -> None:
+    cluster = replace(INSTALL, gpu_driver=replace(INSTALL.gpu_driver, dcgm=True))
+    surveys = {
+        "lab-1-1": SOUND,
+        "lab-1-2": replace(with_driver(SOUND, dcgm=True), machine="lab-1-2"),
+        "lab-1-3": replace(BARE, machine="lab-1-3"),  # gets both
+    }
+    (note,) = [note for note in driver_notes(cluster, surveys, {}) if "dcgm" in note]
+    assert note.startswith("lab-1-1: the driver stays, so dcgm: true installs nothing there")
+    assert "install the package datacenter-gpu-manager-4-cuda13" in note
+    assert not [note for note in driver_notes(INSTALL, surveys, {}) if "dcgm" in note]
 
 
 @pytest.mark.parametrize(

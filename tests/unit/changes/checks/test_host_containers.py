@@ -10,7 +10,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.changes.checks.host_containers import (
-    RunIn,
+    DeclaredHosts,
     container_notes,
     container_problems,
     container_runtime,
@@ -29,8 +29,8 @@ UBUNTU = Survey(
 DEBIAN = replace(UBUNTU, system="debian13", system_name="Debian GNU/Linux 13 (trixie)")
 
 
-def wanted(run_in: str = "", port: int = 2222) -> RunIn:
-    return RunIn({"lab-1-1": Host("lab-1-1", "10.9.0.11", run_in=run_in, container_port=port)})
+def wanted(run_in: str = "", port: int = 2222) -> DeclaredHosts:
+    return DeclaredHosts({"lab-1-1": Host("lab-1-1", "10.9.0.11", run_in=run_in, container_port=port)})
 
 
 @pytest.mark.parametrize(

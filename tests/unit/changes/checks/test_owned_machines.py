@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.changes.checks.host_containers import RunIn
+from headway.changes.checks.host_containers import DeclaredHosts
 from headway.changes.checks.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.checks.uid_conflicts import agreed_uids
-from headway.domain.cluster import Host, Storage, Volume
+from headway.domain.cluster import Host
 from headway.domain.machines.survey import (
     DetectedGpu,
     DetectedHardware,
@@ -22,6 +22,7 @@ from headway.domain.machines.survey import (
     MachineClaim,
     Survey,
 )
+from headway.domain.storage.folders import StorageFolders, Volume
 from headway.render.slurm.gres_conf import gres_conf
 from headway.render.slurm.node_hardware import gpu_type, hardware_of
 from tests.support.clusters import builders
@@ -83,7 +84,8 @@ def test_machine_of_another_architecture_stops_an_apply(system: str) -> None:
     """Whether it would run natively or in a container."""
     (problem,) = look(of="lab-1-2", architecture="aarch64", system=system, container_runtimes=("podman",)).problems
     assert problem.fatal
-    assert problem.what == "lab-1-2 (10.9.0.12) has architecture aarch64, and Headway runs on x86_64 only"
+    grace = "(as NVIDIA's Grace: GH200, GB200, GB300)"
+    assert problem.what == f"lab-1-2 (10.9.0.12) has architecture aarch64 {grace}, and Headway runs on x86_64 only"
     assert problem.fix == "leave the machine out"
 
 
@@ -156,7 +158,7 @@ def test_machine_with_too_little_memory_is_refused() -> None:
 
 
 def test_other_operating_systems_are_refused_or_reported_as_untested() -> None:
-    native = RunIn({name: Host(name, "", run_in="native") for name in NAMES})
+    native = DeclaredHosts({name: Host(name, "", run_in="native") for name in NAMES})
     known = replace(NEW, run_in=native)
     stopped = stops(look(known, system="debian12"))
     assert "runs Debian 12, and image: debian13 is Debian 13; give image: debian12" in stopped
@@ -253,11 +255,11 @@ def test_kernel_without_nfs_is_refused() -> None:
     assert "lab-1-1 (10.9.0.11) has to mount the head's /home and /scratch, and its kernel has no NFS" in stops(told)
 
 
-TWO = replace(LAB, controllers=2, storage=Storage(state="/shared/headway"))
+TWO = replace(LAB, controllers=2, storage=StorageFolders(state="/shared/headway"))
 SHARED = DetectedMount("filer:/srv", "nfs4", "7", "/shared", "10.9.0.50")
 
 
-def state_stops(storage: Storage = TWO.storage, **states: DetectedMount | None) -> str:
+def state_stops(storage: StorageFolders = TWO.storage, **states: DetectedMount | None) -> str:
     """What is said of two heads whose state folder lies on these."""
     two = replace(TWO, storage=storage)
     found = {two.heads[0]: SHARED, two.heads[1]: SHARED} | {f"lab-{name}": one for name, one in states.items()}
@@ -315,8 +317,8 @@ def test_different_state_folders_of_the_same_path_are_refused() -> None:
 
 
 def test_state_folder_on_an_unmounted_volume_is_judged_by_its_source() -> None:
-    def volume(source: str) -> Storage:
-        return Storage(state="/shared/headway", volumes=(Volume("s", "/shared", "nfs4", source),))
+    def volume(source: str) -> StorageFolders:
+        return StorageFolders(state="/shared/headway", volumes=(Volume("s", "/shared", "nfs4", source),))
 
     bare = DetectedMount("/dev/sda1", "ext4", "2", "/")
     assert state_stops(volume("filer:/srv"), head=bare, head2=bare) == ""

@@ -9,13 +9,13 @@ import pytest
 import typer
 from pydantic import Field
 
-from headway.cli.main import load_command
+from headway.cli.command_group import load_command
 from headway.cli.options import options_from_schema
 from headway.cli.registry import ENTRIES
-from headway.jobs.pipelines.pipeline_file import Step
+from headway.jobs.pipelines.pipeline_file import PipelineStep
 from headway.schemas.submission.job_flag import JobFlag, job_flags
 from headway.schemas.submission.run_flags import ContainerIn, JobFields, RunIn, RunOptions
-from headway.web.views.submit import Draft, request
+from headway.web.views.submit import SubmitForm, request
 
 NOT_TYPED = {"argv", "bundle", "git"}  # what the command and the client fill in themselves
 
@@ -36,12 +36,12 @@ def test_every_run_field_is_a_keyword_of_the_client() -> None:
 
 
 def test_every_common_job_field_is_a_pipeline_step_field() -> None:
-    assert set(Step.model_fields) - {"run", "needs"} == set(JobFields.model_fields)
+    assert set(PipelineStep.model_fields) - {"run", "needs"} == set(JobFields.model_fields)
     assert set(JobFields.model_fields) < set(RunIn.model_fields)
 
 
 def test_every_field_of_the_submit_page_reaches_the_request() -> None:
-    draft = Draft(
+    draft = SubmitForm(
         how="command", command="python x.py", launcher="srun", nodes="2", gpus="3", tasks="4", time="5:00",
         partition="train", account="vision", job_name="first", image="docker://x",
     )  # fmt: skip

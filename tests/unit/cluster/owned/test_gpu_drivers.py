@@ -13,6 +13,7 @@ from headway.cluster.owned import gpu_drivers
 from headway.domain.machines.gpu_driver import GpuDriver, PackageRepository
 from headway.domain.machines.machine import Machine
 from headway.errors import CommandFailed, Refused, Unreachable
+from headway.store import StoreUnavailable
 from headway.transport.process import CommandResult
 from tests.support.clusters import builders
 
@@ -104,3 +105,21 @@ async def test_machine_that_needs_it_is_rebooted_once(monkeypatch: pytest.Monkey
     again = Machines(lab_1_1=["reboot nouveau holds the GPUs"] * 2)
     with pytest.raises(Refused, match="nouveau holds the GPUs, also after a reboot"):
         await install(again, monkeypatch)
+
+
+@pytest.mark.parametrize("away_at", ["lab-1-1", "lab-1-2"])
+async def test_database_that_is_away_is_no_fault_of_a_driver(away_at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operation runs again when the database answers; it does not fail because of a driver."""
+    monkeypatch.setattr(gpu_drivers, "_POLL_S", 0.0)
+    machines = Machines()
+
+    async def report(what: str, text: str, **options: Any) -> None:
+        if what == away_at and options.get("done"):
+            raise StoreUnavailable("the database does not answer")
+
+    context: Any = SimpleNamespace(connections=machines)
+    with pytest.raises(StoreUnavailable):
+        await gpu_drivers.install_drivers(context, DRIVER, MACHINES, report)
+    assert len({name for name, *_ in machines.did}) == (1 if away_at == "lab-1-1" else 3), (
+        "no installation is left running"
+    )

@@ -15,8 +15,8 @@ from headway.cluster import teardown
 from headway.cluster.context import ClusterContext
 from headway.cluster.owned import machine_claims
 from headway.domain.changeset import Change, ChangeSet
-from headway.domain.cluster import Storage, Volume
 from headway.domain.machines.machine import Machine
+from headway.domain.storage.folders import StorageFolders, Volume
 from headway.errors import Refused
 from headway.transport.process import CommandResult
 from tests.support.clusters import builders
@@ -29,7 +29,7 @@ class World:
         self.places = {"lab-head": folder / "one", "lab-head2": folder / ("one" if same else "two")}
         self.state = "/shared/headway"
         self.squashed = False
-        self.cluster = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state=self.state))
+        self.cluster = replace(builders.cluster(provider=SSH), controllers=2, storage=StorageFolders(state=self.state))
         self.asked: list[str] = []
         both: Any = self
         self.context = ClusterContext(both, both, both, folder)
@@ -71,7 +71,7 @@ async def test_state_folder_with_root_squash_is_refused(tmp_path: Path) -> None:
 
 async def test_state_folder_on_an_unmounted_volume_is_not_checked(tmp_path: Path) -> None:
     world = World(tmp_path)
-    storage = Storage(state=world.state, volumes=(Volume("s", "/shared", "nfs4", "filer:/srv"),))
+    storage = StorageFolders(state=world.state, volumes=(Volume("s", "/shared", "nfs4", "filer:/srv"),))
     world.cluster = replace(world.cluster, storage=storage)
     await world.check()
     assert world.asked == []
@@ -79,7 +79,7 @@ async def test_state_folder_on_an_unmounted_volume_is_not_checked(tmp_path: Path
 
 @pytest.mark.parametrize(("unit", "stays"), [("shared.mount", False), ("models.mount", True)])
 def test_volume_of_the_state_folder_cannot_be_detached(unit: str, stays: bool) -> None:
-    two = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state="/shared/headway"))
+    two = replace(builders.cluster(provider=SSH), controllers=2, storage=StorageFolders(state="/shared/headway"))
     gone = Change("file.remove", "lab-head2", f"/etc/systemd/system/{unit}", "is detached")
     if stays:
         machine_claims.check_state_stays(two, ChangeSet("lab", (gone,)))
@@ -89,7 +89,7 @@ def test_volume_of_the_state_folder_cannot_be_detached(unit: str, stays: bool) -
 
 
 def test_down_deletes_only_data_folders_of_the_cluster() -> None:
-    two = replace(builders.cluster(provider=SSH), controllers=2, storage=Storage(state="/shared/headway"))
+    two = replace(builders.cluster(provider=SSH), controllers=2, storage=StorageFolders(state="/shared/headway"))
     data = teardown._data_folders
     assert data(two, "lab-head2") == ("/srv/headway-state", "/scratch/.headway/lab", "/shared/headway/lab")
     assert data(two, "lab-1-1") == ("/srv/headway-state",)

@@ -15,7 +15,7 @@ from headway.changes.cluster_changes import DesiredState, changeset
 from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.cluster.scaling import scale_in
-from headway.cluster.scaling.scale_in import ScaleIn, SteppedAside
+from headway.cluster.scaling.scale_in import MachineRemoval, YieldedToOperation
 from headway.domain.changeset import Change, ChangeSet, Disturbs
 from headway.domain.machines.machine import MachineState
 from headway.domain.machines.observed_state import Observed
@@ -42,11 +42,13 @@ class World:
 
     async def report(self, *_: Any, **__: Any) -> None: ...
 
-    def leaving(self, deadline: float | None = None) -> ScaleIn:
+    def leaving(self, deadline: float | None = None) -> MachineRemoval:
         context: Any = ClusterContext(self.provider, None, self.slurm, Path())  # type: ignore[arg-type]
         head = MACHINES[LAB.head]
         until = None if deadline is None else Deadline(deadline)
-        return ScaleIn(LAB, context, self.report, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep)
+        return MachineRemoval(
+            LAB, context, self.report, head, MACHINES, until, clock=lambda: self.now, sleep=self.sleep
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -249,7 +251,7 @@ async def test_clear_reports_a_wait_and_steps_aside_for_other_operations(monkeyp
     assert not await run(World(), 1.0).clear()
     did.clear()
     others, world = True, World(lab_1_3=(7,))
-    with pytest.raises(SteppedAside):
+    with pytest.raises(YieldedToOperation):
         await run(world, 4e9).clear()
     assert did == ["look past lab-1-3", "rest"], "what is being made meanwhile is not lost"
     assert world.did == ["scontrol update NodeName=lab-1-3 State=DRAIN Reason=headway: leaves"]

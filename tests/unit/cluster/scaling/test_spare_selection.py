@@ -26,7 +26,7 @@ def test_only_free_nodes_become_spares() -> None:
 
 
 def test_flaky_node_is_replaced_by_spare() -> None:
-    flaky = world(lab_1_2=replace(node("lab-1-2"), reservation="headway_lemons"))
+    flaky = world(lab_1_2=replace(node("lab-1-2"), reservation="headway_flaky"))
     assert spares_to_reserve(LAB, flaky, SPARE) == frozenset(), "the spare takes its place"
 
 

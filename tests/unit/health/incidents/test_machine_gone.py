@@ -240,7 +240,7 @@ async def test_leaving_node_stays_drained_after_passing_tests(tmp_path: Path) ->
         found = await made.settle()
         assert (found.state, found.steps[-1].text) == (
             IncidentState.RETURNED,
-            "tests passed; it stays drained because it leaves",
+            "tests passed; it stays drained: it is being scaled in",
         )
         assert "resume" not in made.world.order
         made.world.reason = made.world.reason.removeprefix("headway: leaves: ")  # it stays after all

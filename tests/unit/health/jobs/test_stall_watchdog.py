@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from headway.cluster.context import ClusterContext
-from headway.cluster.monitoring.metric_queries import Query, Row
+from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
 from headway.domain.cluster import StallRule
 from headway.domain.incident import FaultAction, IncidentState
 from headway.domain.machines.machine import Machine
@@ -26,6 +26,7 @@ from headway.transport.process import CommandResult
 from tests.support.clusters import builders
 from tests.support.clusters.builders import Clock, cluster, job, machine
 from tests.support.clusters.builders import store as open_test_store
+from tests.unit.health.jobs.test_nccl_reports import BEHIND
 
 HEAD = machine("lab-head")
 NOW = 100_000.0
@@ -42,7 +43,7 @@ class Head:
         self.prometheus = True
         self.refuses = False
 
-    async def query_instant(self, _: Any, at: Machine, queries: Sequence[Query]) -> tuple[Row, ...]:
+    async def query_instant(self, _: Any, at: Machine, queries: Sequence[MetricQuery]) -> tuple[MetricRow, ...]:
         if not self.prometheus:
             raise Unreachable(f"Prometheus on {at.name} does not answer")
         found = dict(self.use)
@@ -52,7 +53,7 @@ class Head:
                 if seen := sum(count >= least for count in self.samples.values()):
                     found["observed_gpus"] = str(seen)
         values = [(query.key, found[query.key]) for query in queries if query.key in found]
-        return tuple(Row(key, "", {"hpc_job": "7"}, ((NOW, float(value)),)) for key, value in values)
+        return tuple(MetricRow(key, "", {"hpc_job": "7"}, ((NOW, float(value)),)) for key, value in values)
 
     async def remote(
         self,
@@ -84,18 +85,20 @@ def running(**changes: Any) -> JobState:
 HALF_AN_HOUR, NEVER = StallRule(1800), StallRule(0)
 
 
-STACKS: list[RankStack] = []  # that the nodes of a hung job report
+STACKS: list[RankStack] = []  # that the nodes of a stalled job report
+NCCL: dict[str, str] = {}  # what NCCL says on them
 
 
 @pytest.fixture(autouse=True)
 def _nodes_and_prometheus_are_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     async def machines(_: Any, cluster: str) -> dict[str, Machine]:
-        return {}
+        return {"lab-1-2": replace(machine("lab-1-2"), address="10.0.0.12")}
 
     async def stacks(*_: Any) -> JobStacks:
-        return JobStacks(tuple(STACKS), {}, {})
+        return JobStacks(tuple(STACKS), NCCL, {})
 
     STACKS.clear()
+    NCCL.clear()
     monkeypatch.setattr(job_activity, "query_instant", lambda head, *asked: head.query_instant(head, *asked))
     monkeypatch.setattr(stall_watchdog, "collect_stacks", stacks)
     monkeypatch.setattr(ClusterContext, "machines", machines)
@@ -109,10 +112,10 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 def tender(
-    head: Head, hang: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER, store: Store | None = None
+    head: Head, stall: StallRule = HALF_AN_HOUR, idle: StallRule = NEVER, store: Store | None = None
 ) -> StallWatchdog:
     context = ClusterContext(cast(Any, None), cast(Any, store), cast(Any, head), Path("/nowhere"))
-    return StallWatchdog(cluster(health=builders.health(hang=hang, idle=idle)), context, clock=lambda: NOW)
+    return StallWatchdog(cluster(health=builders.health(stall=stall, idle=idle)), context, clock=lambda: NOW)
 
 
 async def look(of: StallWatchdog, *jobs: JobState) -> list[tuple[str, str]]:
@@ -120,7 +123,7 @@ async def look(of: StallWatchdog, *jobs: JobState) -> list[tuple[str, str]]:
     return await of.check_jobs(HEAD, jobs)
 
 
-async def test_notifies_owner_once_per_run_of_hung_job() -> None:
+async def test_notifies_owner_once_per_run_of_stalled_job() -> None:
     head = Head()
     asked = tender(head)
     told = "no report and no output for 30 min, and its GPUs did nothing; its owner is notified"
@@ -140,7 +143,7 @@ async def test_message_and_incident_name_the_rank_for_which_the_others_wait(stor
     STACKS.extend(stack(rank, [2]) for rank in range(8))
     ((_, text),) = await look(tender(Head(), store=store), running())
     where = "rank 2 is in load (t.py:3) on lab-1-1, and 7 ranks wait in all_reduce (d.py:9)"
-    assert f"; {where}; its owner" in text
+    assert f"; {where}; incident 1 has the evidence; its owner" in text
     (found,) = await store.incidents.search("lab")
     incident = await store.incidents.get(found.number)
     assert (incident.node, incident.what, incident.state) == (
@@ -148,7 +151,7 @@ async def test_message_and_incident_name_the_rank_for_which_the_others_wait(stor
         "job 7 waits for rank 2",
         IncidentState.RETURNED,
     )
-    assert incident.steps[-1].text == f"job 7 hangs: {where}; the node stays in service, and this counts 1 against it"
+    assert incident.steps[-1].text == f"job 7 stalls: {where}; the node stays in service, and this counts 1 against it"
     ranks = incident.steps[0].evidence["ranks"]
     assert isinstance(ranks, list)
     assert ranks[2:4] == ["rank 2 on lab-1-1: load (t.py:3)", "rank 3 on lab-1-1: all_reduce (d.py:9)"]
@@ -159,6 +162,36 @@ async def test_stragglers_on_several_nodes_are_named_and_no_node_is_blamed(store
     STACKS.extend(stack(rank, [2, 6]) for rank in range(8))
     ((_, text),) = await look(tender(Head(), store=store), running())
     assert "ranks 2,6 are in load" in text
+    (incident,) = await store.incidents.search("lab")
+    assert (incident.what, incident.score) == ("job 7 stalls", 0)
+
+
+async def test_stall_of_all_ranks_in_one_collective_leaves_its_stacks_and_nccls_report(store: Store) -> None:
+    STACKS.extend(stack(rank, []) for rank in range(8))
+    NCCL["lab-1-1"] = "NCCL version 2.28.9\nno communicator data collected!\n"
+    ((_, text),) = await look(tender(Head(), store=store), running())
+    assert "; all of its 8 ranks are in all_reduce (d.py); incident 1 has the evidence; its owner" in text
+    incident = await store.incidents.get(1)
+    assert (incident.node, incident.what, incident.score) == ("lab-1-1", "job 7 stalls", 0)
+    assert incident.steps[-1].text.endswith("the node stays in service, and this does not count against it")
+    evidence = incident.steps[0].evidence
+    assert evidence["nccl"] == NCCL
+    assert len(cast(list[str], evidence["ranks"])) == 8
+
+
+async def test_rank_that_nccl_names_is_named_although_all_stacks_are_alike(store: Store) -> None:
+    STACKS.extend(replace(stack(rank, []), pid=100 + rank) for rank in range(8))
+    NCCL["lab-1-1"] = BEHIND
+    ((_, text),) = await look(tender(Head(), store=store), running())
+    said = "by NCCL rank 5 on lab-1-2 has started 41 AllReduce operations, and others 42"
+    assert f"; all of its 8 ranks are in all_reduce (d.py); {said}; incident 1" in text
+    incident = await store.incidents.get(1)
+    assert (incident.node, incident.what, incident.score) == ("lab-1-2", "job 7 waits for rank 5", 1)
+
+
+async def test_stall_without_ranks_and_nccl_leaves_no_incident(store: Store) -> None:
+    ((_, text),) = await look(tender(Head(), store=store), running())
+    assert text.endswith("its GPUs did nothing; its owner is notified")
     assert await store.incidents.search("lab") == ()
 
 
@@ -168,11 +201,11 @@ async def test_open_incident_of_the_node_gets_the_evidence(store: Store) -> None
     await look(tender(Head(), store=store), running())
     (found,) = await store.incidents.search("lab")
     assert (found.number, found.state, found.score) == (opened.number, IncidentState.SEEN, 0)
-    assert (await store.incidents.get(found.number)).steps[-1].text.startswith("job 7 hangs: rank 2 is in load")
+    assert (await store.incidents.get(found.number)).steps[-1].text.startswith("job 7 stalls: rank 2 is in load")
 
 
 @pytest.mark.parametrize("path", ["/scratch/alice/7.out", "/var/lib/headway/reports/7.jsonl"])
-async def test_job_with_recent_output_or_report_is_not_hung(path: str) -> None:
+async def test_job_with_recent_output_or_report_is_not_stalled(path: str) -> None:
     head = Head()
     head.words = {path: int(NOW) - 60}
     assert await look(tender(head), running()) == []
@@ -198,32 +231,32 @@ async def test_does_not_act_when_prometheus_is_down() -> None:
 async def test_does_not_act_on_incomplete_gpu_samples(counts: list[int], said: bool) -> None:
     head = Head()
     head.samples = dict(enumerate(counts))
-    only_idle = tender(head, hang=StallRule(0), idle=StallRule(3600, acts=True))
+    only_idle = tender(head, stall=StallRule(0), idle=StallRule(3600, acts=True))
     assert bool(await look(only_idle, running(gpus=8))) is said
 
 
-async def test_acting_rules_requeue_hung_jobs_and_cancel_idle_jobs() -> None:
+async def test_acting_rules_requeue_stalled_jobs_and_cancel_idle_jobs() -> None:
     head = Head()
-    assert (await look(tender(head, hang=StallRule(1800, acts=True)), running()))[0][1].endswith("; requeued")
+    assert (await look(tender(head, stall=StallRule(1800, acts=True)), running()))[0][1].endswith("; requeued")
     assert head.done[-1] == ["scontrol", "requeue", "7"]
-    only_idle = tender(head, hang=StallRule(0), idle=StallRule(3600, acts=True))
+    only_idle = tender(head, stall=StallRule(0), idle=StallRule(3600, acts=True))
     assert (await look(only_idle, running()))[0][1] == "its GPUs did nothing for 1 h; cancelled"
     assert head.done[-1] == ["scancel", "7"]
 
 
-async def test_hung_job_is_requeued_at_most_three_times() -> None:
+async def test_stalled_job_is_requeued_at_most_three_times() -> None:
     head = Head()
-    asked = tender(head, hang=StallRule(1800, acts=True))
+    asked = tender(head, stall=StallRule(1800, acts=True))
     words = [(await look(asked, running(restarts=turn)))[0][1] for turn in range(4)]
     assert [text.endswith("; requeued") for text in words] == [True, True, True, False]
     assert "is not requeued again" in words[-1]
     assert head.done.count(["scontrol", "requeue", "7"]) == 3
 
 
-async def test_reports_hung_job_that_cannot_be_requeued() -> None:
+async def test_reports_stalled_job_that_cannot_be_requeued() -> None:
     head = Head()
     head.refuses = True
-    ((_, words),) = await look(tender(head, hang=StallRule(1800, acts=True)), running())
+    ((_, words),) = await look(tender(head, stall=StallRule(1800, acts=True)), running())
     assert "not requeued" in words
 
 
@@ -248,7 +281,7 @@ async def test_skips_jobs_without_gpus_young_or_pending_jobs() -> None:
     assert await look(asked, running(gpus=0), running(start_time=int(NOW) - 60), running(state="PENDING")) == []
 
 
-async def test_job_comment_overrides_hang_time() -> None:
+async def test_job_comment_overrides_stall_time() -> None:
     head = Head()
-    assert await look(tender(head), running(comment="hang=7200")) == []
-    assert await look(tender(head, hang=StallRule(0)), running(comment="hang=600")) != []
+    assert await look(tender(head), running(comment="stall=7200")) == []
+    assert await look(tender(head, stall=StallRule(0)), running(comment="stall=600")) != []

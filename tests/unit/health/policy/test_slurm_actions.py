@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
-from headway.health.policy.slurm_actions import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
+from headway.health.policy.slurm_actions import DRAIN_WAITS_S, DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
 from tests.support.clusters.builders import cluster, job, machine, node
 
 LAB = cluster()  # lab-1-[1-4], spare lab-2-1
@@ -68,12 +70,13 @@ def test_lost_node_is_handled_after_slurmd_registers() -> None:
     ]
 
 
-def test_node_drained_by_slurm_is_handled_after_its_jobs_end() -> None:
-    why = "Duplicate jobid"
+@pytest.mark.parametrize("why", ["Duplicate jobid", "Kill task failed", "Prolog error"])
+def test_node_drained_by_slurm_is_handled_after_its_jobs_end(why: str) -> None:
     busy = world(lab_1_3=node("lab-1-3", "MIXED", "DRAIN", reason=why, cpus_used=8))
     free = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason=why))
     assert not dead(actions(busy, machines()))
-    assert dead(actions(free, machines())) == [DeadNode("lab-1-3", f"Slurm had drained it: {why}", running=True)]
+    found = DeadNode("lab-1-3", f"Slurm had drained it: {why}", running=True, wait_s=DRAIN_WAITS_S)
+    assert dead(actions(free, machines())) == [found]
     a_persons = world(lab_1_3=node("lab-1-3", "IDLE", "DRAIN", reason="new NIC"))
     assert not dead(actions(a_persons, machines()))
 

@@ -32,7 +32,7 @@ def test_every_xid_has_a_known_class() -> None:
         FaultAction.RECLAIM,
         FaultAction.MAKE,
         FaultAction.LINK,
-        FaultAction.HOST,
+        FaultAction.HOST_DISK,
     }
 
 

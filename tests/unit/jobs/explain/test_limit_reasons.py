@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from headway.domain.cluster import Team, UserLimits
 from tests.support.clusters.explained_jobs import (
+    CLUSTER,
     RUNNING,
     pending,
     running,
@@ -35,7 +39,7 @@ from tests.support.clusters.explained_jobs import (
             "carol runs 1 job; job 815 of carol ends in 2 h 30 min at the latest",
         ),
         (
-            "QOSMaxJobsPerUserLimit",
+            "MaxJobsPerAccount",
             {"user": "sue", "account": "small"},
             "the budget of team small is spent (20,000 USD a month): it starts with the next month, "
             "or when the budget is raised",
@@ -117,13 +121,74 @@ def test_limits_of_each_user_are_explained_with_their_numbers(
     assert said(waits, jobs=(*RUNNING, holds)) == expected
 
 
+@pytest.mark.parametrize(
+    ("reason", "fields", "expected"),
+    [
+        (
+            "QOSMaxGRESPerUser",
+            {"gpus": 2},
+            "carol holds 4 of 4 GPUs in partition debug; this needs 2 GPUs: job 815 of carol ends in 2 h 30 min at the "
+            "latest",
+        ),
+        (
+            "QOSMaxGRESPerUser",
+            {"gpus": 8},
+            "never starts as it is: it requests 8 GPUs and carol may hold 4 in partition debug",
+        ),
+        (
+            "QOSMaxJobsPerUserLimit",
+            {},
+            "carol runs 1 of 1 job in partition debug; job 815 of carol ends in 2 h 30 min at the latest",
+        ),
+        ("QOSMaxCpuPerUserLimit", {"cpus": 500}, "never starts as it is: it requests 500 CPUs and carol may hold 400"),
+    ],
+)
+def test_limits_of_a_partition_replace_those_of_the_team(reason: str, fields: dict[str, Any], expected: str) -> None:
+    train, debug = CLUSTER.partitions
+    limited = replace(debug, per_user=UserLimits(running_jobs=1, gpus=4))
+    elsewhere = running(816, ("lab-2-4",), 60, gpus=8, user="carol", account="quota")
+    here = running(815, ("lab-1-4",), 9000, gpus=4, user="carol", account="quota", partition="debug")
+    waits = pending(reason, user="carol", account="quota", partition="debug", **fields)
+    limits = replace(CLUSTER, partitions=(train, limited))
+    assert said(waits, jobs=(*RUNNING, elsewhere, here), cluster=limits) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            {"gpus": 8},
+            "dave may use 50 recent GPU hours in team quota and has too few left (it may use 16 GPU hours). Use fades from "
+            "day to day; a shorter --time may fit now",
+        ),
+        (
+            {"gpus": 32},
+            "never starts as it is: it may use 64 GPU hours and dave may use 50 recent GPU hours in team quota; request a "
+            "shorter --time or fewer GPUs",
+        ),
+        (
+            {"time_limit_s": None},
+            "never starts as it is: it has no time limit, and dave may use 50 recent GPU hours in team quota; cancel it and "
+            "submit with --time",
+        ),
+    ],
+)
+def test_limit_of_recent_gpu_hours_is_explained(fields: dict[str, Any], expected: str) -> None:
+    teams = (Team("quota", ("dave",), 1, per_user=UserLimits(recent_gpu_hours=Decimal(50))),)
+    waits = pending("AssocGrpGRESMinutes", user="dave", account="quota", **fields)
+    assert said(waits, cluster=replace(CLUSTER, teams=teams)) == expected
+
+
 def test_every_limit_reason_has_a_readable_text() -> None:
     words = {reason: whole(pending(reason)).reason for reason in ("QOSGrpGRES", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit",
+             "MaxJobsPerAccount", "AssocGrpGRESMinutes",
              "QOSMaxWallDurationPerJobLimit", "QOSGrpGRESRunMinutes", "QOSMinCpuNotSatisfied", "MaxGRESPerAccount",
              "AssocMaxCPUMinutesPerJobLimit", "QOSMaxMemoryPerJob")}  # fmt: skip
     assert words == {
         "QOSGrpGRES": "the team holds as many GPUs as the limit allows",
-        "QOSMaxJobsPerUserLimit": "its user runs as many jobs as the team allows, or the team's budget is spent",
+        "QOSMaxJobsPerUserLimit": "its user has as many jobs running as the limit allows",
+        "MaxJobsPerAccount": "its team's budget is spent",
+        "AssocGrpGRESMinutes": "its user has too few GPU hours left for this job",
         "AssocGrpCpuLimit": "the team, or its user in it, holds as many CPUs as the limit allows",
         "QOSMaxWallDurationPerJobLimit": "requests more time than a job may use",
         "QOSGrpGRESRunMinutes": "the team has too few GPU hours left for this job",

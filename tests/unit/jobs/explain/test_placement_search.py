@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.slurm.nodes_and_jobs import Reservation
 from headway.jobs.explain.pending import explain_pending
 from headway.jobs.explain.phrases import format_phrase
@@ -32,7 +35,7 @@ def test_resources_reason_counts_free_nodes_under_one_leaf_switch() -> None:
 def test_resources_reason_names_the_last_job_that_must_end() -> None:
     assert (
         said(pending("Resources", node_count=4, gpus=32))
-        == "there is room: it should start in the next scheduling cycle"
+        == "enough nodes are free: it should start in the next scheduling cycle"
     )
     got = said(pending("Resources", node_count=6, gpus=48), FULL, ALL_HELD)
     assert got == (
@@ -64,7 +67,7 @@ def test_resources_reason_respects_requested_features_and_gpu_type() -> None:
     kinds = {name: ("h100",) if name in NODES[:4] else ("l40s",) for name in NODES}
     nodes = tuple(node(name, 8 if name in NODES[:4] else 0, gpu_types=kinds[name]) for name in NODES)
     busy = " with 8 GPUs free; none is free; job 801 of alice ends in 30 min at the latest"
-    there = "there is room: it should start in the next scheduling cycle"
+    there = "enough nodes are free: it should start in the next scheduling cycle"
     for features, expected in {
         "gpu": f"needs 1 node of gpu{busy}", "gpu&leaf1": f"needs 1 node of gpu&leaf1{busy}", "spot": there,
         "gpu|spot": there, "gpu&spot": "needs 1 node of gpu&spot with 8 GPUs free; no node of train has that",
@@ -73,7 +76,7 @@ def test_resources_reason_respects_requested_features_and_gpu_type() -> None:
         assert said(pending("Resources", features=features), nodes, held, cluster=two) == expected, features
     for asks, expected in {
         "gres/gpu:h100:8": f"needs 1 node of h100{busy}", "gres/gpu:H100=8": f"needs 1 node of h100{busy}",
-        "cpu=2,gres/gpu:l40s:8": there, "gres:gpu:8": there, "gres/gpu": there, "gres/shard:h100:2": there,
+        "cpu=2,gres/gpu:l40s:8": there, "gres:gpu:8": there, "gres/gpu": there,
     }.items():  # fmt: skip
         assert said(pending("Resources", more={"tres-per-node": asks}), nodes, held, cluster=two) == expected, asks
     world = ClusterSnapshot.from_readings(two, nodes, held, (), NOW)
@@ -81,6 +84,25 @@ def test_resources_reason_respects_requested_features_and_gpu_type() -> None:
     assert len({format_phrase(found.needs, NOW) for job in jobs if (found := explain_pending(job, world))}) == 2, (
         "one world, two answers"
     )
+
+
+@pytest.mark.parametrize(
+    ("parts", "asks", "expected"),
+    [
+        (GpuParts(shards=4), "gres/shard:5", "needs 5 shards of one GPU, which has 4: it can never start"),
+        (GpuParts(shards=4), "cpu=1,gres/shard:h100=8", "needs 8 shards of one GPU, which has 4: it can never start"),
+        (GpuParts(mps=True), "gres:mps:120", "needs 120 % by MPS of one GPU, which has 100: it can never start"),
+        (GpuParts(shards=4), "gres/shard:4", ""),
+        (GpuParts(shards=4), "gres/shard", ""),
+        (GpuParts(), "gres/shard:4", ""),
+    ],
+)
+def test_shares_of_a_gpu_are_not_looked_for_on_nodes_and_too_many_are_named(
+    parts: GpuParts, asks: str, expected: str
+) -> None:
+    [main] = CLUSTER.groups
+    cluster = replace(CLUSTER, groups=(replace(main, parts=parts),))
+    assert said(pending("Resources", more={"tres-per-node": asks}), cluster=cluster) == expected
 
 
 def test_resources_reason_counts_cpus_per_gpu() -> None:
@@ -109,5 +131,5 @@ def test_exclusive_job_needs_whole_free_nodes() -> None:
     got = said(mine, nodes, jobs)
     assert got == "needs 1 whole node free; none is free; job 5 of alice ends in 40 s at the latest"
     assert said(pending("Resources", gpus=0, more={"oversubscribe": "none"}), (node("lab-1-1"),), ()).startswith(
-        "there is room"
+        "enough nodes are free"
     )

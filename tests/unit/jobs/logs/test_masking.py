@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headway.jobs.logs.follow import LogPiece, log_piece
-from headway.jobs.logs.masking import LogMask, mask_stream
+from headway.jobs.logs.masking import LogMask, mask_stream, overlap
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
+from tests.support.property_examples import examples
 
 KEY = "hf_abcabcabcabX"  # begins and continues with the same letters
 LOG = f"begin {KEY}{KEY} then hf_abc and {KEY}\nhf_abcabc".encode()
@@ -22,6 +25,13 @@ async def stream(*pieces: bytes) -> AsyncIterator[bytes]:
 
 async def masked(mask: LogMask, *pieces: bytes, start: int = 0) -> list[bytes]:
     return [piece async for piece in mask_stream(stream(*pieces), mask, start)]
+
+
+@given(st.text("ab", min_size=8, max_size=40), st.text("ab", max_size=80))
+@settings(max_examples=examples(300), deadline=None)
+def test_end_of_data_where_a_value_may_begin_is_found(value: str, data: str) -> None:
+    shown = max((size for size in range(min(len(data), len(value) - 1) + 1) if data.endswith(value[:size])), default=0)
+    assert overlap(data.encode(), value.encode()) == shown
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 15, 16, 100])
@@ -59,6 +69,11 @@ async def test_unfinished_line_without_a_value_is_shown_at_once() -> None:
 def test_each_line_of_a_value_is_masked_and_short_lines_are_not() -> None:
     mask = LogMask(["-----BEGIN KEY-----\nabcdefghijkl\n}\n"])
     assert mask.mask(b"[3] abcdefghijkl }\n") == b"[3] ************ }\n"
+
+
+def test_value_with_signs_of_regular_expressions_is_masked_as_it_is() -> None:
+    mask = LogMask(["a.*(b|c)+[d]$^"])
+    assert mask.mask(b"a.*(b|c)+[d]$^ axxb d") == b"*" * 14 + b" axxb d"
 
 
 def test_value_that_contains_another_is_masked_whole() -> None:

@@ -22,7 +22,7 @@ from headway.jobs.remote.user_helper import call_helper, helper_argv
 from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.transport.process import CommandResult
-from headway.transport.program_io import Reader
+from headway.transport.program_io import StreamSplitter
 from tests.support.clusters.builders import Clock
 from tests.support.machines.local_head import HEAD, PERSON, Machine, head_here
 from tests.support.waiting import eventually
@@ -223,7 +223,7 @@ async def test_helper_of_a_user_refuses_other_users_and_requests(head: Machine) 
             {"do": "read", "files": [], "reports": []},
         ):
             await process.write(json.dumps({"ask": ask, "size": 0}).encode() + b"\n")
-            answers = Reader(process.read)
+            answers = StreamSplitter(process.read)
             assert await answers.line() == b"begun"
             document = json.loads(await answers.line() or b"")
             assert (document["code"], document["out"]) == (97, 0)

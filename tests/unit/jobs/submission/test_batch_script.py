@@ -49,7 +49,7 @@ def test_script_runs_the_torchrun_of_the_python_that_the_user_names() -> None:
     script = make(f"{venv}/torchrun", "--nnodes=2", "train.py")
     assert script.args == (f"{venv}/torchrun", "--nnodes=2", "train.py")
     assert "torchrun=$1; shift" in script.text()
-    assert 'task -- "$torchrun" --nproc-per-node=' in script.text()
+    assert 'quote "$torchrun" --nproc-per-node=' in script.text()
     assert make(f"{venv}/python", "-u", "train.py", launcher="torchrun").args == (f"{venv}/torchrun", "train.py")
     assert make("python3", "train.py", launcher="torchrun").args == ("train.py",)
     assert make(f"{venv}/python", "train.py").args == (f"{venv}/python", "train.py")
@@ -95,14 +95,33 @@ def test_warn_stages_a_program_that_passes_the_signal_to_the_ranks() -> None:
     text = prepared.script.text()
     assert "#SBATCH --signal=USR1@120 " in text
     assert f"warner={warner} " in text
-    assert '-- python3 "$warner" torchrun --nnodes=' in text
+    assert 'quote python3 "$warner" torchrun --nnodes=' in text
 
 
 def test_warn_starts_the_program_as_srun_step_and_refuses_mpirun() -> None:
     text = make("python", "train.py", gpus=1, warn=True).text()
-    assert 'srun --kill-on-bad-exit=1 --nodes=1 --ntasks=1 python3 "$helper" task -- "$@"' in text
+    assert 'HEADWAY_COMMAND=$(python3 "$helper" quote "$@") ' in text
+    assert 'srun --kill-on-bad-exit=1 --nodes=1 --ntasks=1 python3 "$helper" task ' in text
     with pytest.raises(Refused, match="does not reach the ranks that mpirun starts"):
         make("mpirun", "./solve", warn=True)
+
+
+def test_arguments_of_steps_do_not_contain_the_command() -> None:
+    """Slurm's accounting shows the arguments of srun to all users."""
+    for script in (
+        make("torchrun", "train.py", nodes=2, gpus=8),
+        make("./a.out", launcher="srun", nodes=2),
+        make("python3", "x.py", container=ContainerIn(image="docker://a")),
+    ):
+        (step,) = [line for line in lines(script) if line.startswith("srun")]
+        assert "torchrun" not in step
+        assert " -- " not in step.partition("exec python3")[0]
+
+
+def test_too_long_command_is_refused() -> None:
+    make("./a.out", "x" * 99_000)
+    with pytest.raises(Refused, match="more than 100000 bytes"):
+        make("./a.out", *["x" * 1000] * 100)
 
 
 def test_script_without_warn_stages_no_warner() -> None:

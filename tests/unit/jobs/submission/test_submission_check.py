@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from headway.domain.cluster import UserLimits
 from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.errors import Fault
 from headway.jobs.submission.batch_script import run_faults
@@ -192,3 +193,22 @@ def test_huge_node_list_is_not_expanded() -> None:
 def test_form_flags_are_added_to_the_first_component() -> None:
     assert add_flags(["-N1"], ["--time=5"]) == ["-N1", "--time=5"]
     assert add_flags(["-N1", ":", "-N2"], ["--time=5"]) == ["-N1", "--time=5", ":", "-N2"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--gpus=6",), ["the job requests 6 GPUs; alice may hold 4 at once in partition train"]),
+        (("--gpus=4",), []),
+        (("--gpus=4", "-p", "debug"), ["the job requests 4 GPUs; alice may hold 2 at once in partition debug"]),
+        (("--gpus=4", "-p", "debug,train"), []),
+    ],
+)
+def test_job_above_the_limit_of_its_user_is_refused(flags: tuple[str, ...], told: list[str]) -> None:
+    (train,), (team, *others) = LAB.partitions, LAB.teams
+    debug = replace(train, name="debug", default=False, per_user=UserLimits(gpus=2))
+    teams = (replace(team, users=("alice",), per_user=UserLimits(gpus=4)), *others)
+    limited = replace(LAB, partitions=(train, debug), teams=teams)
+    request = SubmitIn(script="#!/bin/bash\nsrun x\n", args=list(flags))
+    offer = largest_node(limited, AS_FOUND)
+    assert [fault.message for fault in submission_faults(request, limited, "alice", offer)] == told

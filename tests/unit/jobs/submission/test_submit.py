@@ -19,6 +19,7 @@ from headway.domain.slurm.sbatch_options import parse_options, script_lines
 from headway.errors import CommandFailed, NotAllowed, NotFound, Refused
 from headway.jobs.remote.user_helper import helper_argv
 from headway.jobs.submission.submit import cancel_jobs, run_command, run_sbatch, script_name
+from headway.jobs.submission.user_script_lines import insert_arguments
 from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.transport.process import CommandResult
 from headway.transport.remote_program import program_source as text
@@ -53,22 +54,22 @@ class Head:
 SCRIPT = "#!/bin/bash\n#SBATCH -N2\ntrue\n"
 
 
-async def test_submit_sends_the_script_on_stdin_and_arguments_unchanged() -> None:
+async def test_submit_sends_the_script_with_its_arguments_on_stdin() -> None:
     head = Head(out="Submitted batch job 42\n")
     request = SubmitIn(
         args=["-J", "a b"], script=SCRIPT, script_name="x/train.sbatch", script_args=["$(id)"], chdir="w"
     )
     found = await run_sbatch(head, HEAD, request, "alice")
     assert (found.job_id, found.user, found.cluster, found.message) == (42, "alice", "lab", "Submitted batch job 42")
-    assert head.stdin == SCRIPT.encode()
-    assert SCRIPT not in head.argv[-1]
+    assert head.stdin == insert_arguments(SCRIPT, ["$(id)"])[0].encode()
+    assert "$(id)" not in " ".join(head.argv)
     assert head.ask == {
         "do": "sbatch",
         "user": "alice",
         "args": ["-J", "a b"],
         "cwd": "w",
         "script_name": "train.sbatch",
-        "script_args": ["$(id)"],
+        "script_args": [],
         "has_script": True,
     }
 
@@ -115,7 +116,7 @@ async def test_submit_returns_the_error_message_of_sbatch() -> None:
     ("message", "kind"),
     [
         ("there is no user eve on lab-head", NotFound),
-        ("bob may not work on this cluster any more", NotAllowed),
+        ("bob has no access to this cluster any more", NotAllowed),
         ("lab-head: /nope can't be used by alice: No such file or directory", Refused),
     ],
 )

@@ -19,7 +19,7 @@ from headway.jobs.view.progress import (
     MAX_ENDED_JOBS,
     MAX_POINTS,
     READ_BYTES,
-    Progress,
+    JobProgress,
     ProgressReader,
     jobs_to_read,
 )
@@ -28,8 +28,8 @@ from headway.transport.program_io import MAX_OUTPUT
 from tests.support.clusters.builders import job, machine, question_of
 
 
-def of(*pieces: bytes) -> Progress:
-    progress = Progress()
+def of(*pieces: bytes) -> JobProgress:
+    progress = JobProgress()
     for piece in pieces:
         progress.add_log(piece)
     return progress
@@ -97,7 +97,7 @@ def test_nan_loss_is_reported_but_kept_out_of_the_series() -> None:
 
 
 def test_reports_are_json_lines_and_invalid_ones_are_ignored() -> None:
-    found = Progress()
+    found = JobProgress()
     found.add_reports(b'{"t": 1, "step": 1, "loss": 3.5}\n{"step": "x"}\nnonsense\n[]\n{"step": 3, "loss": 2.5, "tok')
     assert (found.step, found.tokens_per_s) == (1, None)
     found.add_reports(b'ens_per_s": 900.5}\n{"step": 4, "loss": "nan"}\n')
@@ -106,7 +106,7 @@ def test_reports_are_json_lines_and_invalid_ones_are_ignored() -> None:
 
 
 def test_further_numbers_of_the_newest_report_are_kept_under_their_names() -> None:
-    found = Progress()
+    found = JobProgress()
     found.add_reports(
         b'{"t": 1, "step": 1, "lr": 0.1, "mfu": 0.25, "run_began": 1, "note": "x", "a b": 2, "big": 1e400}\n'
     )
@@ -118,7 +118,7 @@ def test_further_numbers_of_the_newest_report_are_kept_under_their_names() -> No
 
 
 def test_reports_without_loss_still_update_step_and_course() -> None:
-    found = Progress()
+    found = JobProgress()
     lines = [
         {"t": 1, "step": 1, "loss": 9}, {"t": 11, "step": 2, "tokens_per_s": 7.5}, {"t": 21, "step": 2, "lr": 0.1},
         {"t": 31, "step": 3, "loss": 8}, {"t": 41, "checkpoints": 1, "checkpoints_s": 2.0}, {"t": 51, "step": 4, "loss": "nan"},
@@ -126,7 +126,7 @@ def test_reports_without_loss_still_update_step_and_course() -> None:
     ]  # fmt: skip
     found.add_reports(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     assert (found.step, found.at, found.tokens_per_s, found.stalls.count) == (5, 71, 9.5, 1)
-    assert (found.course.restarts, found.course.up_s) == (1, 60)
+    assert (found.effective_time.restarts, found.effective_time.up_s) == (1, 60)
     assert found.series == [(1, 9)], "a point has the step of its loss; what came after step 2 is done again"
 
 
@@ -158,7 +158,7 @@ def test_jobs_to_read_includes_recently_ended_jobs_up_to_a_limit() -> None:
 
 
 def test_checkpoints_are_counted_over_restarts() -> None:
-    found = Progress()
+    found = JobProgress()
     lines = [
         {"t": 1, "step": 0, "loss": 9}, {"t": 101, "step": 10, "loss": 8, "checkpoints": 2, "checkpoints_s": 6.0},
         {"t": 201, "step": 20, "loss": 7, "checkpoints": 4, "checkpoints_s": 14.0},
@@ -166,7 +166,7 @@ def test_checkpoints_are_counted_over_restarts() -> None:
     ]  # fmt: skip
     found.add_reports(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     assert (found.stalls.count, found.stalls.stalled_s) == (5, 19.0)
-    assert found.course.up_s == 200  # the hundred seconds between the runs are none of its
+    assert found.effective_time.up_s == 200  # the hundred seconds between the runs are none of its
 
 
 def reports(*lines: dict[str, float]) -> bytes:
@@ -175,7 +175,7 @@ def reports(*lines: dict[str, float]) -> bytes:
 
 def test_changed_run_began_counts_as_a_restart() -> None:
     """It saved on the warning, waited five minutes for its nodes, and said nothing until it had saved more often than before."""
-    found = Progress()
+    found = JobProgress()
     found.add_reports(
         reports(
             {"t": 1000, "step": 0, "run_began": 990.5},
@@ -185,20 +185,20 @@ def test_changed_run_began_counts_as_a_restart() -> None:
             {"t": 1510, "step": 22, "run_began": 990.5},  # of a process that was there before: nothing began
         )
     )
-    assert (found.course.restarts, found.course.lost_s, found.course.down_s) == (1, 0.0, 300.0)
-    assert (found.course.up_s, found.course.losses) == (210.0, [(1100.0, 0.0)])
+    assert (found.effective_time.restarts, found.effective_time.lost_s, found.effective_time.down_s) == (1, 0.0, 300.0)
+    assert (found.effective_time.up_s, found.effective_time.losses) == (210.0, [(1100.0, 0.0)])
     assert (found.stalls.count, found.stalls.stalled_s) == (5, 15.0)
 
 
 def test_reports_read_again_are_counted_once() -> None:
     """The head thins the file of a long training: its reader begins anew."""
     lines = [{"t": at, "step": at, "checkpoints": at // 10, "checkpoints_s": at / 10} for at in range(10, 100)]
-    found = Progress()
+    found = JobProgress()
     found.add_reports(reports(*lines))
     found.start_new_log()
     found.add_reports(reports(*lines[::2]))
     assert (found.stalls.count, round(found.stalls.stalled_s, 1)) == (9, 9.9)
-    assert found.course.restarts == 0
+    assert found.effective_time.restarts == 0
 
 
 class Head:
@@ -265,14 +265,14 @@ async def test_reader_stops_reading_the_log_of_a_job_that_reports() -> None:
     head = Head({"/home/alice/a.out": b"step 1 loss 9\n"})
     reader = ProgressReader(head, machine("lab-head"))
     await reader.read_jobs([one, quiet])
-    assert (reader.progress_of(7) or Progress()).loss == 9
+    assert (reader.progress_of(7) or JobProgress()).loss == 9
     head.files["7"] = b'{"t": 1, "step": 5, "loss": 2.0, "tokens_per_s": 10}\n'
     head.files["8"] = b'{"t": 1, "step": 1, "loss": 4.0}\n'
     await reader.read_jobs([one, quiet])
     known = reader.progress_of(7)
     assert known is not None
     assert (known.step, known.loss, known.tokens_per_s) == (5, 2.0, 10)
-    assert (reader.progress_of(8) or Progress()).loss == 4.0
+    assert (reader.progress_of(8) or JobProgress()).loss == 4.0
     head.asked.clear()
     await reader.read_jobs([one, quiet])
     assert [a.get("path") for a in head.asked if a.get("user") == "alice"] == []
@@ -306,21 +306,21 @@ async def test_reader_batches_requests_below_the_output_limit() -> None:
 )  # fmt: skip
 def test_impossible_report_values_are_ignored(values: dict[str, Any]) -> None:
     """No database holds them: the ledger of all jobs would stand still for one."""
-    found = Progress()
+    found = JobProgress()
     found.add_reports(reports({"t": 1, "step": 1, "checkpoints": 2, "checkpoints_s": 5.0}, {"t": 2, **values}))
     assert (found.step, found.stalls.count, found.stalls.stalled_s) == (1, 2, 5.0)
 
 
 @pytest.mark.parametrize("at", ["nan", "inf", -1])
 def test_report_with_an_invalid_time_does_not_change_the_course(at: Any) -> None:
-    found = Progress()
+    found = JobProgress()
     found.add_reports(reports({"t": 5, "step": 1}, {"t": at, "step": 2}, {"t": 8, "step": 3}))
-    assert (found.step, found.course.last_report_at, found.course.up_s) == (3, 8.0, 3.0)
+    assert (found.step, found.effective_time.last_report_at, found.effective_time.up_s) == (3, 8.0, 3.0)
 
 
 def test_checkpoint_totals_over_many_runs_are_capped() -> None:
     """Each run may say the most there is."""
-    found = Progress()
+    found = JobProgress()
     lines = [
         {"t": at, "step": 1, "checkpoints": (2**31 - 1) * (at % 2), "checkpoints_s": 2e9 * (at % 2)}
         for at in range(1, 8)
@@ -329,9 +329,14 @@ def test_checkpoint_totals_over_many_runs_are_capped() -> None:
     assert (found.stalls.count, found.stalls.stalled_s) == (2**31 - 1, 2.0**31 - 1)
 
 
-def test_found_pytorch_without_cuda_is_kept_without_becoming_a_step() -> None:
-    progress = Progress()
-    progress.add_reports(b'{"torch_without_cuda": 1, "t": 5.0}\n')
-    assert (progress.torch_without_cuda, progress.seen) == (True, False)
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [("torch_without_cuda", "built without CUDA"), ("torch_cuda_too_new", "built for a newer CUDA than the driver")],
+)
+def test_found_pytorch_that_can_not_use_its_gpus_is_kept_without_becoming_a_step(flag: str, says: str) -> None:
+    progress = JobProgress()
+    progress.add_reports(f'{{"{flag}": 1, "t": 5.0}}\n'.encode())
+    assert (says in progress.torch_warning, progress.seen) == (True, False)
     progress.add_reports(b'{"step": 3, "loss": 1.5, "t": 6.0}\n')
-    assert (progress.torch_without_cuda, progress.step) == (True, 3)
+    assert (says in progress.torch_warning, progress.step) == (True, 3)
+    assert progress.more == {}

@@ -16,7 +16,7 @@ def test_agent_reads_the_config_that_apply_writes(tmp_path: Path) -> None:
     cluster = gpu_cluster()
     place = tmp_path / "agent.json"
     place.write_text(agent_config.config(cluster, site_of(cluster), cluster.groups[0]))
-    told = config.load(str(place))
+    told = config.load_config(str(place))
     assert (told.head, told.simulated, told.oversubscribed_cpus, told.gpus) == ("10.87.3.10", True, True, 8)
     assert [(mount.path, mount.read_only) for mount in told.mounts] == [
         ("/home", False), ("/scratch", False), ("/datasets/tiny", True), ("/environments", True),
@@ -32,6 +32,7 @@ def test_agent_reads_the_config_that_apply_writes(tmp_path: Path) -> None:
         "cluster",
         "state",
         "fabric",
+        "driverless_gpus",
         "mig",
         "mps",
     }  # of heads, of machines one owns, and of nodes with MIG instances or MPS

@@ -15,7 +15,7 @@ MODULES = (
     "messages",
     "image_reference",
     "signature_policy",
-    "container_mounts",
+    "mounts_option",
     "credentials",
     "image_store",
     "syscalls",

@@ -161,6 +161,15 @@ def test_import_removes_leftovers_of_a_killed_import(runtime: dict[str, ModuleTy
     assert sorted(path.name for path in tmp_path.iterdir()) == [".asked-new", f".new-{'b' * 64}-node-8"]
 
 
+def test_import_removes_signature_marks_of_images_that_are_gone(runtime: dict[str, ModuleType], tmp_path: Path) -> None:
+    store = runtime["image_store"].ImageStore(str(tmp_path), "", {})
+    kept = {f"sha256-{'b' * 64}.sqsh", f".verified-{'b' * 64}-key"}
+    for name in (*kept, f".verified-{'a' * 64}-key", f".verified-{'c' * 64}-other"):
+        (tmp_path / name).touch()
+    store._sweep(D)
+    assert {path.name for path in tmp_path.iterdir()} == kept
+
+
 def test_all_nodes_of_a_step_use_the_same_image_digest(
     runtime: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,9 +22,9 @@ def test_squatted_detects_a_folder_of_another_owner(tmp_path: Path) -> None:
     if os.getuid() == 0:
         os.chown(tmp_path / "new", 4711, 4711)
     stranger = str(os.getuid() + 1)
-    assert files.squatted(str(tmp_path / "new"), stranger)
+    assert files.is_taken_by_other(str(tmp_path / "new"), stranger)
     tmp_path.chmod(0o755)  # where only root makes folders, whose it is was root's doing
-    assert not files.squatted(str(tmp_path / "new"), stranger)
+    assert not files.is_taken_by_other(str(tmp_path / "new"), stranger)
 
 
 def test_file_without_headway_lines_has_no_block_fact(tmp_path: Path) -> None:

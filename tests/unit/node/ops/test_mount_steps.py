@@ -44,7 +44,7 @@ def test_unmount_step_does_not_access_the_volume(tmp_path: Path, monkeypatch: py
 
         return ask
 
-    monkeypatch.setattr(steps, "run", run)
+    monkeypatch.setattr(steps, "run_command", run)
     monkeypatch.setattr(steps, "_MOUNTS", str(tmp_path / "mounts"), raising=False)
     for name in ("lstat", "stat", "statvfs"):
         monkeypatch.setattr(os, name, waits(name))

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from agent.jobs import secret_server
 from ops import packages, steps
+from programs import install_job_secrets
 
 
 @pytest.fixture
@@ -57,19 +59,49 @@ def test_kept_folder_of_an_earlier_version_is_continued(tmp_path: Path, before: 
     assert Path(f"{before}{later}").read_text() == "theirs"
 
 
+def test_machine_that_is_given_back_has_no_secrets_of_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ["secrets", "secrets.new", "secrets.lock", "deliveries", "deliveries.new"]
+    for name in files:
+        (tmp_path / name).write_text("value")
+    monkeypatch.setattr(steps, "JOB_SECRETS_FILE", str(tmp_path / "secrets"))
+    monkeypatch.setattr(steps, "SECRET_DELIVERIES_FILE", str(tmp_path / "deliveries"))
+    steps.remove_job_secrets()
+    assert not [*tmp_path.iterdir()]
+    steps.remove_job_secrets()
+
+
+def test_every_service_of_headway_stops_when_a_machine_is_given_back() -> None:
+    files = ["port-access.service", "rest.socket", "rest@.service", "agent.service"]
+    managed = [f"/etc/systemd/system/headway-{file}" for file in files]
+    others = [
+        "/etc/systemd/system/slurmd.service.d/headway.conf",
+        "/etc/systemd/system/home.mount",
+        "/etc/headway-x.service",
+    ]
+    assert steps.own_units([*others, *managed]) == [
+        "headway-port-access.service", "headway-rest.socket", "headway-rest@*.service", "headway-agent.service",
+    ]  # fmt: skip
+
+
+def test_all_programs_of_a_machine_name_the_same_files() -> None:
+    """They are sent alone, so none of them can import the path from another."""
+    assert {steps.JOB_SECRETS_FILE, install_job_secrets.JOB_SECRETS_FILE} == {secret_server.JOB_SECRETS_FILE}
+    assert steps.SECRET_DELIVERIES_FILE == secret_server.SECRET_DELIVERIES_FILE
+
+
 @pytest.mark.parametrize("way", ["install", "leave"])
 def test_leftover_policy_rc_d_of_headway_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     policy = tmp_path / "policy-rc.d"
     monkeypatch.setattr(packages, "_POLICY", str(policy))
     monkeypatch.setattr(packages, "OWN", str(tmp_path / "own"))
     monkeypatch.setattr(packages, "_NAMES", str(tmp_path / "nsswitch.conf"))
-    monkeypatch.setattr(packages, "missing", nothing)
+    monkeypatch.setattr(packages, "missing_packages", nothing)
 
     def go() -> None:
         if way == "install":
-            packages.install(["munge"], [])
+            packages.install_packages(["munge"], [])
         else:
-            packages.leave()
+            packages.remove_parts()
 
     policy.write_text(packages._POLICY_TEXT)
     go()
@@ -87,7 +119,7 @@ def test_leaving_removes_links_to_own_programs_only(tmp_path: Path, monkeypatch:
     (tmp_path / "seff").symlink_to("/usr/lib/headway-of-this-test/bin/seff")
     (tmp_path / "others").symlink_to("/bin/true")
     (tmp_path / "torchrun").touch()
-    packages.leave()
+    packages.remove_parts()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["others", "torchrun"]
 
 

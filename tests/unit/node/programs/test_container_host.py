@@ -6,20 +6,27 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import re
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from headway.domain.network_policy import Network, NetworkPolicy
 from headway.paths import node_dir
+from headway.render.files_by_role import render_files
+from tests.support.clusters.render_cases import own_gpu_cluster, own_gpu_site
 
 FOLDER = "/var/lib/headway/machine"
 
 
 def run(base: Path, *argv: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     script = base.parent / "host.sh"
-    script.write_text((node_dir() / "programs" / "container_host.sh").read_text().replace(FOLDER, str(base)))
+    script.write_text(
+        (node_dir() / "programs" / "owned_machines" / "container_host.sh").read_text().replace(FOLDER, str(base))
+    )
     return subprocess.run(["sh", str(script), *argv], input=stdin, capture_output=True, timeout=60, check=False)
 
 
@@ -87,7 +94,7 @@ def test_machine_does_not_wait_for_the_deletion_of_its_former_image(tmp_path: Pa
         (base / folder / "etc").mkdir()
         (base / folder / "usr/lib/headway/image-id").write_text(f"{image}\n")
     (base / "image").write_text("old\n")
-    text = (node_dir() / "programs" / "container_host.sh").read_text().replace(FOLDER, str(base))
+    text = (node_dir() / "programs" / "owned_machines" / "container_host.sh").read_text().replace(FOLDER, str(base))
     text = text.replace("/etc/systemd/system", str(units)).replace("systemd-run", "systemd_run")
     functions = f"""systemctl() {{ [ "${{2:-}}" != is-active ] || return 3; echo "$*: $(ls -x {base})"; }}
 systemd_run() {{ echo "run $4 $5 $6: begins"; }}
@@ -110,7 +117,7 @@ def test_repeated_start_leaves_a_running_deletion_alone(tmp_path: Path, active: 
     (base / "root/etc").mkdir(parents=True)
     (base / "old").mkdir()
     (base / "image").write_text("new\n")
-    text = (node_dir() / "programs" / "container_host.sh").read_text().replace(FOLDER, str(base))
+    text = (node_dir() / "programs" / "owned_machines" / "container_host.sh").read_text().replace(FOLDER, str(base))
     text = text.replace("/etc/systemd/system", str(units)).replace("systemd-run", "systemd_run")
     functions = f"""systemctl() {{ [ "${{2:-}}" != is-active ] || return {0 if active else 3}; echo "$*"; }}
 systemd_run() {{ echo "begins: $*"; }}
@@ -127,7 +134,7 @@ systemd_run() {{ echo "begins: $*"; }}
 def call(tmp_path: Path, functions: str, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Runs the program with shell functions in place of the host's programs."""
     base, units = tmp_path / "machine", tmp_path / "units"
-    text = (node_dir() / "programs" / "container_host.sh").read_text().replace(FOLDER, str(base))
+    text = (node_dir() / "programs" / "owned_machines" / "container_host.sh").read_text().replace(FOLDER, str(base))
     text = text.replace("/etc/systemd/system", str(units)).replace("systemd-run", "systemd_run")
     text = text.replace("set -eu\n", f"set -eu\n{functions}\n", 1)
     command = ["sh", "-c", text, "host.sh", *argv]
@@ -199,8 +206,35 @@ copy_driver
     assert (root / "etc/ld.so.conf.d/00-headway-driver.conf").read_text() == "/usr/lib/headway/driver\n"
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_machine_has_nccl_and_dcgms_client_while_its_host_has_them(tmp_path: Path, installed: bool) -> None:
+    """Without them the all-reduce, the fabric test and NVIDIA's diagnostic would always be skipped in a container."""
+    libraries, root = tmp_path / "lib", tmp_path / "root"
+    for folder in (libraries, root / "etc/ld.so.conf.d", root / "usr/bin"):
+        folder.mkdir(parents=True)
+    (root / "usr/bin/dcgmi").write_text("of an earlier start")
+    names = ["libnccl.so.2", "libdcgm.so.4"] if installed else []
+    for name in [*names, "dcgmi"]:
+        (libraries / name).write_text(name)
+    listed = "\n".join(f"\t{name} (libc6,x86-64) => {libraries}/{name}" for name in names)
+    script = f"""set -eu
+root={root}
+have() {{ [ "$1" = dcgmi ] && {"true" if installed else "false"}; }}
+ldconfig() {{ printf '%s\\n' '{listed}'; }}
+chroot() {{ :; }}
+command() {{ echo {libraries}/dcgmi; }}
+{function("copy_driver")}
+copy_driver
+"""
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (root / "usr/lib/headway/driver").iterdir()} == set(names)
+    program = root / "usr/bin/dcgmi"
+    assert (program.read_text() if program.exists() else "") == ("dcgmi" if installed else "")
+
+
 def function(name: str) -> str:
-    text = (node_dir() / "programs" / "container_host.sh").read_text()
+    text = (node_dir() / "programs" / "owned_machines" / "container_host.sh").read_text()
     return f"{name}() {{" + text.split(f"\n{name}() {{")[1].split("\n}\n")[0] + "\n}"
 
 
@@ -227,3 +261,53 @@ def test_machine_shares_the_folders_of_the_host_except_those_of_its_system(tmp_p
     argv = ["sh", "-c", f"top={tmp_path}\n{text}\nshared_folders"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.split() == ["/data", "/home", "/mnt", "/scratch"], done.stderr
+
+
+@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("runtime", ["podman", "systemd-nspawn"])
+def test_machine_can_read_the_modules_of_its_hosts_kernel(tmp_path: Path, runtime: str, secure: bool) -> None:
+    """By them, and by the host's Secure Boot, the agent says why the driver does not work."""
+    marks = tmp_path / "machine/root/usr/lib/headway"
+    for folder in (tmp_path / "modules", tmp_path / "efi", marks):
+        folder.mkdir(parents=True)
+    (tmp_path / "efi/SecureBoot-8be4df61").write_bytes(b"\6\0\0\0" + bytes([secure]))
+    (marks / "secure-boot").touch()  # of an earlier start
+    (tmp_path / "machine/settings").write_text(f"name=lab-1-1\nruntime={runtime}\n")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("podman", "systemd-nspawn"):
+        (programs / name).write_text('#!/bin/sh\necho "$*"\n')
+        (programs / name).chmod(0o755)
+    text = (
+        (node_dir() / "programs" / "owned_machines" / "container_host.sh")
+        .read_text()
+        .replace(FOLDER, str(tmp_path / "machine"))
+    )
+    text = text.replace("PATH=", f"PATH={programs}:", 1).replace("/lib/modules", str(tmp_path / "modules"))
+    text = text.replace("/sys/firmware/efi/efivars", str(tmp_path / "efi"))
+    done = subprocess.run(
+        ["sh", "-c", text, "host.sh", "start"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    folder = f"{tmp_path}/modules"
+    wanted = f"--volume {folder}:{folder}:ro" if runtime == "podman" else f"--bind-ro={folder}"
+    assert wanted in done.stdout
+    assert (marks / "secure-boot").exists() is secure
+
+
+def test_all_nftables_of_a_machine_are_deleted_from_its_host(tmp_path: Path) -> None:
+    """A killed machine deletes none, and its tables lie in the network namespace of the host."""
+    base, bin_ = tmp_path / "machine", tmp_path / "machine/root/usr/sbin"
+    bin_.mkdir(parents=True)
+    (bin_ / "nft").write_text("#!/bin/sh\n")
+    (bin_ / "nft").chmod(0o755)
+    text = (node_dir() / "programs" / "owned_machines" / "container_host.sh").read_text().replace(FOLDER, str(base))
+    block = text[text.index("    # The machine's tables of nftables") : text.index('    rm -f "$unit_file"')]
+    script = f"root={base}/root\nchroot() {{ echo $*; }}\n{block}"
+    deleted = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=True).stdout
+    cluster = replace(own_gpu_cluster(), network=Network(NetworkPolicy(job_ports="user")))
+    files = render_files(cluster, own_gpu_site())
+    rules = "".join(file.text for role in files.values() for path, file in role.items() if path.endswith(".nft"))
+    tables = set(re.findall(r"^delete table inet (\w+)$", rules, re.MULTILINE))
+    assert len(tables) == 3
+    assert set(re.findall(r"nft delete table inet (\w+)$", deleted, re.MULTILINE)) == tables

@@ -110,7 +110,7 @@ def test_refuses_what_an_environment_can_not_contain_and_leaves_nothing(
         odd.symlink_to(target)
     else:
         os.mkfifo(odd)
-    with pytest.raises(program["Refused"], match=why):
+    with pytest.raises(program["WorkRefused"], match=why):
         program["publish"](ask(tmp_path, stage))
     assert list((tmp_path / "environments").iterdir()) == []
 
@@ -240,14 +240,14 @@ def test_a_program_is_stored_once_and_only_if_it_arrived_whole(
     from types import SimpleNamespace
 
     about = {"root": str(tmp_path), "name": "uv-1", "sha256": hashlib.sha256(b"program").hexdigest()}
-    assert not program["tool"]({**about, "bytes": 0})["present"]
+    assert not program["store_tool"]({**about, "bytes": 0})["present"]
     monkeypatch.setattr(program["sys"], "stdin", SimpleNamespace(buffer=io.BytesIO(b"prog")))
-    with pytest.raises(program["Refused"], match="arrived damaged"):
-        program["tool"]({**about, "bytes": 7})
+    with pytest.raises(program["WorkRefused"], match="arrived damaged"):
+        program["store_tool"]({**about, "bytes": 7})
     assert list((tmp_path / ".tools").iterdir()) == []
     monkeypatch.setattr(program["sys"], "stdin", SimpleNamespace(buffer=io.BytesIO(b"program")))
-    assert program["tool"]({**about, "bytes": 7})["present"]
-    assert program["tool"]({**about, "bytes": 0})["present"]
+    assert program["store_tool"]({**about, "bytes": 7})["present"]
+    assert program["store_tool"]({**about, "bytes": 0})["present"]
     assert (tmp_path / ".tools" / "uv-1").stat().st_mode & 0o777 == 0o755
 
 

@@ -10,7 +10,7 @@ from programs.install_job_secrets import install
 
 
 def content(revision: int) -> str:
-    return json.dumps({"revision": revision, "users": {}, "teams": {}})
+    return json.dumps({"revision": revision, "users": {}, "teams": {}, "members": {}})
 
 
 def test_newer_revision_replaces_an_older_one_but_not_the_reverse(tmp_path: Path) -> None:

@@ -85,26 +85,28 @@ def test_interfaces_prefer_bonds_and_end_with_ip_over_infiniband(tmp_path: Path)
 
 def test_task_keeps_variables_set_by_the_user(tmp_path: Path) -> None:
     nic(tmp_path, "eno1")
-    found = launch.task({"NCCL_SOCKET_IFNAME": "mine", "OMP_NUM_THREADS": "3"}, ["true"], str(tmp_path))
+    found = launch.task_variables({"NCCL_SOCKET_IFNAME": "mine", "OMP_NUM_THREADS": "3"}, ["true"], str(tmp_path))
     assert found == {"GLOO_SOCKET_IFNAME": "eno1"}
 
 
 def test_srun_tasks_get_torch_rank_variables(tmp_path: Path) -> None:
     slurm = {"SLURM_PROCID": "9", "SLURM_NTASKS": "16", "SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "8(x2)"}
-    found = launch.task({**slurm, "HEADWAY_LAUNCHER": "srun"}, ["true"], str(tmp_path))
+    found = launch.task_variables({**slurm, "HEADWAY_LAUNCHER": "srun"}, ["true"], str(tmp_path))
     assert {name: found[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")} == {
         "RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8",
     }  # fmt: skip
-    assert "RANK" not in launch.task({**slurm, "HEADWAY_LAUNCHER": "torchrun"}, ["true"], str(tmp_path))
+    assert "RANK" not in launch.task_variables({**slurm, "HEADWAY_LAUNCHER": "torchrun"}, ["true"], str(tmp_path))
 
 
 def test_multi_node_torchrun_logs_quietly_unless_torch_logs_is_set(tmp_path: Path) -> None:
     several = {"HEADWAY_LAUNCHER": "torchrun", "SLURM_JOB_NUM_NODES": "2"}
-    found = launch.task(several, ["torchrun"], str(tmp_path))
+    found = launch.task_variables(several, ["torchrun"], str(tmp_path))
     assert (found["TORCH_CPP_LOG_LEVEL"], found["TORCH_LOGS"]) == ("ERROR", "-distributed")
-    assert "TORCH_LOGS" not in launch.task({**several, "TORCH_LOGS": "+distributed"}, ["torchrun"], str(tmp_path))
-    assert not launch.quiet({**several, "SLURM_JOB_NUM_NODES": "1"})
-    assert not launch.quiet({**several, "HEADWAY_LAUNCHER": "srun"})
+    assert "TORCH_LOGS" not in launch.task_variables(
+        {**several, "TORCH_LOGS": "+distributed"}, ["torchrun"], str(tmp_path)
+    )
+    assert not launch.torchrun_log_variables({**several, "SLURM_JOB_NUM_NODES": "1"})
+    assert not launch.torchrun_log_variables({**several, "HEADWAY_LAUNCHER": "srun"})
 
 
 def test_omp_threads_are_divided_among_workers_and_at_least_one() -> None:
@@ -158,6 +160,14 @@ def run(*words: str, cwd: Path | None = None, **env: str) -> subprocess.Complete
 def test_task_executes_its_program_with_unchanged_arguments(tmp_path: Path) -> None:
     done = run("task", "--", "printf", "%s|", "a b", "$HOME", "", MASTER_ADDR="localhost")
     assert (done.returncode, done.stdout) == (0, "a b|$HOME||")
+
+
+def test_task_executes_the_quoted_command_of_its_step() -> None:
+    words = ["printf", "%s|", "a b", "$HOME", "", "it's", "two\nlines\n"]
+    quoted = run("quote", *words).stdout.removesuffix("\n")
+    done = run("task", MASTER_ADDR="localhost", HEADWAY_COMMAND=quoted)
+    assert (done.returncode, done.stdout) == (0, "a b|$HOME||it's|two\nlines\n|")
+    assert "HEADWAY_COMMAND" not in run("task", MASTER_ADDR="localhost", HEADWAY_COMMAND="env").stdout
 
 
 def test_task_reports_a_missing_program_in_one_line() -> None:

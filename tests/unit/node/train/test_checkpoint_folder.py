@@ -16,7 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[4] / "node" / "train"))
 
 from headway_train import checkpoint_folder, progress
-from headway_train.checkpoint_folder import CheckpointError, Manifest
+from headway_train.checkpoint_folder import CheckpointError, CheckpointManifest
 
 
 class Killed(BaseException):
@@ -25,12 +25,12 @@ class Killed(BaseException):
 
 def save(folder: Path, step: int, keep: int = 2) -> Path:
     """What Checkpointer does around torch's own write."""
-    part = checkpoint_folder.begin(folder, step)
+    part = checkpoint_folder.begin_checkpoint(folder, step)
     (part / "__0_0.distcp").write_bytes(b"%d" % step * 1000)
     (part / ".metadata").write_bytes(b"meta")
-    entries = {path.name: checkpoint_folder.describe(path) for path in part.iterdir()}
-    place = checkpoint_folder.publish(part, Manifest(step, 1.0, 1, "dcp", entries))
-    checkpoint_folder.prune(folder, keep, step)
+    entries = {path.name: checkpoint_folder.describe_file(path) for path in part.iterdir()}
+    place = checkpoint_folder.publish_checkpoint(part, CheckpointManifest(step, 1.0, 1, "dcp", entries))
+    checkpoint_folder.prune_checkpoints(folder, keep, step)
     return place
 
 
@@ -39,7 +39,7 @@ def whole(place: Path) -> list[str]:
 
 
 def steps(folder: Path) -> list[int]:
-    return [step for step, _ in checkpoint_folder.published(folder)]
+    return [step for step, _ in checkpoint_folder.published_checkpoints(folder)]
 
 
 def test_newest_checkpoints_are_kept_and_all_else_removed(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_newest_checkpoints_are_kept_and_all_else_removed(tmp_path: Path) -> Non
         assert whole(save(tmp_path / "run", step)) == []
     assert steps(tmp_path / "run") == [120, 15]
     assert len(list((tmp_path / "run").iterdir())) == 2
-    assert checkpoint_folder.published(tmp_path / "none") == []
+    assert checkpoint_folder.published_checkpoints(tmp_path / "none") == []
 
 
 CALLS = [(Path, "mkdir"), (Path, "rename"), (os, "fsync"), (os, "open"), (os, "unlink"), (os, "rmdir"), (json, "dump")]
@@ -92,9 +92,9 @@ def test_kill_at_any_call_leaves_only_complete_checkpoints(tmp_path: Path, again
         left = steps(folder)
         assert left, f"call {at}: nothing to go on from"
         assert left[0] >= (2 if again else 3), f"call {at}"
-        for _, place in checkpoint_folder.published(folder):
+        for _, place in checkpoint_folder.published_checkpoints(folder):
             assert whole(place) == [], f"call {at}"
-        checkpoint_folder.sweep(folder)
+        checkpoint_folder.delete_incomplete(folder)
         assert len(list(folder.iterdir())) == len(left), f"call {at}: a killed run's leavings are swept"
         save(folder, 9)
         assert steps(folder)[0] == 9
@@ -143,10 +143,10 @@ def test_prune_keeps_the_checkpoint_just_written(tmp_path: Path) -> None:
 
 
 def test_publish_refuses_a_file_that_not_all_ranks_see(tmp_path: Path) -> None:
-    part = checkpoint_folder.begin(tmp_path, 1)
-    entry = checkpoint_folder.Entry(1, "x")
+    part = checkpoint_folder.begin_checkpoint(tmp_path, 1)
+    entry = checkpoint_folder.CheckpointFile(1, "x")
     with pytest.raises(CheckpointError, match=r"__1_0.distcp is not seen by all ranks: use a folder on shared storage"):
-        checkpoint_folder.publish(part, Manifest(1, 1.0, 2, "dcp", {"__1_0.distcp": entry}))
+        checkpoint_folder.publish_checkpoint(part, CheckpointManifest(1, 1.0, 2, "dcp", {"__1_0.distcp": entry}))
     assert steps(tmp_path) == []
 
 
@@ -176,12 +176,12 @@ def test_default_checkpoint_folder_requires_the_scratch_folder(tmp_path: Path, m
     ):
         checkpoint_folder.default_folder()
     with pytest.raises(CheckpointError, match="scratch does not exist"):
-        checkpoint_folder.begin(scratch / "ann" / "run", 1)
+        checkpoint_folder.begin_checkpoint(scratch / "ann" / "run", 1)
     assert not scratch.exists()
     scratch.mkdir()
     with pytest.raises(CheckpointError, match="scratch/ann does not exist"):
         checkpoint_folder.default_folder()
-    checkpoint_folder.begin(scratch / "ann" / "runs" / "deep", 1)
+    checkpoint_folder.begin_checkpoint(scratch / "ann" / "runs" / "deep", 1)
     assert checkpoint_folder.default_folder().parent == scratch / "ann"
 
 

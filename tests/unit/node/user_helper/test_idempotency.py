@@ -26,7 +26,7 @@ if int(sys.argv[2]):
 def work():
     path = os.path.join(os.environ["HOME"], "done")
     os.execvp("sh", ["sh", "-c", f"echo x >>{path}; wc -l <{path}"])
-sys.exit(once.once(sys.argv[1], work))
+sys.exit(once.run_once(sys.argv[1], work))
 """
 
 
@@ -59,6 +59,25 @@ def test_tag_expires_before_the_server_may_reuse_its_key(tmp_path: Path) -> None
     at = time.time() - KEPT_S + 1
     os.utime(kept, (at, at))
     assert run(tmp_path, "a") == (0, "2")
+
+
+def test_one_request_in_256_deletes_the_old_files_of_all_tags(tmp_path: Path) -> None:
+    for tag in ("a1", "b2"):
+        run(tmp_path, tag)
+    folder = tmp_path / ".headway-once"
+    os.utime(folder / "a1", (1, 1))
+    run(tmp_path, "c3")
+    assert sorted(file.name for file in folder.iterdir()) == ["a1", "b2", "c3"]
+    run(tmp_path, "00d4")
+    assert sorted(file.name for file in folder.iterdir()) == ["00d4", "b2", "c3"]
+
+
+def test_request_whose_answer_lost_a_part_is_not_repeated(tmp_path: Path) -> None:
+    """Like a head that lost its power before the answer was on disk."""
+    assert run(tmp_path, "a") == (0, "1")
+    file = tmp_path / ".headway-once" / "a"
+    file.write_bytes(file.read_bytes()[:5])
+    assert run(tmp_path, "a") == (98, "an earlier try of this request was interrupted")
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_refuses_when_no_subnet_is_free() -> None:
 
 def test_addresses_follow_slot_numbers_and_are_unique() -> None:
     cluster = builders.cluster(nodes=240, spares=0, leaf_size=16)
-    found = network.addresses(cluster, IPv4Network("10.70.1.0/24"))
+    found = network.machine_addresses(cluster, IPv4Network("10.70.1.0/24"))
     assert found["lab-head"] == "10.70.1.10"
     assert found["lab-1-1"] == "10.70.1.11"
     assert len(set(found.values())) == 241
@@ -54,4 +54,4 @@ def test_addresses_follow_slot_numbers_and_are_unique() -> None:
 
 def test_refuses_more_than_240_local_nodes() -> None:
     with pytest.raises(Refused, match="at most 240"):
-        network.addresses(builders.cluster(nodes=241, spares=0), IPv4Network("10.70.1.0/24"))
+        network.machine_addresses(builders.cluster(nodes=241, spares=0), IPv4Network("10.70.1.0/24"))

@@ -85,7 +85,7 @@ GPU_PARTS = {
     "nvidia": """\
 0, NVIDIA H100 80GB HBM3, 81559, 00000000:1B:00.0, 550.54.15
 1, NVIDIA H100 80GB HBM3, 81559, 00000000:9B:00.0, 550.54.15""",
-    "driver": "loaded=550.54.15\non_disk=550.54.15\nlibraries=550.54.15\nnvswitches=4\noffered=",
+    "driver": "loaded=550.54.15\non_disk=550.54.15\nlibraries=550.54.15\nnvswitches=4\ndcgm=yes\noffered=",
     "minors": "0000:1b:00.0 1\n0000:9b:00.0 0",
     "fabric": """\
 mlx5_0 1 numa=0 layer=InfiniBand state=4:_ACTIVE rate=400_Gb/sec_(4X_NDR)
@@ -95,7 +95,9 @@ mlx5_1 1 numa=1 layer=InfiniBand state=1:_DOWN rate=10_Gb/sec_(4X_SDR)""",
 
 def test_survey_finds_gpus_with_minors_local_cores_and_nics() -> None:
     survey = parse_survey("lab-1-1", "10.9.0.11", parts(**GPU_PARTS), NOW, NOW)
-    assert survey.driver == DetectedDriver(loaded="550.54.15", on_disk="550.54.15", libraries="550.54.15", nvswitches=4)
+    assert survey.driver == DetectedDriver(
+        loaded="550.54.15", on_disk="550.54.15", libraries="550.54.15", nvswitches=4, dcgm=True
+    )
     assert survey.found.gpus == (
         DetectedGpu("NVIDIA H100 80GB HBM3", 81559, "0000:1b:00.0", (0, 1, 2, 3), 1),
         DetectedGpu("NVIDIA H100 80GB HBM3", 81559, "0000:9b:00.0", (4, 5, 6, 7), 0),
@@ -148,7 +150,7 @@ def test_parses_ssh_source_address_of_survey(text: str, understood: str) -> None
 @pytest.mark.parametrize("above", ["env SSH_CONNECTION='198.51.100.7 5 10.9.0.10 22'"])
 def test_survey_script_finds_ssh_source_address_under_sudo(above: str) -> None:
     """Which clears the variable: whoever called it has it still."""
-    script = Path(__file__).parents[4] / "node" / "programs" / "survey_machine.sh"
+    script = Path(__file__).parents[4] / "node" / "programs" / "owned_machines" / "survey_machine.sh"
     tail = script.read_text().partition("part from\n")[2].partition("part time")[0]
     ran = subprocess.run(
         ["sh", "-c", f"{above} sh -c 'env -u SSH_CONNECTION sh -s; true'"],
@@ -158,7 +160,7 @@ def test_survey_script_finds_ssh_source_address_under_sudo(above: str) -> None:
 
 
 def state_part(folder: Path) -> str:
-    script = (Path(__file__).parents[4] / "node" / "programs" / "survey_machine.sh").read_text()
+    script = (Path(__file__).parents[4] / "node" / "programs" / "owned_machines" / "survey_machine.sh").read_text()
     part = script.partition("part state\n")[2].partition("part users")[0]
     argv = ["sh", "-c", f"part() {{ :; }}\n{part}", "sh", "", "", str(folder)]
     return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -179,7 +181,7 @@ def test_survey_reports_file_system_of_missing_state_folder(tmp_path: Path) -> N
 
 
 def test_survey_reports_home_owners_and_uids(tmp_path: Path) -> None:
-    script = (Path(__file__).parents[4] / "node" / "programs" / "survey_machine.sh").read_text()
+    script = (Path(__file__).parents[4] / "node" / "programs" / "owned_machines" / "survey_machine.sh").read_text()
     part = script.partition("part homes\n")[2].partition("part filesystems")[0]
     (tmp_path / "ann").mkdir()
     argv = [

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.domain.cluster import SLURM_STATE_FOLDER, Storage
+from headway.domain.cluster import SLURM_STATE_FOLDER
+from headway.domain.storage.folders import StorageFolders
 from headway.render.ha import slurm_state_folder
 from tests.support.clusters import builders
 
@@ -29,7 +30,7 @@ class Place:
         self.works_in: Path | None = None  # where another controller writes its heartbeat
 
     def start(self, now: Path, *, first: bool = True) -> subprocess.CompletedProcess[str]:
-        cluster = OWN if now == self.own else replace(OWN, storage=Storage(state=str(now.parent.parent)))
+        cluster = OWN if now == self.own else replace(OWN, storage=StorageFolders(state=str(now.parent.parent)))
         text = slurm_state_folder.files(cluster, first=first)[slurm_state_folder.PROGRAM].text
         text = text.replace(slurm_state_folder.LAST, str(self.last)).replace(SLURM_STATE_FOLDER, str(self.own))
         bin_ = self.folder / "bin"

@@ -10,7 +10,7 @@ from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, site_o
 GPU = gpu_cluster()
 
 
-def one(text: str, kind: str) -> conf_syntax.Line:
+def one(text: str, kind: str) -> conf_syntax.ConfLine:
     return next(line for line in conf_syntax.parse_lines(text) if line.first == kind)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import resolve_cluster_file
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import Cluster, UserLimits
 from headway.domain.machines.site import Site
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
 from headway.domain.slurm.hostlist import expand
@@ -96,3 +96,12 @@ def test_cpus_per_gpu_are_whole_cores() -> None:
     assert parts(ODD)["train"][0]["defcpupergpu"] == "10"
     few = own(*[DetectedHardware(4, 1, 2, 2, 500_000, 0, A100S)] * 2)
     assert parts(few)["train"][0]["defcpupergpu"] == "1"
+
+
+def test_partition_with_limits_names_its_qos() -> None:
+    cluster, site = mixed()
+    whole, *others = cluster.partitions
+    limited = replace(cluster, partitions=(whole, replace(whole, name="debug", per_user=UserLimits(gpus=4)), *others))
+    said = {name: settings for name, (settings, _) in parts((limited, site)).items()}
+    assert said["debug"]["qos"] == "partition.debug"
+    assert "qos" not in said["whole"]

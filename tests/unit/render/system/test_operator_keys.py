@@ -28,11 +28,15 @@ class Secrets:
     def __init__(self, key: str) -> None:
         self.key = key
 
+    async def get(self, _: str, name: str) -> str | None:
+        assert name == "bootstrap_key"
+        return self.key or None
+
     async def of_cluster(self, _: str) -> dict[str, str]:
         return {"bootstrap_key": self.key} if self.key else {}
 
 
-class LinuxUsers:
+class LinuxUids:
     def __init__(self, gone: Sequence[str]) -> None:
         self.gone = set(gone)
 
@@ -47,7 +51,7 @@ class FakeStore:
     """The parts of the store that a site reads."""
 
     def __init__(self, key: str = "", gone: Sequence[str] = ()) -> None:
-        self.secrets, self.linux_users = Secrets(key), LinuxUsers(gone)
+        self.secrets, self.linux_uids = Secrets(key), LinuxUids(gone)
 
 
 def key_file(folder: Path, name: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.domain.cluster import Storage, Volume
+from headway.domain.storage.folders import StorageFolders, Volume
 from headway.render.system import volume_mounts
 from tests.support.clusters import builders
 
@@ -14,7 +14,7 @@ MODELS = Volume("models", "/models", "nfs4", "filer:/export/models", ("rw", "har
 
 
 def test_volume_becomes_a_mount_unit_that_blocks_no_other_unit() -> None:
-    cluster = replace(builders.cluster(2), storage=Storage(volumes=(MODELS,)))
+    cluster = replace(builders.cluster(2), storage=StorageFolders(volumes=(MODELS,)))
     unit = volume_mounts.mount_units(cluster, builders.site(cluster), head=False)["models.mount"]
     assert "What=filer:/export/models\nWhere=/models\nType=nfs4\nOptions=rw,hard,nosuid,nodev\n" in unit
     assert "LazyUnmount=yes" in unit

@@ -1,10 +1,11 @@
-"""The list of a cluster's nodes shows their GPUs as Slurm counts them."""
+"""The list of a cluster's nodes shows their GPUs as Slurm counts them, and the hosts of containers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from headway.catalog.mig_profiles import lay_out
+from headway.domain.cluster import Host
 from headway.domain.machines.gpu_parts import GpuParts
 from headway.services.nodes.nodes_to_schema import node_outs
 from headway.services.read_model.snapshot import Snapshot
@@ -24,3 +25,12 @@ def test_nodes_show_their_mig_instances_in_slurms_order() -> None:
         (6, "3g.40gb"), (7, "3g.40gb"), (0, "1g.10gb"), (0, "1g.10gb"), (1, "1g.10gb"), (1, "1g.10gb"),
     ]  # fmt: skip
     assert (second.gpu_parts, len(second.gpus), second.gpus[0].part) == ("", 8, "")
+
+
+def test_machine_in_a_container_names_its_host() -> None:
+    cluster = builders.cluster(2, 0)
+    cluster = replace(cluster, hosts=(Host("lab-1-2", "rack7.example.org"),))
+    inside = [replace(builders.machine(name), port=2222, host=builders.machine(name)) for name in cluster.slot_names]
+    snapshot = Snapshot("lab", machines=(builders.machine("lab-head"), *inside), as_of=1.0)
+    head, first, second = node_outs(cluster, snapshot)
+    assert (head.host, first.host, second.host) == ("", inside[0].address, "rack7.example.org")

@@ -10,8 +10,9 @@ import pytest
 
 from headway.services.queue.order_cache import find_page
 from headway.services.queue.query import KINDS, QueueQuery
-from headway.services.queue.search import query_page as queue_page
-from headway.services.read_model.snapshot import UNUSED_ORDER_S, LiveState, Snapshot
+from headway.services.queue.search import find_jobs, page_of_result
+from headway.services.read_model.live_state import LiveState
+from headway.services.read_model.snapshot import UNUSED_ORDER_S, Snapshot
 from headway.services.read_model.snapshot_diff import BATCH
 from tests.support.clusters import builders
 from tests.support.waiting import eventually
@@ -70,7 +71,7 @@ async def test_queue_pages_stay_correct_when_all_priorities_change(monkeypatch: 
         got = await asyncio.gather(*(find_page(live.snapshot("lab"), ask, None, 1000.0 + turn) for ask in asks))
         for ask, one in zip(asks, got, strict=True):
             assert one.snapshot is live.snapshot("lab")
-            assert one.page == queue_page(jobs.values(), ask, 1000.0 + turn), ask
+            assert one.page == page_of_result(find_jobs(jobs.values(), ask, 1000.0 + turn), ask), ask
         jobs = {number: replace(job, priority=rng.randrange(99), reason=f"r{turn % 3}") for number, job in jobs.items()}
         del jobs[40 + turn]
         jobs[50] = replace(jobs[50], state="RUNNING", start_time=7)

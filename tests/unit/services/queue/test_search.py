@@ -11,11 +11,23 @@ import pytest
 
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
-from headway.services.queue.columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, Column, sort_key
 from headway.services.queue.query import QueueQuery
-from headway.services.queue.search import find_jobs, query_page, sort_key_of, sort_result, update_members, update_result
+from headway.services.queue.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, QueueColumn, sort_key
+from headway.services.queue.search import (
+    QueuePage,
+    find_jobs,
+    page_of_result,
+    sort_key_of,
+    sort_result,
+    update_members,
+    update_result,
+)
 from headway.services.read_model.snapshot_diff import MAX_CHANGES, JobsDiff
 from tests.support.clusters import builders
+
+
+def query_page(jobs: Iterable[JobState], query: QueueQuery, now: float) -> QueuePage:
+    return page_of_result(find_jobs(jobs, query, now), query)
 
 
 def numbers(jobs: Iterable[JobState]) -> list[int]:
@@ -186,7 +198,7 @@ def another(value: object) -> object:
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETED"])
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.key)
-def test_column_value_depends_only_on_declared_fields(state: str, column: Column) -> None:
+def test_column_value_depends_only_on_declared_fields(state: str, column: QueueColumn) -> None:
     """What it does not name may change, and its value and place stay."""
     job = builders.job(7, state, nodes=("a",), priority=3, array_job_id=5, array_task="1", more={"nice": 1})
     for field in fields(JobState):

@@ -22,4 +22,5 @@ def test_parses_shares_usage_and_gpu_hours_of_accounts() -> None:
         "vision", 0.582524, 0.808543, 0.5,
     )  # fmt: skip
     assert vision.gpu_hours == 40 / 60  # 16 GPUs for 151 s are 40 GPU-minutes
+    assert vision.user_gpu_hours == {"ann": 40 / 60, "cleo": 0.0}
     assert (speech.account, speech.gpu_hours) == ("speech", 7 / 60)

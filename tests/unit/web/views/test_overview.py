@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.clusters import CheckOut, StatusOut
-from headway.schemas.incidents import IncidentOut, MovedJobOut, TimesOut
+from headway.schemas.incidents import IncidentOut, RequeuedJobOut, TimesOut
 from headway.schemas.jobs import ProgressOut
 from headway.schemas.nodes import GpuOut, NodeOut
 from headway.services.read_model.overview import Overview
-from headway.web.views.overview import ROWS, assign_keys, parts
+from headway.web.views.overview import ROWS, assign_keys, overview_parts
 from headway.web.views.overview_models import (
     IncidentsView,
     NodesView,
@@ -65,20 +65,22 @@ def changed(before: dict[str, object], after: dict[str, object]) -> set[str]:
 
 def test_time_alone_changes_no_part() -> None:
     nodes = (node("lab-1-1", held=(7,) * 8),)
-    before = parts(overview(job(7), nodes=nodes), {})
-    assert changed(before, parts(overview(job(7), nodes=nodes, as_of=1060.0), {})) == set()
+    before = overview_parts(overview(job(7), nodes=nodes), {})
+    assert changed(before, overview_parts(overview(job(7), nodes=nodes, as_of=1060.0), {})) == set()
 
 
 def test_training_step_changes_only_training_and_chart() -> None:
-    before = parts(overview(job(7), figures={7: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)])}), {})
-    after = parts(overview(job(7), figures={7: ProgressOut(step=2, loss=3.9, series=[(1, 4.0), (2, 3.9)])}), {})
+    before = overview_parts(overview(job(7), figures={7: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)])}), {})
+    after = overview_parts(
+        overview(job(7), figures={7: ProgressOut(step=2, loss=3.9, series=[(1, 4.0), (2, 3.9)])}), {}
+    )
     assert changed(before, after) == {"training_panel", "chart"}
     assert after["chart"] == {"job": 7, "hue": 0, "steps": [1, 2], "loss": [4.0, 3.9]}
 
 
 def drawn(*jobs: JobState, figures: tuple[int, ...] = (), chosen: int | None = None) -> int:
     progress = {number: ProgressOut(step=1, loss=4.0, series=[(1, 4.0)]) for number in figures}
-    chart = parts(overview(*jobs, figures=progress), {}, chosen)["chart"]
+    chart = overview_parts(overview(*jobs, figures=progress), {}, chosen)["chart"]
     assert isinstance(chart, dict)
     return int(chart["job"])
 
@@ -95,7 +97,7 @@ def test_chart_shows_chosen_or_largest_reporting_job() -> None:
 
 
 def fabric(*nodes: NodeOut, **changes: object) -> NodesView:
-    view = parts(overview(job(7), nodes=nodes, **changes), {})["nodes_panel"]
+    view = overview_parts(overview(job(7), nodes=nodes, **changes), {})["nodes_panel"]
     assert isinstance(view, NodesView)
     return view
 
@@ -111,7 +113,7 @@ def test_nodes_are_listed_under_leaf_in_natural_order() -> None:
 
 def test_node_label_lists_jobs_holding_gpus() -> None:
     view = fabric(node("lab-1-1", held=(7, 7, 9, None, None, None, None, None))).leaves[0].nodes[0]
-    assert view.label == "8 GPUs, 2 held by job 7 job7, 1 held by job 9 "
+    assert view.label == "8 GPUs, 2 allocated to job 7 job7, 1 allocated to job 9 "
     assert view.gpus_used == 3
     down = fabric(node("lab-1-1", states=["DOWN"])).leaves[0].nodes[0]
     assert down.label == "8 GPUs, none usable"
@@ -119,7 +121,7 @@ def test_node_label_lists_jobs_holding_gpus() -> None:
 
 def test_notice_lists_down_nodes_with_reasons() -> None:
     nodes = [node(f"lab-1-{i}", states=["DOWN"], reason="not responding") for i in range(1, 6)]
-    notices = parts(overview(nodes=tuple(nodes), state="degraded"), {})["down_banners"]
+    notices = overview_parts(overview(nodes=tuple(nodes), state="degraded"), {})["down_banners"]
     assert isinstance(notices, tuple)
     assert notices[0].title == "5 nodes are down."
     assert notices[0].text.endswith("lab-1-3: not responding; and 2 more")
@@ -127,7 +129,7 @@ def test_notice_lists_down_nodes_with_reasons() -> None:
 
 def test_long_queue_is_truncated_and_counted() -> None:
     jobs = [job(number, "PENDING", submit_time=number) for number in range(1, 251)]
-    queue = parts(overview(*jobs, jobs_pending=10_000), {})["queue_panel"]
+    queue = overview_parts(overview(*jobs, jobs_pending=10_000), {})["queue_panel"]
     assert isinstance(queue, QueueView)
     (group,) = queue.groups
     assert len(group.rows) == ROWS
@@ -138,7 +140,7 @@ def test_long_queue_is_truncated_and_counted() -> None:
 def test_queue_shows_waiting_tasks_of_an_array_in_brackets() -> None:
     waiting = job(104, "PENDING", array_job_id=104, array_task="8-99")
     running = job(111, array_job_id=104, array_task="7")
-    queue = parts(overview(waiting, running), {})["queue_panel"]
+    queue = overview_parts(overview(waiting, running), {})["queue_panel"]
     assert isinstance(queue, QueueView)
     assert [row.task for group in queue.groups for row in group.rows] == ["104_7", "104_[8-99]"]
 
@@ -147,13 +149,13 @@ def test_failed_checks_come_first() -> None:
     status = overview().status.model_copy(
         update={"checks": [CheckOut(name="a", ok=True, message=""), CheckOut(name="b", ok=False, message="")]}
     )
-    view = parts(Overview(status), {})["readiness_panel"]
+    view = overview_parts(Overview(status), {})["readiness_panel"]
     assert [row.name for row in view.rows] == ["b", "a"]  # type: ignore[attr-defined]
     assert view.ok == 1  # type: ignore[attr-defined]
 
 
 def test_parts_mark_simulated_gpus() -> None:
-    made = parts(overview(job(7)), {})
+    made = overview_parts(overview(job(7)), {})
     for name, kind in (("summary", SummaryView), ("nodes_panel", NodesView), ("training_panel", TrainingView)):
         view = made[name]
         assert isinstance(view, kind)
@@ -161,7 +163,7 @@ def test_parts_mark_simulated_gpus() -> None:
 
 
 def incident(number: int, state: str, times: TimesOut, *jobs: int) -> IncidentOut:
-    moved = [MovedJobOut(job=job, requeued_at=1.0) for job in jobs]
+    moved = [RequeuedJobOut(job=job, requeued_at=1.0) for job in jobs]
     return IncidentOut(
         number=number, cluster="lab", node="lab-1-1", what="XID 79", action="reboot", state=state, opened_at=1000.0,
         times=times, jobs=moved,
@@ -173,7 +175,7 @@ def test_open_faults_come_first_with_their_timeline() -> None:
     incidents.append(incident(2, "out of service", TimesOut(detect_s=0.5, drain_s=1.5)))
     incidents.append(incident(1, "draining", TimesOut(detect_s=0.5, drain_s=1.0, requeue_s=2.0), 7))
     shown = overview()
-    faults = parts(replace(shown, incidents=tuple(incidents)), {})["incidents_panel"]
+    faults = overview_parts(replace(shown, incidents=tuple(incidents)), {})["incidents_panel"]
     assert isinstance(faults, IncidentsView)
     assert [(row.number, row.kind) for row in faults.rows] == [(2, "out"), (1, "open"), (9, "done"), (8, "done")]
     assert (faults.open, faults.more) == (2, 4)

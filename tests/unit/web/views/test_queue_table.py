@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.services.queue.query import QueueQuery
-from headway.services.queue.search import query_page as find
-from headway.web.views.queue_address import Query
+from headway.services.queue.search import find_jobs, page_of_result
+from headway.web.views.queue_address import QueueAddress
 from headway.web.views.queue_table import chips
 from tests.support.clusters import builders
 
@@ -15,8 +15,8 @@ def job(number: int, state: str = "RUNNING", **changes: object) -> JobState:
 
 
 def test_mine_chip_requires_a_user() -> None:
-    listed = find((job(7),), QueueQuery(), 1000)
-    on = {chip.title: chip.on for chip in chips(listed, Query(), "alice")}
+    listed = page_of_result(find_jobs((job(7),), QueueQuery(), 1000), QueueQuery())
+    on = {chip.title: chip.on for chip in chips(listed, QueueAddress(), "alice")}
     assert on == {"Running": True, "Waiting": True, "Ended": False, "Mine": False}
-    assert {chip.title: chip.on for chip in chips(listed, Query(user="alice"), "alice")}["Mine"]
-    assert "Mine" not in [chip.title for chip in chips(listed, Query(), "")]
+    assert {chip.title: chip.on for chip in chips(listed, QueueAddress(user="alice"), "alice")}["Mine"]
+    assert "Mine" not in [chip.title for chip in chips(listed, QueueAddress(), "")]

@@ -1,4 +1,4 @@
-"""The audit log: who did what, from where, when, and with which result."""
+"""The audit trail: who did what, from where, when, and with which result."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from starlette.responses import StreamingResponse
 
 from headway.api.auth.dependencies import Admin, State
 from headway.schemas.access.people import AuditCheckOut, AuditPage
+from headway.schemas.base import API_PREFIX
 from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 from headway.services.access.audit import (
     MAX_LINE_NUMBER,
@@ -20,7 +21,7 @@ from headway.services.access.audit import (
 )
 from headway.store import AuditAsk
 
-router = APIRouter(prefix="/audit", tags=["people"])
+router = APIRouter(prefix=f"{API_PREFIX}/audit", tags=["people"])
 _MAX_TIME = 10**15
 FilterText = Annotated[str, Query(max_length=200)]
 UnixTime = Annotated[float, Query(ge=0, le=_MAX_TIME, description="unix seconds")]
@@ -33,7 +34,7 @@ EXPORT: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("")
-async def trail(
+async def list_audit(
     state: State,
     _: Admin,
     person: FilterText = "",
@@ -51,7 +52,7 @@ async def trail(
 
 
 @router.get("/export", response_class=StreamingResponse, responses=EXPORT)
-async def export(
+async def export_audit(
     state: State,
     _: Admin,
     form: Annotated[ExportFormat, Query(alias="format")] = "jsonl",
@@ -70,7 +71,7 @@ async def export(
 
 
 @router.get("/verify")
-async def verify(
+async def verify_audit(
     state: State,
     _: Admin,
     number: Annotated[int, Query(ge=0, le=MAX_LINE_NUMBER, description="an entry of an earlier export")] = 0,

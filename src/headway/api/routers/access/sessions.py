@@ -8,13 +8,14 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.pagination import ANY, Page, Words, fits
 from headway.schemas.access.tokens import SessionOut
-from headway.services.access import sessions as service
+from headway.schemas.base import API_PREFIX
+from headway.services.access import session_list as service
 
-router = APIRouter(tags=["people"])
+router = APIRouter(prefix=API_PREFIX, tags=["people"])
 
 
 @router.get("/sessions")
-async def sessions(
+async def list_sessions(
     state: State, who: TokenOwner, request: Request, page: Page, person: Words = ANY
 ) -> list[SessionOut]:
     """Returns the person's own browser sessions; for admins those of all people."""

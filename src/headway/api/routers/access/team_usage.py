@@ -7,13 +7,14 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import ANY, Page, Text, Words, contains
 from headway.schemas.access.people import TeamsOut
+from headway.schemas.base import API_PREFIX
 from headway.services.access.team_usage import read_team_usage
 
-router = APIRouter(prefix="/clusters/{name}", tags=["teams"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["teams"])
 
 
 @router.get("/teams")
-async def teams(name: str, state: State, who: Anyone, page: Page, user: Words = ANY, q: Text = "") -> TeamsOut:
+async def list_teams(name: str, state: State, who: Anyone, page: Page, user: Words = ANY, q: Text = "") -> TeamsOut:
     """Returns the teams of the cluster's file. A team's usage is visible to its own people, operators and admins."""
     report = await read_team_usage(state, who, name)
     found = [team for team in report.teams if contains(q, team.name) and (not user or not user.isdisjoint(team.users))]

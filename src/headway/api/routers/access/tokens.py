@@ -9,13 +9,14 @@ from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.pagination import ANY, Page, Text, Words, contains, fits
 from headway.schemas.access.people import SignInLinkOut
 from headway.schemas.access.tokens import TokenIn, TokenOut
-from headway.services.access import tokens as service
+from headway.schemas.base import API_PREFIX
+from headway.services.access import token_issuing as service
 
-router = APIRouter(tags=["people"])
+router = APIRouter(prefix=API_PREFIX, tags=["people"])
 
 
 @router.get("/tokens")
-async def tokens(state: State, who: TokenOwner, page: Page, person: Words = ANY, q: Text = "") -> list[TokenOut]:
+async def list_tokens(state: State, who: TokenOwner, page: Page, person: Words = ANY, q: Text = "") -> list[TokenOut]:
     """Returns the person's own tokens; for admins the tokens of all people."""
     found = [
         token

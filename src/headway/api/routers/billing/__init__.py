@@ -1,1 +1,3 @@
-"""Endpoints of usage, invoices, budgets, cost estimates, goodput, energy and capacity."""
+"""Endpoints of usage, invoices, budgets, cost estimates, goodput, energy and capacity.
+
+Not here: a team's share and limits (`api.routers.access`)."""

@@ -1,4 +1,4 @@
-"""Goodput: the productive share of the GPU time that jobs held, and how the rest was lost."""
+"""Goodput: the productive share of the GPU time that was allocated to jobs, and how the rest was lost."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import MonthText
 from headway.api.http.path_numbers import PathNumber
+from headway.schemas.base import API_PREFIX
 from headway.schemas.billing import GoodputOut, JobGoodputOut
 from headway.services.billing.ledger.ledger_refresh import load_report_scope, refresh_ledger
 from headway.services.billing.reports.goodput import load_goodput, load_job_goodput
 from headway.services.billing.reports.report_scope import load_billed_cluster, visible_teams
 
-router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["costs"])
 
 
 @router.get("/goodput")
-async def goodput(name: str, state: State, who: Anyone, period: MonthText = "") -> GoodputOut:
+async def get_goodput(name: str, state: State, who: Anyone, period: MonthText = "") -> GoodputOut:
     """Returns the goodput of a month by team, and the causes of loss, the most expensive first."""
     return await load_goodput(state, await load_report_scope(state, name, who, period))
 

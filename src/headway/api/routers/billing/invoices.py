@@ -7,13 +7,15 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Admin, Anyone, Operator, State
 from headway.api.http.billing_parameters import CSV_OR_JSON, MonthText, ReportFormat, csv_response
+from headway.schemas.base import API_PREFIX
 from headway.schemas.billing import ChargebackOut, CloseIn, CollectedOut, InvoiceOut
+from headway.services.billing import month_closing
 from headway.services.billing.invoice_views import load_chargeback, load_closed_invoices, load_invoice
-from headway.services.billing.ledger.ledger_refresh import load_report_scope, rebuild_ledger
-from headway.services.billing.month_closing import close_month
+from headway.services.billing.ledger import ledger_refresh
+from headway.services.billing.ledger.ledger_refresh import load_report_scope
 from headway.services.billing.reports.report_scope import load_billed_cluster
 
-router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["costs"])
 
 
 @router.get("/invoice", response_model=InvoiceOut, responses=CSV_OR_JSON)
@@ -32,17 +34,17 @@ async def invoice_of(
 
 
 @router.get("/invoices")
-async def invoices(name: str, state: State, _: Operator) -> list[InvoiceOut]:
+async def list_invoices(name: str, state: State, _: Operator) -> list[InvoiceOut]:
     """Returns the closed invoices, the latest first."""
     return await load_closed_invoices(state, await load_billed_cluster(state, name))
 
 
-@router.post("/invoice/close")
-async def close(name: str, body: CloseIn, state: State, who: Admin) -> InvoiceOut:
+@router.post("/invoice/close", name="close")
+async def close_month(name: str, body: CloseIn, state: State, who: Admin) -> InvoiceOut:
     """Closes a month's invoice permanently. Later changes become corrections on the next one."""
     billed = await load_billed_cluster(state, name)
     month = billed.month(body.period)
-    await close_month(state, who, billed, month)
+    await month_closing.close_month(state, who, billed, month)
     return await load_invoice(state, billed, month)
 
 
@@ -61,7 +63,7 @@ async def chargeback_of(
     return csv_response(report, f"{name}-{scope.month.name}-chargeback") if format == "csv" else report
 
 
-@router.post("/ledger/rebuild")
-async def rebuild(name: str, state: State, who: Admin) -> CollectedOut:
+@router.post("/ledger/rebuild", name="rebuild")
+async def rebuild_ledger(name: str, state: State, who: Admin) -> CollectedOut:
     """Reads Slurm's accounting again from its beginning. Measurements and closed invoices are kept."""
-    return await rebuild_ledger(state, who, await load_billed_cluster(state, name))
+    return await ledger_refresh.rebuild_ledger(state, who, await load_billed_cluster(state, name))

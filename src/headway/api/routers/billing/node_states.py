@@ -17,6 +17,7 @@ from headway.api.http.billing_parameters import (
     csv_response,
 )
 from headway.api.http.pagination import Cursor
+from headway.schemas.base import API_PREFIX
 from headway.schemas.billing import NodeStatesOut
 from headway.schemas.page_size import MAX_ROWS
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
@@ -28,11 +29,11 @@ from headway.services.billing.ledger.node_states import (
 )
 from headway.services.billing.reports.report_scope import load_billed_cluster, parse_period, visible_teams
 
-router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["costs"])
 
 
 @router.get("/usage/nodes", response_model=NodeStatesOut, responses=CSV_OR_JSON)
-async def nodes(
+async def list_node_states(
     name: str,
     state: State,
     who: Anyone,

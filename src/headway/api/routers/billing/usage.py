@@ -11,6 +11,7 @@ from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import CSV_OR_JSON, ReportFormat, TimeText, UsageFilterQuery, csv_response
 from headway.api.http.pagination import Cursor
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
+from headway.schemas.base import API_PREFIX
 from headway.schemas.billing import RunsOut, UsageOut
 from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
@@ -18,11 +19,11 @@ from headway.services.billing.reports.report_scope import load_billed_cluster, p
 from headway.services.billing.reports.runs import RunSelection, load_runs
 from headway.services.billing.reports.usage import load_usage, parse_dimensions, usage_selection
 
-router = APIRouter(prefix="/clusters/{name}", tags=["costs"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["costs"])
 
 
 @router.get("/usage", response_model=UsageOut, responses=CSV_OR_JSON)
-async def usage(
+async def get_usage(
     name: str,
     state: State,
     who: Anyone,
@@ -42,7 +43,7 @@ async def usage(
 
 
 @router.get("/usage/runs")
-async def runs(
+async def list_usage_runs(
     name: str,
     state: State,
     who: Anyone,

@@ -9,14 +9,15 @@ from fastapi import APIRouter, Query
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import Cursor
 from headway.schemas.activity import ActivityPage
+from headway.schemas.base import API_PREFIX
 from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 from headway.services.cluster.activity import Kind, get_activity
 
-router = APIRouter(prefix="/clusters/{name}", tags=["events"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["events"])
 
 
 @router.get("/activity")
-async def activity(
+async def list_activity(
     name: str,
     state: State,
     _: Anyone,

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Admin, Anyone, AnyoneAllClusters, Member, Planner, State
 from headway.api.http.pagination import ANY, Page, States, Text, contains, fits
+from headway.schemas.base import API_PREFIX
 from headway.schemas.clusters import (
     AccessOut,
     ApplyIn,
@@ -14,49 +15,49 @@ from headway.schemas.clusters import (
     Document,
     DownIn,
     OperationOut,
-    ScaleIn,
+    ScaleGroupsIn,
     StatusOut,
 )
 from headway.services.cluster import clusters as service
 from headway.services.cluster import planning
 from headway.services.cluster.cluster_to_schema import cluster_out
 
-router = APIRouter(tags=["clusters"])
+router = APIRouter(prefix=API_PREFIX, tags=["clusters"])
 
 
-@router.post("/plan")
-async def plan(document: Document, state: State, who: Planner) -> ChangeSetOut:
+@router.post("/plan", name="plan")
+async def plan_cluster(document: Document, state: State, who: Planner) -> ChangeSetOut:
     """Returns what applying this document would change."""
     return await planning.plan_document(state, who, document)
 
 
-@router.post("/clusters/{name}/apply", status_code=202)
-async def apply(name: str, body: ApplyIn, state: State, who: Admin) -> OperationOut:
+@router.post("/clusters/{name}/apply", status_code=202, name="apply")
+async def apply_cluster(name: str, body: ApplyIn, state: State, who: Admin) -> OperationOut:
     """Queues an apply. Follow it at /operations/{id}/events."""
     return await service.apply_document(state, who, name, body)
 
 
 @router.post("/clusters/{name}/scale/plan")
-async def plan_scale(name: str, body: ScaleIn, state: State, who: Planner) -> ChangeSetOut:
+async def plan_scale(name: str, body: ScaleGroupsIn, state: State, who: Planner) -> ChangeSetOut:
     """Returns what another number of nodes would change."""
     return await planning.plan_scale(state, who, name, body)
 
 
-@router.post("/clusters/{name}/scale", status_code=202)
-async def scale(name: str, body: ScaleIn, state: State, who: Admin) -> OperationOut:
+@router.post("/clusters/{name}/scale", status_code=202, name="scale")
+async def scale_cluster(name: str, body: ScaleGroupsIn, state: State, who: Admin) -> OperationOut:
     """Queues a change of the number of nodes: up in one step, down by draining. Nodes with running jobs are removed
     only if `deadline_s` says how long those jobs may continue before they are requeued."""
     return await service.scale_cluster(state, who, name, body)
 
 
-@router.post("/clusters/{name}/down", status_code=202)
-async def down(name: str, body: DownIn, state: State, who: Admin) -> OperationOut:
+@router.post("/clusters/{name}/down", status_code=202, name="down")
+async def take_cluster_down(name: str, body: DownIn, state: State, who: Admin) -> OperationOut:
     """Queues taking the cluster down. Its data is kept unless `delete_data` is set."""
     return await service.take_down(state, who, name, delete_data=body.delete_data)
 
 
 @router.get("/clusters")
-async def clusters(
+async def list_clusters(
     state: State, who: AnyoneAllClusters, page: Page, q: Text = "", status: States = ANY
 ) -> list[ClusterOut]:
     """Returns the clusters that the person may see, by name."""
@@ -67,24 +68,24 @@ async def clusters(
 
 
 @router.get("/clusters/{name}")
-async def cluster(name: str, state: State, _: Anyone) -> ClusterOut:
+async def get_cluster(name: str, state: State, _: Anyone) -> ClusterOut:
     """Returns one cluster, as last read."""
     return await service.get_cluster(state, name)
 
 
 @router.get("/clusters/{name}/status")
-async def status(name: str, state: State, _: Anyone) -> StatusOut:
+async def get_cluster_status(name: str, state: State, _: Anyone) -> StatusOut:
     """Returns the cluster's checks, each with a result and a message, and its nodes, read now."""
     return await service.get_status(state, name)
 
 
 @router.get("/clusters/{name}/document")
-async def document(name: str, state: State, _: Member) -> Document:
+async def get_cluster_document(name: str, state: State, _: Member) -> Document:
     """Returns the document that was last applied, without secrets."""
     return await service.get_document(state, name)
 
 
 @router.get("/clusters/{name}/access")
-async def access(name: str, state: State, who: Member) -> AccessOut:
+async def get_cluster_access(name: str, state: State, who: Member) -> AccessOut:
     """Returns what the person needs to reach the cluster with plain ssh."""
     return await service.get_ssh_access(state, who, name)

@@ -10,20 +10,28 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.event_response import EventResponse
-from headway.schemas.clusters import NewsOut
+from headway.schemas.base import API_PREFIX
+from headway.schemas.clusters import ClusterEventOut
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
-from headway.services.read_model.snapshot import LiveState, events_topic
+from headway.services.read_model.live_state import LiveState
+from headway.services.read_model.topic_hub import events_topic
 
-router = APIRouter(tags=["events"])
-STREAM = {200: {"model": NewsOut, "content": {"text/event-stream": {}}, "description": "NewsOut as server-sent events"}}
+router = APIRouter(prefix=API_PREFIX, tags=["events"])
+STREAM = {
+    200: {
+        "model": ClusterEventOut,
+        "content": {"text/event-stream": {}},
+        "description": "ClusterEventOut as server-sent events",
+    }
+}
 
 
 @router.get("/events", response_class=EventSourceResponse, responses=STREAM)  # type: ignore[arg-type]
-async def everywhere(
+async def stream_events_of_all_clusters(
     request: Request, state: State, who: AnyoneAllClusters, last_event_id: str = Header("")
 ) -> EventSourceResponse:
-    """Streams the events of every cluster: `job`, `node`, `incident`, `operation` (NewsOut). Resumes after
+    """Streams the events of every cluster: `job`, `node`, `incident`, `operation` (ClusterEventOut). Resumes after
     `Last-Event-ID`. If events since then are no longer stored, sends `reset`: read the lists again. Sends `stopping`
     when the server stops."""
     return _answer(request, state, who, "", last_event_id)

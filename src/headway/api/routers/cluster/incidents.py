@@ -7,15 +7,16 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, DEEP, Page, States, Text, Words, contains, fits
 from headway.api.http.path_numbers import PathNumber
-from headway.schemas.incidents import FaultIn, FaultMadeOut, IncidentOut, NodeHistoryOut, ReturnIn
+from headway.schemas.base import API_PREFIX
+from headway.schemas.incidents import FaultIn, IncidentOut, InjectedFaultOut, NodeHistoryOut, ReturnIn
 from headway.services.nodes import incidents as service
 from headway.services.nodes.incident_to_schema import incident_out
 
-router = APIRouter(prefix="/clusters/{name}", tags=["incidents"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["incidents"])
 
 
 @router.get("/incidents")
-async def incidents(
+async def list_incidents(
     name: str,
     state: State,
     _: Anyone,
@@ -40,7 +41,7 @@ async def incidents(
 
 
 @router.get("/incidents/{number}")
-async def incident(name: str, number: PathNumber, state: State, _: Anyone) -> IncidentOut:
+async def get_incident(name: str, number: PathNumber, state: State, _: Anyone) -> IncidentOut:
     """Returns one incident with its steps."""
     return await service.get_incident(state, name, number)
 
@@ -52,12 +53,12 @@ async def bring_back(name: str, number: PathNumber, body: ReturnIn, state: State
 
 
 @router.get("/nodes/{node}/history")
-async def history(name: str, node: str, state: State, _: Anyone) -> NodeHistoryOut:
+async def get_node_history(name: str, node: str, state: State, _: Anyone) -> NodeHistoryOut:
     """Returns a node's incidents, and the score that results from them."""
     return await service.get_node_history(state, name, node)
 
 
-@router.post("/faults")
-async def fault(name: str, body: FaultIn, state: State, who: Operator) -> FaultMadeOut:
+@router.post("/faults", name="fault")
+async def inject_fault(name: str, body: FaultIn, state: State, who: Operator) -> InjectedFaultOut:
     """Injects a fault into a cluster, or heals it. Refused where real machines do the work, unless `force` is set."""
     return await service.inject_fault(state, who, name, body)

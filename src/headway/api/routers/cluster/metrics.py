@@ -9,17 +9,19 @@ from fastapi import APIRouter, Query
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.cluster.monitoring.metric_queries import SERIES
+from headway.schemas.base import API_PREFIX
 from headway.schemas.metrics import MetricsOut
-from headway.services.cluster.metrics import MetricsQuery, get_metrics
+from headway.services.cluster import metrics
+from headway.services.cluster.metrics import MetricsQuery
 
-router = APIRouter(prefix="/clusters/{name}", tags=["metrics"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["metrics"])
 MAX_POINTS = 1000
 MAX_SERIES = 12
 _MAX_TIME = 1e11  # unix seconds
 
 
 @router.get("/metrics")
-async def metrics(
+async def get_metrics(
     name: str,
     state: State,
     _: Anyone,
@@ -36,4 +38,4 @@ async def metrics(
 ) -> MetricsOut:
     """Returns time series of one node, of one job (one line per GPU), or of the cluster if neither is given. The
     default period is the last hour."""
-    return await get_metrics(state, name, MetricsQuery(series, node, job, start, end, points))
+    return await metrics.get_metrics(state, name, MetricsQuery(series, node, job, start, end, points))

@@ -9,15 +9,16 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, Page, States, Text, Words, contains, fits
 from headway.domain.slurm.hostlist import natural_key
+from headway.schemas.base import API_PREFIX
 from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeOut, NodeTestIn, RebootIn
 from headway.services.nodes import node_actions as service
 from headway.services.nodes.nodes_to_schema import node_outs
 
-router = APIRouter(prefix="/clusters/{name}/nodes", tags=["nodes"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/nodes", tags=["nodes"])
 
 
 @router.get("")
-async def nodes(
+async def list_nodes(
     name: str,
     state: State,
     _: Anyone,
@@ -45,13 +46,13 @@ async def nodes(
 
 
 @router.get("/{node}")
-async def node(name: str, node: str, state: State, _: Anyone) -> NodeDetailOut:
+async def get_node(name: str, node: str, state: State, _: Anyone) -> NodeDetailOut:
     """Returns one node, as last read from Slurm."""
     return await service.get_node(state, name, node)
 
 
-@router.post("/{node}/drain")
-async def drain(name: str, node: str, body: DrainIn, state: State, who: Operator) -> DoneOut:
+@router.post("/{node}/drain", name="drain")
+async def drain_node(name: str, node: str, body: DrainIn, state: State, who: Operator) -> DoneOut:
     """Drains the node. Running jobs continue; no new job starts there until the node is returned to service."""
     return await service.drain_node(state, who, name, node, body.reason)
 
@@ -62,16 +63,16 @@ async def bring_back(name: str, node: str, state: State, who: Operator) -> DoneO
     return await service.return_node(state, who, name, node)
 
 
-@router.post("/{node}/reboot", status_code=202)
-async def reboot(name: str, node: str, body: RebootIn, state: State, who: Operator) -> NodeActionOut:
+@router.post("/{node}/reboot", status_code=202, name="reboot")
+async def reboot_node(name: str, node: str, body: RebootIn, state: State, who: Operator) -> NodeActionOut:
     """Reboots the node. Refused while jobs run there, unless `busy` is set. The reboot continues after the response:
     GET the node for its result. A node that was in service is returned to service automatically once its tests have
     passed."""
     return await service.start_reboot(state, who, name, node, busy=body.busy)
 
 
-@router.post("/{node}/test", status_code=202)
-async def test(name: str, node: str, body: NodeTestIn, state: State, who: Operator) -> NodeActionOut:
+@router.post("/{node}/test", status_code=202, name="test")
+async def test_node(name: str, node: str, body: NodeTestIn, state: State, who: Operator) -> NodeActionOut:
     """Runs the node's tests and changes nothing. With `hard` it is refused while a job runs there. The tests continue
     after the response: GET the node for the result."""
     return await service.start_tests(state, who, name, node, hard=body.hard)

@@ -12,6 +12,7 @@ from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.event_response import EventResponse
 from headway.api.http.pagination import ANY, Page, States, Words
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
+from headway.schemas.base import API_PREFIX
 from headway.schemas.clusters import (
     EventOut,
     OperationOut,
@@ -20,16 +21,16 @@ from headway.services.access.role_rights import Right
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operation_view import shows_server_paths, visible_event, visible_operation
-from headway.services.read_model.snapshot import operation_topic
+from headway.services.read_model.topic_hub import operation_topic
 from headway.store import OperationAsk
 
-router = APIRouter(tags=["clusters"])
+router = APIRouter(prefix=API_PREFIX, tags=["clusters"])
 RECHECK_S = 1.0  # another server may write the events, so check at least this often
 EVENTS_BATCH = 1000
 
 
 @router.get("/operations")
-async def operations(
+async def list_operations(
     state: State,
     who: AnyoneAllClusters,
     page: Page,
@@ -49,7 +50,7 @@ async def operations(
 
 
 @router.get("/operations/{operation_id}")
-async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> OperationOut:
+async def get_operation(operation_id: str, state: State, who: AnyoneAllClusters) -> OperationOut:
     """Returns one operation."""
     found = await state.store.operations.get(operation_id)
     who.require_cluster(found.cluster)
@@ -57,7 +58,7 @@ async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> 
 
 
 @router.get("/operations/{operation_id}/events", response_class=EventSourceResponse)
-async def events(
+async def stream_operation_events(
     operation_id: str,
     request: Request,
     state: State,

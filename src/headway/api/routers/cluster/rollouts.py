@@ -5,10 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Admin, Planner, State
+from headway.schemas.base import API_PREFIX
 from headway.schemas.clusters import ChangeSetOut, OperationOut, RollIn
 from headway.services.nodes import rollouts as service
 
-router = APIRouter(tags=["clusters"])
+router = APIRouter(prefix=API_PREFIX, tags=["clusters"])
 
 
 @router.post("/clusters/{name}/roll/plan")
@@ -17,8 +18,8 @@ async def plan_roll(name: str, body: RollIn, state: State, _who: Planner) -> Cha
     return await service.plan_rollout(state, name, body)
 
 
-@router.post("/clusters/{name}/roll", status_code=202)
-async def roll(name: str, body: RollIn, state: State, who: Admin) -> OperationOut:
+@router.post("/clusters/{name}/roll", status_code=202, name="roll")
+async def roll_cluster(name: str, body: RollIn, state: State, who: Admin) -> OperationOut:
     """Queues a rollout: one node first with its tests, then the others as they become idle or when `by_s` has passed.
     It stops if a node fails its tests. Operations that are requested meanwhile go first; another rollout replaces
     it."""

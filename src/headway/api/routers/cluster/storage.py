@@ -5,17 +5,18 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, State
+from headway.schemas.base import API_PREFIX
 from headway.schemas.storage.volumes import BenchIn, StorageOut, VolumeSpeedOut
 from headway.services.storage.volumes import get_storage, measure_speed
 
-router = APIRouter(prefix="/clusters/{name}/storage", tags=["storage"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/storage", tags=["storage"])
 
 
 @router.get("")
-async def storage(name: str, state: State, _: Anyone) -> StorageOut:
+async def list_volumes(name: str, state: State, who: Anyone) -> StorageOut:
     """Returns each volume: the nodes on which it is not available, how full it is, and how fast it was when last
-    measured."""
-    return await get_storage(state, name)
+    measured; and the viewer's quotas on it."""
+    return await get_storage(state, who, name)
 
 
 @router.post("/bench")

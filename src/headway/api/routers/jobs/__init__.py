@@ -1,1 +1,3 @@
-"""Endpoints of jobs: queue, submission, logs, commands, pipelines, notebooks."""
+"""Endpoints of jobs: queue, submission, logs, commands, pipelines, notebooks, secrets.
+
+Not here: what jobs cost (`api.routers.billing`)."""

@@ -12,6 +12,7 @@ from headway.api.auth.dependencies import Member, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.byte_stream import ByteStream, error_frame, not_allowed_frame
 from headway.errors import Refused
+from headway.schemas.base import API_PREFIX
 from headway.schemas.submission.exec_commands import CommandIn, ExecIn, ExecOut
 from headway.schemas.submission.stream_frames import frame
 from headway.services.access.role_rights import Right
@@ -19,19 +20,19 @@ from headway.services.app_state import AppState
 from headway.services.interruptible_stream import Interrupted, pieces_until
 from headway.services.jobs.exec_commands import open_login_command, run_login_command, send_input
 
-router = APIRouter(prefix="/clusters/{name}", tags=["jobs"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["jobs"])
 _MAX_PIECE = 1024 * 1024  # bytes
 
 
-@router.post("/exec")
-async def execute(name: str, request: ExecIn, state: State, who: Member) -> ExecOut:
+@router.post("/exec", name="execute")
+async def execute_command(name: str, request: ExecIn, state: State, who: Member) -> ExecOut:
     """Runs one command on the login node as `user` (default: root for admins, otherwise the person's own user) and
     returns its output when it has ended."""
     return await run_login_command(state, who, name, request)
 
 
-@router.post("/commands", response_class=ByteStream)
-async def run(name: str, body: CommandIn, request: Request, state: State, who: Member) -> ByteStream:
+@router.post("/commands", response_class=ByteStream, name="run")
+async def stream_command(name: str, body: CommandIn, request: Request, state: State, who: Member) -> ByteStream:
     """Runs a command on the login node as `user` (default: root for admins, otherwise the person's own user) and
     streams its output in frames. The command is ended when the connection is closed."""
     resources = contextlib.ExitStack()

@@ -11,7 +11,8 @@ from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.array_task import ArrayTask
 from headway.api.http.compression import accepts_gzip
 from headway.api.http.path_numbers import PathNumber
-from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobsAsk, JobsPage, JobStacksOut, ScriptOut
+from headway.schemas.base import API_PREFIX
+from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobsPage, JobsQuery, JobStacksOut, ScriptOut
 from headway.schemas.submission.lineage import LineageOut
 from headway.services.jobs import details
 from headway.services.jobs.actions import act_on_job
@@ -19,15 +20,15 @@ from headway.services.jobs.lineage import get_lineage
 from headway.services.jobs.rank_stacks import read_rank_stacks
 from headway.services.queue.page_json import jobs_page_json
 
-router = APIRouter(prefix="/clusters/{name}/jobs", tags=["jobs"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/jobs", tags=["jobs"])
 
 
 @router.get("", response_model=JobsPage)
-async def jobs(
+async def list_jobs(
     name: str,
     state: State,
     who: Anyone,
-    query: Annotated[JobsAsk, Query()],
+    query: Annotated[JobsQuery, Query()],
     accept_encoding: Annotated[str, Header()] = "",
 ) -> Response:
     """Returns a page of the queued and running jobs; with `all` also of those that ended recently."""
@@ -38,62 +39,64 @@ async def jobs(
 
 
 @router.get("/{job_id}")
-async def job(name: str, job_id: PathNumber, state: State, who: Anyone, task: ArrayTask = "") -> JobOut:
+async def get_job(name: str, job_id: PathNumber, state: State, who: Anyone, task: ArrayTask = "") -> JobOut:
     """Returns one job, or one task of an array (pending tasks may share one record). The reason why its container did
     not start comes from its log, so only people who may read the log get it."""
     return await details.get_job(state, who, name, job_id, task)
 
 
-@router.delete("/{job_id}", status_code=204)
-async def cancel(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
+@router.delete("/{job_id}", status_code=204, name="cancel")
+async def cancel_job(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
     """Cancels the job. The number of an array cancels all its tasks, as scancel does."""
     await act_on_job(state, who, name, job_id, "cancel", task)
     return Response(status_code=204)
 
 
-@router.post("/{job_id}/requeue", status_code=204)
-async def requeue(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
+@router.post("/{job_id}/requeue", status_code=204, name="requeue")
+async def requeue_job(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
     """Requeues a running job."""
     await act_on_job(state, who, name, job_id, "requeue", task)
     return Response(status_code=204)
 
 
-@router.post("/{job_id}/hold", status_code=204)
-async def hold(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
+@router.post("/{job_id}/hold", status_code=204, name="hold")
+async def hold_job(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
     """Holds a pending job. If a lead or an admin holds another person's job, only a lead or an admin can release it."""
     await act_on_job(state, who, name, job_id, "hold", task)
     return Response(status_code=204)
 
 
-@router.post("/{job_id}/release", status_code=204)
-async def release(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
+@router.post("/{job_id}/release", status_code=204, name="release")
+async def release_job(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> Response:
     """Releases a held job."""
     await act_on_job(state, who, name, job_id, "release", task)
     return Response(status_code=204)
 
 
-@router.post("/{job_id}/stacks")
-async def stacks(name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = "") -> JobStacksOut:
+@router.post("/{job_id}/stacks", name="stacks")
+async def get_rank_stacks(
+    name: str, job_id: PathNumber, state: State, who: Member, task: ArrayTask = ""
+) -> JobStacksOut:
     """Returns where each rank of a running job is: the Python stack of its main thread. Each rank is stopped for some
     milliseconds."""
     return await read_rank_stacks(state, who, name, job_id, task)
 
 
 @router.get("/{job_id}/runs")
-async def runs(name: str, job_id: PathNumber, state: State, _: Anyone) -> JobRunsOut:
+async def list_job_runs(name: str, job_id: PathNumber, state: State, _: Anyone) -> JobRunsOut:
     """Returns every run of the job, with its placement on the network, and the incidents that affected it."""
     return await details.get_runs(state, name, job_id)
 
 
 @router.get("/{job_id}/script")
-async def script(name: str, job_id: PathNumber, state: State, who: Member) -> ScriptOut:
+async def get_job_script(name: str, job_id: PathNumber, state: State, who: Member) -> ScriptOut:
     """Returns the submitted script, as stored by Headway or otherwise by Slurm's accounting. Values of secrets are
     masked."""
     return await details.get_script(state, who, name, job_id)
 
 
 @router.get("/{job_id}/tasks")
-async def tasks(name: str, job_id: PathNumber, state: State, who: Member) -> ArrayOut:
+async def list_array_tasks(name: str, job_id: PathNumber, state: State, who: Member) -> ArrayOut:
     """Returns the number of an array's tasks by state; `total` is 0 for a job that is not an array."""
     return await details.get_array_tasks(state, who, name, job_id)
 

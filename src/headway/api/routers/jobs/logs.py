@@ -22,18 +22,20 @@ from headway.api.http.byte_stream import (
 from headway.api.http.path_numbers import PathNumber
 from headway.errors import HeadwayError
 from headway.jobs.logs.follow import LogPiece
+from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import LogFoundOut, LogPartOut
 from headway.schemas.submission.stream_frames import frame
+from headway.services.access.ownership_rights import authorize_log
 from headway.services.access.role_rights import Principal, Right
 from headway.services.jobs import details
-from headway.services.jobs.log_stream import StreamAborted, authorize_log, open_log
+from headway.services.jobs.log_stream import StreamAborted, open_log
 
-router = APIRouter(prefix="/clusters/{name}/jobs/{job_id}", tags=["jobs"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/jobs/{{job_id}}", tags=["jobs"])
 MAX_LINES = 5000
 
 
 @router.get("/log", response_class=ByteStream)
-async def log(
+async def get_log(
     name: str,
     job_id: PathNumber,
     request: Request,
@@ -55,7 +57,7 @@ async def log(
         resources = resources.pop_all()
 
     async def check(who: Principal) -> None:
-        await authorize_log(state, who, opened.cluster, opened.job, job_id)
+        await authorize_log(state, opened.cluster, who, opened.job, job_id)
 
     if frames:
         framed = _framed(opened.pieces, opened.start)

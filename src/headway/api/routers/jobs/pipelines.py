@@ -6,20 +6,21 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, DEEP, Page, Text, Words, contains, fits
+from headway.schemas.base import API_PREFIX
 from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
 from headway.services.jobs import pipelines as service
 
-router = APIRouter(prefix="/clusters/{name}/pipelines", tags=["jobs"])
+router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/pipelines", tags=["jobs"])
 
 
-@router.post("", status_code=201)
-async def start(name: str, request: PipelineIn, state: State, who: Member) -> PipelineOut:
+@router.post("", status_code=201, name="start")
+async def start_pipeline(name: str, request: PipelineIn, state: State, who: Member) -> PipelineOut:
     """Submits every step. If one is refused, the steps before it are cancelled: all or nothing."""
     return await service.start_pipeline(state, who, name, request)
 
 
 @router.get("")
-async def pipelines(
+async def list_pipelines(
     name: str, state: State, _who: Anyone, page: Page, person: Words = ANY, q: Text = ""
 ) -> list[PipelineOut]:
     """Returns the pipelines, the latest first."""
@@ -30,12 +31,12 @@ async def pipelines(
 
 
 @router.get("/{pipeline}")
-async def show(name: str, pipeline: str, state: State, _who: Anyone) -> PipelineOut:
+async def get_pipeline(name: str, pipeline: str, state: State, _who: Anyone) -> PipelineOut:
     """Returns the pipeline with this id, or the latest with this name."""
     return await service.get_pipeline(state, name, pipeline)
 
 
-@router.post("/{pipeline}/retry", status_code=201)
-async def retry(name: str, pipeline: str, request: PipelineRetryIn, state: State, who: Member) -> PipelineOut:
+@router.post("/{pipeline}/retry", status_code=201, name="retry")
+async def retry_pipeline(name: str, pipeline: str, request: PipelineRetryIn, state: State, who: Member) -> PipelineOut:
     """Submits the failed steps (or the named ones) and all steps that depend on them again, in the same folder."""
     return await service.retry_pipeline(state, who, name, pipeline, request)

@@ -21,6 +21,8 @@ app = typer.Typer(
 
 
 class Export(StrEnum):
+    """The format of an exported audit trail."""
+
     jsonl = "jsonl"
     csv = "csv"
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import common, ssh_files
+from headway.cli import common, ssh_config_files
 from headway.cli.exec_program import SSH_PACKAGE, exec_program
 from headway.cli.ssh_targets import find_access
 
@@ -27,7 +27,7 @@ def cp(
     names = [c.name for c in api.clusters.list()]
     config = None
     for host in dict.fromkeys(match.group(2) for word in words if (match := _REMOTE.match(word))):
-        config = ssh_files.write_ssh_config(find_access(api, host, names))
+        config = ssh_config_files.write_ssh_config(find_access(api, host, names))
     if config is None:
         raise typer.BadParameter("give the cluster before a colon, as in lab:path")
     exec_program(["scp", "-F", str(config), *words], SSH_PACKAGE)

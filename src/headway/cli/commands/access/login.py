@@ -41,9 +41,15 @@ def login(
     server_address.check_address(url, token, "URL")
     with Client(url, token, fingerprint=pin) as api:
         me = api.me()
+    before = server_address.pin_of_login(url)
     file = server_address.write_client_file(url, token, pin)
     common.print_line(f"signed in at {url} as {me.person} ({me.role})")
     common.print_note(f"{file} holds the token" + (f" and the pinned certificate {pin}" if pin else ""))
+    if before and before != pin:
+        common.print_note(
+            f"the certificate {before} is no longer pinned"
+            + ("" if pin else ": the server's certificate is verified by the authority that signed it")
+        )
     used = server_address.find_server()[0]
     if used != url:
         common.print_note(
@@ -52,11 +58,13 @@ def login(
 
 
 def _refuse_plain(url: str, fingerprint: str, insecure: bool) -> None:
-    from headway.sdk.server_address import is_loopback
+    from urllib.parse import urlsplit
+
+    from headway.validation.hosts import is_loopback
 
     if fingerprint:
         raise Refused(f"{url} is without TLS, so it shows no certificate", hint=f"headway login https://{url[7:]}")
-    if not (insecure or is_loopback(url)):
+    if not (insecure or is_loopback(urlsplit(url).hostname or "")):
         raise Refused(
             f"the token would be sent to {url} without TLS, readable on the network",
             hint=f"headway login https://{url[7:]}; --insecure sends it",

@@ -15,6 +15,8 @@ from headway.validation.syntax_rules import join_words
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from headway.schemas.access.people import PersonOut
+
 app = typer.Typer(
     help="Manage who may sign in, and their roles.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
@@ -32,12 +34,18 @@ def ls(output: Output = Format.table) -> None:
         tables.Column("TEAMS", shrink=True, drop_order=3), tables.Column("LEADS", shrink=True, drop_order=1),
     ]  # fmt: skip
     rows = [
-        [person.name, f"{person.role} (from OIDC)" if person.provider_role else person.role,
+        [person.name, _role(person),
          person.user or "none: only looks", "provider" if person.provider else "token, link",
          _places(person.teams, person.provider_teams), _places(person.leads)]
         for person in people
     ]  # fmt: skip
     tables.print_table(columns, rows)
+
+
+def _role(person: PersonOut) -> str:
+    notes = [*(["from OIDC"] if person.provider_role else []), *(["disabled"] if person.disabled else [])]
+    notes += [f"{cluster}: {why}" for cluster, why in person.changes_due.items()]
+    return f"{person.role} ({', '.join(notes)})" if notes else person.role
 
 
 def _places(teams: Mapping[str, list[str]], from_provider: Sequence[str] = ()) -> str:
@@ -49,7 +57,7 @@ def _places(teams: Mapping[str, list[str]], from_provider: Sequence[str] = ()) -
 
 
 @app.command("set")
-def put(
+def set_person(
     person: Annotated[str, typer.Argument(metavar="PERSON", help="Person name.")],
     role: Annotated[Role, typer.Argument(metavar="ROLE", help=f"Role: {join_words(Role)}.")],
     user: Annotated[
@@ -68,6 +76,22 @@ def put(
 
 @app.command()
 def rm(person: Annotated[str, typer.Argument(metavar="PERSON", help="Person name.")]) -> None:
-    """Remove a person; their tokens and sessions end at once."""
+    """Remove a person; their tokens and sessions end at once, their jobs and SSH sessions within a minute."""
     common.connect().people.delete(person)
     common.print_line(f"{person} is removed")
+
+
+@app.command()
+def disable(person: Annotated[str, typer.Argument(metavar="PERSON", help="Person name.")]) -> None:
+    """Disable a person: all that they have ends as by rm, but role and teams are kept."""
+    made = common.connect().people.disable(person)
+    common.print_line(f"{person} is disabled")
+    if made.changes_due:
+        common.print_note(f"  jobs and SSH sessions end within a minute on {', '.join(made.changes_due)}")
+
+
+@app.command()
+def enable(person: Annotated[str, typer.Argument(metavar="PERSON", help="Person name.")]) -> None:
+    """Enable a disabled person; ended tokens, sessions and jobs do not come back."""
+    common.connect().people.enable(person)
+    common.print_line(f"{person} is enabled")

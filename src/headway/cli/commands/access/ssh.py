@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import common, ssh_files
+from headway.cli import common, ssh_config_files
 from headway.cli.common import ClusterName, complete_cluster
 from headway.cli.exec_program import SSH_PACKAGE, exec_program
 from headway.cli.output.output_formats import Format, Output
@@ -29,7 +29,7 @@ def ssh(
 
     headway ssh lab-1-2 -- nvidia-smi"""
     access, target = resolve_target(common.connect(), words or [])
-    config = ssh_files.write_ssh_config(access)
+    config = ssh_config_files.write_ssh_config(access)
     exec_program(["ssh", "-F", str(config), target, *(ctx.meta.get(WORDS_AFTER_DASHES) or [])], SSH_PACKAGE)
 
 
@@ -46,14 +46,16 @@ def ssh_config(
     names = [c.name for c in api.clusters.list()] if every else [common.choose_cluster(api, cluster)]
     found = [api.clusters.ssh_access(name) for name in names]
     for access in found:
-        ssh_files.write_ssh_config(access)
+        ssh_config_files.write_ssh_config(access)
     if output is Format.json:
         common.print_json(found if every else found[0])
     elif not install:
         for access in found:
-            common.print_line(ssh_files.config_text(access).rstrip("\n"))
+            common.print_line(ssh_config_files.config_text(access).rstrip("\n"))
     if install:
-        path, new = ssh_files.install_include()
-        common.print_note(f"{path} {'now includes' if new else 'includes already'} {ssh_files.ssh_folder()}/*.conf")
+        path, new = ssh_config_files.install_include()
+        common.print_note(
+            f"{path} {'now includes' if new else 'includes already'} {ssh_config_files.ssh_folder()}/*.conf"
+        )
         for access in found:
             common.print_note(f"  ssh {access.cluster}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +10,7 @@ from headway.cli import common
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output
 from headway.domain.access.role import Role
+from headway.domain.access.token_scope import TokenScope
 
 if TYPE_CHECKING:
     from headway.schemas.access.tokens import TokenOut
@@ -18,15 +18,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Manage access tokens and sign-in links.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
-
-
-class Scope(StrEnum):
-    all = "all"
-    read = "read"
-    plan = "plan"
-    submit = "submit"
-    operate = "operate"
-    admin = "admin"
 
 
 @app.command()
@@ -39,11 +30,11 @@ def create(
     days: Annotated[int | None, typer.Option("--days", min=1, help="Days until it expires (default: 90).")] = None,
     no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Create a token that never expires.")] = False,
     scope: Annotated[
-        list[Scope] | None,
+        list[TokenScope] | None,
         typer.Option(
             "--scope",
             metavar="SCOPE",
-            help="What the token permits: all (default), read, plan, submit, operate or admin. Repeat it for several.",
+            help="What the token permits: all (default), read, plan, submit, operate, admin or scim. Repeat it for several.",
         ),
     ] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Restrict the token to this cluster.")] = None,
@@ -51,7 +42,8 @@ def create(
     output: Output = Format.table,
 ) -> None:
     """Create a token. It is shown only once."""
-    from headway.schemas.access.tokens import DEFAULT_DAYS, TokenIn
+    from headway.domain.access.token_validity import DEFAULT_TOKEN_DAYS
+    from headway.schemas.access.tokens import TokenIn
 
     if no_expiry and days is not None:
         raise typer.BadParameter("--days and --no-expiry exclude each other")
@@ -59,8 +51,8 @@ def create(
         "person": person,
         "role": role and role.value,
         "label": name,
-        "days": None if no_expiry else days or DEFAULT_DAYS,
-        "scopes": [one.value for one in scope or [Scope.all]],
+        "days": None if no_expiry else days or DEFAULT_TOKEN_DAYS,
+        "scopes": list(scope or [TokenScope.ALL]),
         "cluster": "" if cluster is None else common.require_cluster_name(cluster),
     }
     made = common.connect().tokens.create(TokenIn.model_validate(fields))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from headway.catalog.releases import DEFAULT_IMAGE, IMAGES
+from headway.catalog.node_images import DEFAULT_IMAGE, IMAGES
 from headway.cli import common
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import STEP_WIDTH
@@ -31,8 +31,17 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help=f"{join_words(IMAGES)}
 
 
 @app.command()
-def build(name: Name = DEFAULT_IMAGE, output: Output = Format.table) -> None:
-    """Build a node image, unless an up-to-date one exists."""
+def build(
+    name: Name = DEFAULT_IMAGE,
+    update: Annotated[
+        bool, typer.Option("--update", help="Download all packages again, in the mirror's present versions.")
+    ] = False,
+    output: Output = Format.table,
+) -> None:
+    """Build a node image, unless an up-to-date one exists.
+
+    With --update an image with newer packages becomes the current one: headway plan and headway roll then replace machines of
+    the former image."""
     from headway.images import build as image_build
     from headway.images import local_images
 
@@ -42,7 +51,7 @@ def build(name: Name = DEFAULT_IMAGE, output: Output = Format.table) -> None:
         mark = "" if level == "info" else f"{level}: "
         common.print_note(f"{time.monotonic() - started:7.1f}s  {step:<{STEP_WIDTH}}  {mark}{text}")
 
-    built = _run(image_build.build_image(name, report))
+    built = _run(image_build.build_image(name, report, update=update))
     if output is Format.json:
         common.print_json(built)
         return
@@ -106,7 +115,7 @@ def rm(
 def _state(info: ImageInfo) -> tables.Cell:
     if info.current:
         return "current", "good"
-    return ("unused", "") if info.unused else ("old inputs", "warn")
+    return ("unused", "") if info.unused else ("outdated", "warn")
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -132,6 +132,17 @@ def _last(log: Path, lines: int) -> list[str]:
         return source.read().decode(errors="replace").splitlines()[-lines:]
 
 
+@app.command("rotate-key")
+def rotate_key(output: Output = Format.table) -> None:
+    """Encrypt all secrets in the server's database with a new key. Clusters and jobs continue."""
+    done = common.connect().rotate_server_key()
+    if output is Format.json:
+        common.print_json(done)
+        return
+    common.print_line(f"{done.secrets} secrets in the server's database are encrypted with a new key")
+    common.print_note(f"copy {done.file} now; keep the former key for as long as you keep older copies of the database")
+
+
 @app.command()
 def run(
     tls_cert: Cert = None, tls_key: Key = None, tls_self_signed: SelfSigned = False, insecure: Insecure = False
@@ -153,10 +164,10 @@ _SETTINGS = [
     f"HEADWAY_{name}"
     for name in (
         "HOST", "PORT", "NOTEBOOK_PORT", "NOTEBOOK_URL", "DATA", "DATASET_ROOTS", "PUBLIC_URL", "TLS_CERT", "TLS_KEY",
-        "TLS_SELF_SIGNED", "INSECURE", "TRUSTED_PROXIES",
+        "TLS_SELF_SIGNED", "INSECURE", "TRUSTED_PROXIES", "SUBMITS_PER_MINUTE",
         "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET_FILE", "OIDC_ROLE_CLAIM", "OIDC_ROLES",
         "OIDC_TEAM_CLAIM", "OIDC_TEAMS",
-        "OIDC_USER_CLAIM", "OIDC_SCOPES",
+        "OIDC_SUBJECT_CLAIM", "OIDC_USER_CLAIM", "OIDC_SCOPES",
     )
 ]  # fmt: skip
 _ROOTS = "HEADWAY_DATASET_ROOTS"

@@ -16,11 +16,13 @@ def capacity(cluster: ClusterName = None, period: Month = "", output: Output = F
     if print_for_programs(found, output):
         return
     for gpu_type in found.types:
-        busiest = max(gpu_type.hours, key=lambda hour: hour.held / hour.there if hour.there else 0, default=None)
-        words = f"{gpu_type.gpu_type}: {formatting.share(gpu_type.utilisation)} held"
-        if busiest is not None and busiest.there:
-            held_share = formatting.share(busiest.held / busiest.there)
-            words += f", {held_share} in the fullest hour ({formatting.local_time(busiest.at)})"
+        busiest = max(
+            gpu_type.hours, key=lambda hour: hour.allocated / hour.present if hour.present else 0, default=None
+        )
+        words = f"{gpu_type.gpu_type}: {formatting.share(gpu_type.utilisation)} allocated"
+        if busiest is not None and busiest.present:
+            allocated_share = formatting.share(busiest.allocated / busiest.present)
+            words += f", {allocated_share} in the fullest hour ({formatting.local_time(busiest.at)})"
         common.print_line(words)
         if gpu_type.fragmentation is not None:
             worst = max(gpu_type.hours, key=lambda hour: hour.fragmented)

@@ -13,6 +13,8 @@ from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import ReportFormat, ReportOutput, print_for_programs, print_rows
 from headway.errors import Refused
 
+_COLUMNS = ("productive", "lost", "allocated_idle", "idle", "spare", "broken", "fixed")
+
 
 def invoice(
     cluster: ClusterName = None,
@@ -61,7 +63,11 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: ReportOu
     found = api.billing.chargeback(common.choose_cluster(api, cluster), period)
     if print_for_programs(found, output):
         return
-    fields = ("productive_usd", "lost_usd", "held_idle_usd", "idle_usd", "spare_usd", "broken_usd", "total_usd")
+    fields = [
+        f"{column}_usd" for column in _COLUMNS if column != "fixed" or any(team.fixed_usd for team in found.teams)
+    ]
+    blank = [""] * len(fields)
+    fields.append("total_usd")
     columns = [
         tables.Column("TEAM", shrink=True),
         *(tables.Column(field.removesuffix("_usd").replace("_", " ").upper(), right=True) for field in fields),
@@ -70,11 +76,11 @@ def chargeback(cluster: ClusterName = None, period: Month = "", output: ReportOu
         [team.team or "no team", *(formatting.usd(getattr(team, field)) for field in fields)] for team in found.teams
     ]
     rows += [
-        [(f"({cost.what}{', ' + cost.centre if cost.centre else ''})", "dim"), *[""] * 6, formatting.usd(cost.usd)]
+        [(f"({cost.what}{', ' + cost.centre if cost.centre else ''})", "dim"), *blank, formatting.usd(cost.usd)]
         for cost in found.unassigned
     ]
     if found.invoice_total_usd is not None:
-        rows.append(["invoice", *[""] * 6, (formatting.usd(found.invoice_total_usd), "bold")])
+        rows.append(["invoice", *blank, (formatting.usd(found.invoice_total_usd), "bold")])
     print_rows(columns, rows)
     if found.state == "open":
         common.print_note(f"{found.period} is open: these figures may still change")

@@ -159,7 +159,7 @@ def _print_runs(found: Any, output: ReportFormat) -> None:
         tables.Column("USER", shrink=True, drop_order=3),
         tables.Column("STATE"),
         tables.Column("BEGAN"),
-        tables.Column("HELD", right=True),
+        tables.Column("ALLOCATED", right=True),
         tables.Column("WAITED", right=True),
         tables.Column("LOST", right=True),
         tables.Column("IDLE", right=True),
@@ -170,7 +170,7 @@ def _print_runs(found: Any, output: ReportFormat) -> None:
     ]
     rows: list[list[tables.Cell]] = [
         [
-            str(run.job), run.user, run.state, formatting.local_time(run.start), formatting.duration(run.held_s),
+            str(run.job), run.user, run.state, formatting.local_time(run.start), formatting.duration(run.allocated_s),
             formatting.duration(run.waited_s), formatting.duration(run.lost_s) if run.lost_s else "",
             formatting.duration(run.idle_s) if run.idle_s else "", str(run.gpus), run.nodes,
             f"{'~' if run.energy_estimated else ''}{run.energy_kwh:,.2f}", "" if run.usd is None else formatting.usd(run.usd),

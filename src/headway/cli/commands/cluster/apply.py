@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ from headway.cli import common
 from headway.cli.options.deadline_option import Deadline, parse_deadline
 from headway.cli.output import changeset_text, formatting
 from headway.cli.output.operation_progress import follow_to_end
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, PlanFormat, PlanOutput
 from headway.cli.output.terminal import detect_terminal
 from headway.domain.operation_kinds import OperationKind
 
@@ -24,19 +25,51 @@ if TYPE_CHECKING:
     from headway.sdk.client import Client
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Cluster file.", show_default=True)]
+FromGit = Annotated[
+    str, typer.Option("--from-git", metavar="URL", help="Read the cluster file from a commit of this Git repository.")
+]
+Ref = Annotated[
+    str,
+    typer.Option("--ref", metavar="REF", help="With --from-git: branch, tag or commit (default: its default branch)."),
+]
+PathInGit = Annotated[
+    str, typer.Option("--path", metavar="PATH", help="With --from-git: path of the file (default: cluster.yaml).")
+]
 Diff = Annotated[bool, typer.Option("--diff", help="Show the changed lines of each file.")]
 DEFAULT_FILE = Path("cluster.yaml")
+CHANGES = 8  # exit code of plan --exit-code; those of errors are smaller
 AWAY_S = 60.0  # limit of waiting for root's server
 
 
-def plan(file: File = DEFAULT_FILE, diff: Diff = False, output: Output = Format.table) -> None:
+def plan(
+    file: File = DEFAULT_FILE,
+    from_git: FromGit = "",
+    ref: Ref = "",
+    path: PathInGit = "",
+    diff: Diff = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help=f"End with exit code {CHANGES} if something would change.")
+    ] = False,
+    output: PlanOutput = PlanFormat.table,
+) -> None:
     """Show what apply would change and what each change disturbs. Change nothing."""
-    document = _document(file)
-    _show(common.connect().clusters.plan(document), diff=diff, output=output)
+    document = _document(file, from_git, ref, path)
+    changes = common.connect().clusters.plan(document)
+    if output is PlanFormat.markdown:
+        from headway.cli.output.changeset_markdown import changeset_markdown
+
+        sys.stdout.write(changeset_markdown(changes, diffs=diff))
+    else:
+        _show(changes, diff=diff, output=Format(output.value))
+    if exit_code and changes.changes:
+        raise typer.Exit(CHANGES)
 
 
 def apply(
     file: File = DEFAULT_FILE,
+    from_git: FromGit = "",
+    ref: Ref = "",
+    path: PathInGit = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, change nothing (as plan).")
@@ -58,7 +91,7 @@ def apply(
         _end(follow_to_end(api, api.operations.get(follow_id), quiet=quiet), output)
         return
     deadline_s = parse_deadline(deadline)
-    document = _document(file)
+    document = _document(file, from_git, ref, path)
     api = _reach(quiet=quiet)
     changes = api.clusters.plan(document)
     if dry_run:
@@ -66,29 +99,38 @@ def apply(
         return
     if not quiet:
         _print_changes(changes, diff=diff)
-    if not changes.changes and _settled(api, changes.cluster):
+    if not changes.changes and _settled(api, changes.cluster, document):
         if quiet:
             common.print_json(_nothing_done(api, changes.cluster))
         return
-    if changes.asks:
+    if changes.disturbing:
         common.confirm(
-            "Continue?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'change')} would disturb jobs or sessions"
+            "Continue?",
+            yes=yes,
+            refusal=f"{formatting.plural(changes.disturbing, 'change')} would disturb jobs or sessions",
         )
-    operation = api.clusters.apply(document, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s)
+    operation = api.clusters.apply(
+        document, digest=changes.digest, confirmed=bool(changes.disturbing), deadline_s=deadline_s
+    )
     _end(follow_to_end(api, operation, quiet=quiet, on_lost=_when_lost(api)), output)
 
 
-def _settled(api: Client, name: str) -> bool:
-    """Returns whether no apply is needed: the cluster exists, has not failed and has no queued or running operation.
+def _settled(api: Client, name: str, document: Document) -> bool:
+    """Returns whether no apply is needed: the cluster exists, has not failed, has no queued or running operation, and its file
+    is of the same commit.
 
     A failed cluster that was repaired by hand becomes ready only by an apply; an apply also cancels a waiting scale."""
     from headway.errors import NotFound
 
     try:
-        active = any(operation.state in ("queued", "running") for operation in api.operations.list(name))
-        return not active and api.clusters.get(name).state != "failed"
+        if any(operation.state in ("queued", "running") for operation in api.operations.list(name)):
+            return False
+        found = api.clusters.get(name)
     except NotFound:
         return False
+    wanted = document.origin
+    same_commit = wanted is None or (found.origin is not None and found.origin.commit == wanted.commit)
+    return found.state != "failed" and same_commit
 
 
 def _nothing_done(api: Client, name: str) -> OperationOut:
@@ -101,10 +143,25 @@ def _nothing_done(api: Client, name: str) -> OperationOut:
     )
 
 
-def _document(file: Path) -> Document:
-    from headway.sdk.cluster_file import load_document
+def _document(file: Path, from_git: str, ref: str, path: str) -> Document:
+    if not from_git:
+        if ref or path:
+            raise typer.BadParameter(
+                f"{'--ref' if ref else '--path'} selects from a repository: give it with --from-git"
+            )
+        from headway.sdk.cluster_file import load_document
 
-    return load_document(file)
+        return load_document(file)
+    if file != DEFAULT_FILE:
+        raise typer.BadParameter(
+            f"{file} can't be combined with --from-git: name the file in the repository with --path"
+        )
+    from headway.sdk.git.commit_file import load_from_git
+
+    document = load_from_git(from_git, ref, path or str(DEFAULT_FILE))
+    if document.origin is not None:
+        common.print_note(f"{document.origin.path} of commit {document.origin.commit} of {document.origin.url}")
+    return document
 
 
 def _reach(*, quiet: bool) -> Client:

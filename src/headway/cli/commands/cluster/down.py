@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli import common, ssh_files
+from headway.cli import common, ssh_config_files
 from headway.cli.common import ClusterName
 from headway.cli.output import formatting
 from headway.cli.output.operation_progress import follow_operation
@@ -25,7 +25,7 @@ def down(
     output: Output = Format.table,
 ) -> None:
     """Remove a cluster's machines and network. Home, scratch and accounting are kept for the next apply of the same name,
-    unless --delete-data is given."""
+    unless --delete-data is given; it asks for the cluster's name."""
     api = common.connect()
     name = common.choose_cluster(api, cluster)
     quiet = output is Format.json
@@ -33,9 +33,13 @@ def down(
         message = _what_happens(api.clusters.get(name), delete_data=delete_data)
         if common.is_interactive():
             common.print_line(message)
-        common.confirm(f"Take {name} down?", yes=False, refusal=message)
+        if delete_data:
+            common.confirm_by_name(f"Type {name} to delete its data", name, refusal=message)
+        else:
+            common.confirm(f"Take {name} down?", yes=False, refusal=message)
     operation = api.clusters.down(name, delete_data=delete_data)
-    ssh_files.remove_ssh_config(name)  # now, not at the end: the operation continues when this command is interrupted
+    # Now, not at the end: the operation continues when this command is interrupted.
+    ssh_config_files.remove_ssh_config(name)
     final = follow_operation(api, operation, quiet=quiet)
     if quiet:
         common.print_json(final)

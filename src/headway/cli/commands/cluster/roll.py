@@ -57,8 +57,10 @@ def roll(
         changeset_text.print_changeset(changes, output)
     if dry_run:
         return
-    if changes.asks:
-        common.confirm("Continue?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'machine')} would be rebuilt")
+    if changes.disturbing:
+        common.confirm(
+            "Continue?", yes=yes, refusal=f"{formatting.plural(changes.disturbing, 'machine')} would be rebuilt"
+        )
     operation = api.clusters.roll(name, back=back, head=head, by_s=by_s)
     _end(follow_to_end(api, operation, quiet=quiet), output, f"{name} is rolled")
 

@@ -41,12 +41,14 @@ def scale(
         changeset_text.print_changeset(changes, output)
     if dry_run:
         return
-    if changes.asks:
+    if changes.disturbing:
         common.confirm(
-            "Continue?", yes=yes, refusal=f"{formatting.plural(changes.asks, 'change')} would disturb jobs or sessions"
+            "Continue?",
+            yes=yes,
+            refusal=f"{formatting.plural(changes.disturbing, 'change')} would disturb jobs or sessions",
         )
     operation = api.clusters.scale(
-        name, groups, digest=changes.digest, confirmed=bool(changes.asks), deadline_s=deadline_s
+        name, groups, digest=changes.digest, confirmed=bool(changes.disturbing), deadline_s=deadline_s
     )
     final = follow_to_end(api, operation, quiet=quiet)
     if quiet:

@@ -77,8 +77,16 @@ def _headlines(c: ClusterOut, terminal: Terminal) -> list[str]:
     lines = [f"{name} is {state}: {size} of {c.plan}, Slurm {c.slurm_version}", jobs]
     if len(c.groups) > 1:
         lines += [f"{group.name}: {_group(group)}" for group in c.groups]
+    if c.origin:
+        scaled = "; scaled since" if c.origin.scaled else ""
+        where = without_control_characters(f"{c.origin.path} of {c.origin.url}")
+        lines.append(f"applied: commit {c.origin.commit[:12]}, {where}{scaled}")
     if c.stale:
         lines.append(paint(f"data is old: {without_control_characters(c.stale)}", "warn", terminal))
+    if c.drift and c.drift.changes:
+        objects = without_control_characters(", ".join(c.drift.objects[:3]))
+        more = f" and {len(c.drift.objects) - 3} more" if len(c.drift.objects) > 3 else ""
+        lines.append(paint(f"differs from its file: {objects}{more}; headway plan shows the changes", "warn", terminal))
     return lines
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import closing
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.common import ClusterName
-from headway.cli.output import tables
+from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output
 from headway.errors import Refused
 
@@ -52,7 +51,8 @@ def _check(image: str) -> None:
     path = image.removeprefix("oci:").removeprefix("//")
     if not path.startswith("/") and (path != image or image.startswith((".", "~"))):
         raise Refused(
-            f"{image} is no path of the head", hint="from / on, of an OCI layout there; or the name of an image"
+            f"{image} is not an absolute path",
+            hint="give the absolute path of an OCI layout on the head, or an image name",
         )
 
 
@@ -68,8 +68,7 @@ def ls(cluster: ClusterName = None, output: Output = Format.table) -> None:
         return
     columns = [tables.Column("DIGEST"), tables.Column("SIZE", right=True), tables.Column("IMPORTED")]
     cells: list[list[tables.Cell]] = [
-        [row["digest"], f"{row['bytes'] >> 20} MiB", time.strftime("%Y-%m-%d %H:%M", time.localtime(row["imported"]))]
-        for row in rows
+        [row["digest"], f"{row['bytes'] >> 20} MiB", formatting.local_time(row["imported"])] for row in rows
     ]
     tables.print_table(columns, cells)
 

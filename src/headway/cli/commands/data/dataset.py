@@ -1,4 +1,4 @@
-"""dataset add|list|verify|remove: versions of read-only data."""
+"""dataset add|ls|verify|rm: versions of read-only data."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _begin(api: Client, cluster: str, name: str, source: str, endpoint_url: str)
     return api.datasets.add(cluster, name, os.path.normpath(Path.cwd() / common.expand_home(source)))
 
 
-@app.command("list")
+@app.command("ls")
 def list_all(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="List only this dataset.")] = "",
     cluster: ClusterOption = None,
@@ -81,7 +81,7 @@ def list_all(
 ) -> None:
     """List versions: size, number of jobs that used it, state.
 
-    headway dataset list tiny"""
+    headway dataset ls tiny"""
     api = common.connect()
     picked = common.choose_cluster(api, cluster)
     found = [dataset for dataset in api.datasets.list(picked) if name in ("", dataset.name)]
@@ -115,7 +115,7 @@ def verify(which: Which, cluster: ClusterOption = None, output: Output = Format.
     common.print_line(f"{name}@{number} is complete")
 
 
-@app.command("remove")
+@app.command("rm")
 def remove(
     which: Annotated[str, typer.Argument(metavar="NAME@VERSION", help="Dataset version.")],
     cluster: ClusterOption = None,
@@ -127,9 +127,9 @@ def remove(
 ) -> None:
     """Remove a version. Refused while a job's lineage names it. Its number is not reused.
 
-    headway dataset remove tiny@1"""
+    headway dataset rm tiny@1"""
     if "@" not in which:
-        raise Refused(f"give a version of {which}", hint=f"headway dataset remove {which}@1")
+        raise Refused(f"give a version of {which}", hint=f"headway dataset rm {which}@1")
     api = common.connect()
     picked = common.choose_cluster(api, cluster)
     name, number = _version(api, picked, which)
@@ -147,12 +147,12 @@ def _version(api: Client, cluster: str, which: str) -> tuple[str, int]:
     """tiny@2, or tiny for its latest."""
     match = re.fullmatch(r"([a-z][a-z0-9_-]*)(?:@([0-9]{1,9}))?", which)
     if match is None:
-        raise Refused(f"{which} is not a dataset", hint="give NAME@VERSION, as headway dataset list prints it")
+        raise Refused(f"{which} is not a dataset", hint="give NAME@VERSION, as headway dataset ls prints it")
     if match[2]:
         return match[1], int(match[2])
     numbers = [dataset.version for dataset in api.datasets.list(cluster) if dataset.name == match[1]]
     if not numbers:
-        raise NotFound(f"{cluster} has no dataset {match[1]}", hint="headway dataset list")
+        raise NotFound(f"{cluster} has no dataset {match[1]}", hint="headway dataset ls")
     return match[1], max(numbers)
 
 

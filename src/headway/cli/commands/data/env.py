@@ -94,6 +94,13 @@ def list_all(cluster: common.ClusterName = None, output: Output = Format.table) 
         tables.Column("PATH", shrink=True, min_width=18, drop_order=2),
     ]  # fmt: skip
     tables.print_table(columns, [_row(one) for one in found])
+    if spare := [one for one in found if one.removable]:
+        names = ", ".join(f"{one.name}@{one.version}" for one in spare)
+        size = format_bytes(sum(one.bytes for one in spare))
+        common.print_note(
+            f"not needed any more, {size}: {names}; unless a script loads them, remove them: "
+            f"headway env rm {picked} NAME@VERSION"
+        )
 
 
 @app.command("show")

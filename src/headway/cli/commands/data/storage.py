@@ -36,6 +36,9 @@ def show_volumes(cluster: ClusterName = None, output: Output = Format.table) -> 
         return
     if found.stale:
         common.print_note(f"the usage of volumes can't be read: {found.stale}")
+    for volume in found.volumes:
+        if volume.quota_fault:
+            common.print_note(f"no quotas: {volume.quota_fault}")
     columns = [
         tables.Column("VOLUME"), tables.Column("TYPE"), tables.Column("USED", right=True), tables.Column("FREE", right=True),
         tables.Column("NODES", right=True), tables.Column("WRITE", right=True), tables.Column("READ", right=True),

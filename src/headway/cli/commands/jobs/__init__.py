@@ -1,1 +1,3 @@
-"""Commands for jobs: run, submit, queue, logs, cancel, shell, pipelines, notebooks."""
+"""Commands for jobs: run, submit, queue, logs, cancel, shell, pipelines, notebooks.
+
+Not here: the flags of `headway run`, which server and pages share (`schemas.submission`)."""

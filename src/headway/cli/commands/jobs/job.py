@@ -183,7 +183,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list
         ("elapsed", f"{formatting.duration(j.elapsed_s)} of {formatting.duration(j.time_limit_s)}"),
         ("loss", loss),
         ("", (curve, "busy")),
-        ("ETTR", _course(j)),
+        ("ETTR", _effective_time(j)),
         ("exit code", str(j.exit_code) if j.exit_code else ""),
         ("command", PurePosixPath(j.command).name if j.command.startswith(_PASSING) else j.command),
         ("folder", j.workdir),
@@ -199,12 +199,12 @@ def _expected(j: JobOut) -> str:
     return formatting.local_time(j.start_time) + (f" on {j.expected_nodes}" if j.expected_nodes else "")
 
 
-def _course(j: JobOut) -> str:
+def _effective_time(j: JobOut) -> str:
     """The effective training time ratio, and where the rest went."""
-    course = j.progress.course if j.progress else None
-    if course is None:
+    time = j.progress.effective_time if j.progress else None
+    if time is None:
         return ""
-    return f"{course.ettr:.3f}: {course.lost_s:.0f} s of repeated work, {course.down_s:.0f} s between its runs"
+    return f"{time.ettr:.3f}: {time.lost_s:.0f} s of repeated work, {time.down_s:.0f} s between its runs"
 
 
 def _array_facts(j: JobOut, array: ArrayOut, cluster: str, gpus: list[Span]) -> list[tuple[str, tables.Cell]]:

@@ -12,6 +12,7 @@ import typer
 from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.output.output_formats import Format, Output
+from headway.domain import notebook_defaults
 from headway.errors import Conflict
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ POLL_S = 1.0
 
 def notebook(
     cluster: ClusterName = None,
-    gpus: Annotated[int, typer.Option("--gpus", min=0, help="Number of GPUs.")] = 1,
-    time: Annotated[str, typer.Option("--time", help="Time limit: minutes, HH:MM:SS or D-HH:MM:SS.")] = "8:00:00",
+    gpus: Annotated[int, typer.Option("--gpus", min=0, help="Number of GPUs.")] = notebook_defaults.GPUS,
+    time: Annotated[
+        str, typer.Option("--time", help="Time limit: minutes, HH:MM:SS or D-HH:MM:SS.")
+    ] = notebook_defaults.TIME_LIMIT,
     partition: Annotated[str, typer.Option("-p", "--partition", help="Partition.")] = "",
     team: Annotated[str, typer.Option("--team", help="Team (Slurm account) that is charged.")] = "",
     idle: Annotated[
@@ -32,7 +35,7 @@ def notebook(
         typer.Option(
             "--idle", metavar="MINUTES", min=1, help="Minutes without activity after which the notebook ends."
         ),
-    ] = 60,
+    ] = notebook_defaults.IDLE_MINUTES,
     output: Output = Format.table,
 ) -> None:
     """Start JupyterLab on a node and print a URL that opens it once; open it in a browser where there is one.

@@ -51,7 +51,10 @@ def run(
         from headway.sdk.submission import send_files
 
         digest, git = send_files(api.bundles, name, file.resolve().parent, user=user)
-    _show(api.pipelines.start(name, PipelineIn(document=document, bundle=digest, git=git, user=user)), output)
+    begun = api.pipelines.start(name, PipelineIn(document=document, bundle=digest, git=git, user=user))
+    if begun.warning:
+        common.print_note(f"warning: {begun.warning}")
+    _show(begun, output)
 
 
 @app.command("show")

@@ -57,6 +57,8 @@ def run(
 
 
 def _show(done: RunOut, output: Format, *, dry_run: bool) -> None:
+    if done.warning:
+        common.print_note(f"warning: {done.warning}")
     if output is Format.json:
         common.print_json(done)
     elif dry_run:

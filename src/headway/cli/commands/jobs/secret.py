@@ -11,7 +11,7 @@ import typer
 from headway.cli import common
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output
-from headway.domain.access.job_secret import MAX_BYTES, NAME_PATTERN, value_fault
+from headway.domain.access.job_secret_limits import MAX_BYTES, NAME_PATTERN, value_fault
 from headway.errors import Refused
 
 if TYPE_CHECKING:
@@ -61,7 +61,12 @@ def list_all(cluster: common.ClusterName = None, output: Output = Format.table) 
     if not found:
         common.print_line(f"no secret on {picked}: headway secret set {picked} NAME")
         return
-    columns = [tables.Column("NAME"), tables.Column("OWNER"), tables.Column("SET"), tables.Column("BY", drop_order=1)]
+    columns = [
+        tables.Column("NAME"),
+        tables.Column("OWNER"),
+        tables.Column("SET"),
+        tables.Column("BY", drop_order=1),
+    ]
     rows = [
         (one.name, f"team {one.team}" if one.team else one.user, formatting.local_time(one.at), one.person)
         for one in found

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli import common, ssh_files
+from headway.cli import common, ssh_config_files
 from headway.cli.common import ClusterName
 from headway.cli.exec_program import SSH_PACKAGE, exec_program
 from headway.cli.registry import WORDS_AFTER_DASHES
@@ -33,7 +33,7 @@ def shell(
     headway shell --gpus 1"""
     api = common.connect()
     access = api.clusters.ssh_access(common.choose_cluster(api, cluster))
-    config = ssh_files.write_ssh_config(access)
+    config = ssh_config_files.write_ssh_config(access)
     terminal = common.is_interactive()
     command = ctx.meta.get(WORDS_AFTER_DASHES) or ["bash", "-l"]
     step = ["srun", "--job-name=shell", "--nodes=1", "--ntasks=1", *(["--pty"] if terminal else [])]

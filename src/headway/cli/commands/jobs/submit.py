@@ -105,7 +105,7 @@ def _request(**fields: Any) -> SubmitIn:
             ) from None
         wrong = ", ".join(fields["stage_in"])
         raise typer.BadParameter(
-            f"--stage-in {wrong}: not a dataset; NAME or NAME@VERSION: headway dataset list"
+            f"--stage-in {wrong}: not a dataset; NAME or NAME@VERSION: headway dataset ls"
         ) from None
 
 

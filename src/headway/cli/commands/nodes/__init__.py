@@ -1,1 +1,3 @@
-"""Commands for nodes, incidents and injected faults."""
+"""Commands for nodes, incidents and injected faults.
+
+Not here: the number of nodes (`cli.commands.cluster`)."""

@@ -35,6 +35,7 @@ def fault(
 
     headway fault xid 79 lab-1-2 --gpu 3
     headway fault lab freeze-node lab-1-2
+    headway fault kill-node lab-head
     headway fault lab reclaim lab-spot-1-1 --in 60
     headway fault kill slurmctld"""
     cluster, request = parse(words, gpu=gpu, text=text, in_s=in_s, heal=heal, force=force)

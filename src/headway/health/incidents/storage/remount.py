@@ -20,10 +20,12 @@ _TRY_S = 30.0
 
 
 async def remount_volumes(context: HealthContext, node: str) -> str:
-    """Waits until every network volume is mounted and answers. Returns "", or the fault that remains after MOUNT_S."""
-    units = await _units(context)
+    """Waits until every network volume of the cluster file is mounted and answers; an apply may change the file meanwhile.
+    Returns "", or the fault that remains after MOUNT_S."""
+    exported = await _exported_units(context)
     ends, pause_s = context.clock() + MOUNT_S, FIRST_PAUSE_S
     while True:
+        units = {**exported, **volume_units(context.cluster)}
         try:
             async with context.mount_limit:
                 fault = await _try_mount(context, node, units) if units else ""
@@ -35,12 +37,12 @@ async def remount_volumes(context: HealthContext, node: str) -> str:
         pause_s = min(pause_s * BACKOFF, LONGEST_PAUSE_S)
 
 
-async def _units(context: HealthContext) -> dict[str, str]:
-    """Returns the mount unit of each network volume with its path. The volumes that the head exports come first,
-    because other volumes may be mounted below them."""
+async def _exported_units(context: HealthContext) -> dict[str, str]:
+    """Returns the mount unit of each volume that the head exports, with its path. They are mounted first, because other
+    volumes may be mounted below them."""
     provider = context.cluster_context.provider
     exported = await provider.exports(context.cluster.name) if isinstance(provider, OwnedMachinesProvider) else ()
-    return {**{unit_name(where): where for where in exported}, **volume_units(context.cluster)}
+    return {unit_name(where): where for where in exported}
 
 
 async def _try_mount(context: HealthContext, node: str, units: Mapping[str, str]) -> str:
@@ -49,7 +51,7 @@ async def _try_mount(context: HealthContext, node: str, units: Mapping[str, str]
     machine = await context.running_machine(node)
     start = ["systemctl", "start", "--no-block", *units]
     await context.cluster_context.connections.remote(machine, start, timeout_s=_TRY_S)
-    look = ["python3", "-I", "-S", "-c", program_source("volume_usage")]
+    look = ["python3", "-I", "-S", "-c", program_source("volume_space")]
     request = json.dumps({"paths": list(units.values()), "mounted_s": _MOUNTED_S})
     ran = await context.cluster_context.connections.remote(machine, [*look, request], timeout_s=_TRY_S)
     try:

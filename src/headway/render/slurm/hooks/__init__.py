@@ -1,2 +1,3 @@
-"""Programs that Slurm runs: prolog and epilog, the filter of sbatch and srun, power saving. Configuration files are in
-`headway.render.slurm`."""
+"""Programs that Slurm runs: prolog and epilog, the filter of sbatch and srun, power saving.
+
+Not here: Slurm's configuration files (`render.slurm`)."""

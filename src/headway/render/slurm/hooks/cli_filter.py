@@ -1,13 +1,13 @@
 """cli_filter.lua: sbatch notes each submission in the user's home, so that submissions that a killed slurmctld had not saved
-are submitted again (`queue_recovery_unit`), and warns where --mail-type sends no mail or --container names no bundle. No
-submission is refused or changed here."""
+are submitted again (`queue_recovery_unit`), and warns where --mail-type sends no mail, --container names no bundle or --gres
+wants more shards than a GPU has. No submission is refused or changed here."""
 
 from __future__ import annotations
 
-from headway.catalog.releases import slurm_release
+from headway.catalog.node_images import slurm_release
 from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
-from headway.render.escaping import MARK, word
+from headway.render.escaping import MARK, require_word
 
 PATH = "/etc/slurm/cli_filter.lua"
 
@@ -85,11 +85,21 @@ _NO_OCI = """\
         warn("--container: this Slurm does not run OCI bundles; use --container-image")
     end
 """
+# Slurm lets such a job wait for ever, with the reason "Resources".
+_TOO_MANY_SHARDS = """\
+    local shards = tonumber((options["gres"] or ""):match("shard[^,]*[:=](%d+)") or "")
+    if shards and shards > @MOST@ then
+        warn("--gres=shard:" .. shards .. ": a job gets all its shards of a node on one GPU, which has @MOST@: "
+            .. "it can never start")
+    end
+"""
 
 
 def files(cluster: Cluster) -> dict[str, File]:
     """Returns the plugin's file, which every head has."""
-    text = _FILTER.replace("@CLUSTER@", word(cluster.name, "name"))
+    text = _FILTER.replace("@CLUSTER@", require_word(cluster.name, "name"))
     warnings = "" if cluster.mail_relay else _NO_MAIL
     warnings += _NO_BUNDLE if slurm_release(cluster.slurm_version).runs_oci_bundles else _NO_OCI
+    if most := max((group.parts.shards for group in cluster.groups), default=0):
+        warnings += _TOO_MANY_SHARDS.replace("@MOST@", str(most))
     return {PATH: File(text.replace("@CHECKS@", warnings))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.catalog.releases import slurm_release
+from headway.catalog.node_images import slurm_release
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.managed_file import File
 from headway.domain.slurm.hostlist import compress

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.catalog.releases import SlurmRelease
+from headway.catalog.slurm_releases import SlurmRelease
 from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK, path
 from headway.render.machine_paths import (
@@ -21,6 +21,7 @@ from headway.render.machine_paths import (
     SECRETS,
     SLURMD_SPOOL,
 )
+from headway.render.slurm.hooks import job_network
 from headway.render.slurm.hooks import mps as mps_script
 from headway.render.system.agent_config import LOOKED, UNFIT
 from headway.render.system.login.limits_conf import LEAST_JOB_PROCESSES
@@ -88,8 +89,12 @@ if [ -e "$own" ]; then
     if [ -e "$own.former" ]; then
         gone={JOB_TMP}/gone-$SLURM_JOB_ID.$$
         mv -T "$own.former" "$gone" && rm -f "$gone/uid" || exit 1
-        systemd-run --quiet --collect --no-block rm -rf --one-file-system "$(readlink "$gone/shm")" "$gone"
-        ! secrets=$(readlink "$gone/secrets") || rm -rf --one-file-system "$secrets"
+        # All links are read and checked before anything is deleted.
+        folders=("$gone")
+        shm=$(readlink "$gone/shm") && [[ $shm == {JOB_SHM}/"$SLURM_JOB_ID".* ]] && folders+=("$shm")
+        secrets=$(readlink "$gone/secrets") && [[ $secrets == {JOB_SECRETS}/"$SLURM_JOB_ID".* ]] &&
+            rm -rf --one-file-system "$secrets"
+        systemd-run --quiet --collect --no-block rm -rf --one-file-system "${{folders[@]}}"
     fi
     mv -T "$own" "$own.former" || exit 1
 fi
@@ -106,14 +111,16 @@ done
 echo "$processes" >"$own/processes" || exit 1
 # The agent reads the job's GPUs here to label their metrics with the job. The new folder shows it that a job starts.
 echo "${{SLURM_JOB_GPUS:-}}" >"$own/gpus" || exit 1
-# The job's secrets (--secret): files in memory, which private_tmp.so shows to the job's tasks only. If they can't be had, the
-# agent leaves a sentence, with which the tasks fail.
+# The job's secrets (--secret): files in memory, which private_tmp.so shows to the job's tasks only. If they can't be had, a
+# sentence is left, with which the tasks fail: the node stays in service.
 if [ -n "${{SPANK_HEADWAY_SECRETS:-}}" ]; then
     mkdir -p -m 0755 {SECRETS} && mkdir -p -m 0700 {JOB_SECRETS} || exit 1
     secrets=$(mktemp -d "{JOB_SECRETS}/$SLURM_JOB_ID.XXXXXX") && ln -sT "$secrets" "$own/secrets" || exit 1
-    {AGENT_COMMAND} secrets "$secrets" "$own/no-secrets" || exit 1
+    {AGENT_COMMAND} secrets "$secrets" "$own/secrets-error" ||
+        echo "headway: $(uname -n) can't fetch the job's secrets: tell an administrator, submit again" >"$own/secrets-error" ||
+        exit 1
 fi
-@MPS@# A fabric test measures idle nodes without reserving them. It ends here, before the job's first process starts.
+@MPS@@NETWORK@# A fabric test measures idle nodes without reserving them. It ends here, before the job's first process starts.
 if read -r test 2>/dev/null <{GIVES_WAY} && [[ $(tr '\\0' ' ' 2>/dev/null <"/proc/$test/cmdline") == *"agent.pyz test "* ]]; then
     kill -KILL "$test" 2>/dev/null
     for ((n = 0; n < 100; n++)); do
@@ -204,7 +211,7 @@ done
 # Fails if a later job with this number has tasks.
 rmdir {PIDS_GROUPS}/job_"$SLURM_JOB_ID" 2>/dev/null
 rm -f "$own.ends"
-@MPS@# The last job of a user on this node deletes the user's files outside of the jobs' folders (sbcast writes to /tmp).
+@MPS@@NETWORK@# The last job of a user on this node deletes the user's files outside of the jobs' folders (sbcast writes to /tmp).
 # The user's next job may start meanwhile, so files that are newer than this moment and jobs' own shared memory stay.
 now=@$(date +%s.%N)
 if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP}/*/uid; then
@@ -241,24 +248,31 @@ def scripts(
     *,
     acts: bool = True,
     mps: bool = False,
+    network: bool = False,
     processes_per_cpu: int = 0,
     volumes: Sequence[tuple[str, str, bool]] = (),
     outside: Sequence[str] = (),
 ) -> dict[str, File]:
     """Returns the two scripts. `containers`: what runs them, as in `Cluster`. `acts`: whether jobs are requeued after
     faults. `mps`: whether jobs may share GPUs by MPS. `processes_per_cpu`: processes and threads of a job for each of its
-    CPUs. `volumes`: as returned by volume_mounts.provided_volumes.
+    CPUs. `network`: whether jobs of a team are restricted on the network. `volumes`: as returned by
+    volume_mounts.provided_volumes.
     `outside`: mount points of file systems from other servers."""
     rows = [f"{path(what, 'storage')}:{path(where, 'storage')}" for what, where, _ in volumes]
     rows += [f"/:{path(where, 'storage')}" for where in outside]
     lost = _LOST.format(volumes=" ".join(rows))
     folders = _ENROOT_FOLDERS if containers == "enroot" else ""
     starts = f'own="$own" {mps_script.SCRIPT} start || exit 1\n' if mps else ""
+    joins = f'own="$own" {job_network.SCRIPT} start || exit 1\n' if network else ""
     prolog = (
-        _PROLOG.replace("@LOST@", lost).replace("@MPS@", starts).replace("@PER_CPU@", str(processes_per_cpu))
+        _PROLOG.replace("@LOST@", lost)
+        .replace("@MPS@", starts)
+        .replace("@NETWORK@", joins)
+        .replace("@PER_CPU@", str(processes_per_cpu))
         + folders
         + ("exit 0\n" if known.creates_output_folders else _OUTPUT_FOLDERS)
     )
     ends = f"{mps_script.SCRIPT} end\n" if mps else ""
-    epilog = _EPILOG + (lost + _HOLDS if acts else "") + _CLEANS.replace("@MPS@", ends)
+    leaves = f"{job_network.SCRIPT} end\n" if network else ""
+    epilog = _EPILOG + (lost + _HOLDS if acts else "") + _CLEANS.replace("@MPS@", ends).replace("@NETWORK@", leaves)
     return {PROLOG: File(prolog, mode=0o755), EPILOG: File(epilog, mode=0o755)}

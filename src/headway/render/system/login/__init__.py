@@ -1,2 +1,3 @@
-"""Files of users and their sessions: accounts, sshd, SSH inside jobs, limits, the shell environment. Units and files of
-daemons are in `headway.render.system`."""
+"""Files of users and their sessions: accounts, sshd, SSH inside jobs, limits, the shell environment.
+
+Not here: units and files of daemons (`render.system`)."""

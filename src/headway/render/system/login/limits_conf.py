@@ -8,7 +8,7 @@ from headway.render.escaping import script
 
 _LEAST_PROCESSES, _PROCESSES_PER_CPU = 16384, 256  # data loaders and libraries start many threads, each of which counts
 _PROCESSES_ON_ONE_HOST = 8192  # the kernel counts a user's processes on all local machines together
-# The least number of processes that a job may have: less than a user may have, so that the user's other jobs go on.
+# The limit of a job with few CPUs: less than a user may have, so that the user's other jobs go on.
 LEAST_JOB_PROCESSES = 4096
 
 
@@ -21,8 +21,9 @@ def user_processes(cluster: Cluster, group: Group) -> int:
 
 
 def job_processes_per_cpu(cluster: Cluster) -> int:
-    """Returns how many processes and threads a job may have for each of its CPUs, if that is more than
-    LEAST_JOB_PROCESSES: a job with a whole node may have as many as its user."""
+    """Returns how many processes and threads a job may have on a node for each of its CPUs; 0 if every job has
+    LEAST_JOB_PROCESSES. The limit is never less than LEAST_JOB_PROCESSES, so a job with all CPUs of a node of 64 or more has
+    the limit of its user."""
     return 0 if cluster.provider.shares_one_host else _PROCESSES_PER_CPU
 
 
@@ -30,7 +31,7 @@ def login_limits(processes: int = 0) -> str:
     """Returns the resource limits of login sessions. `processes`: most of one user, without root; 0 = no limit here."""
     return script(
         *(
-            ["# Processes and threads of one user; the same limit holds for jobs.", f"* - nproc {processes}"]
+            ["# Processes and threads of one user, in jobs and sessions together.", f"* - nproc {processes}"]
             if processes
             else []
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.machines.site import Site
-from headway.render.escaping import MARK, word
+from headway.render.escaping import MARK, require_word
 from headway.render.system.login import head_user_limits
 from headway.render.system.login.users import KEYS
 
@@ -19,7 +19,7 @@ def sshd_conf(site: Site) -> str:
     must exist before the first sign-in. Users that Headway signs in as are not denied even if a departed user has
     the same name."""
     ours = operators(site)
-    deny = [f"DenyUsers {word(name, 'teams')}" for name in site.departed if name not in ours]
+    deny = [f"DenyUsers {require_word(name, 'teams')}" for name in site.departed if name not in ours]
     denied = ["# Users who left the cluster file; denied also with keys in their homes.", *deny] if deny else []
     return "\n".join(
         [
@@ -47,7 +47,9 @@ def sshd_conf(site: Site) -> str:
 
 def operators(site: Site) -> tuple[str, ...]:
     """Returns the users that Headway signs in as on owned machines, where they become root by sudo."""
-    return tuple(word(name, "hosts") for name in sorted(site.own.operators) if name != "root") if site.own else ()
+    return (
+        tuple(require_word(name, "hosts") for name in sorted(site.own.operators) if name != "root") if site.own else ()
+    )
 
 
 def pam_node(operators: tuple[str, ...] = ()) -> str:

@@ -9,7 +9,7 @@ from headway.domain.cluster import Cluster, User
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.errors import Fault, InvalidSpec
-from headway.render.escaping import MARK, one_line, path, script, word
+from headway.render.escaping import MARK, one_line, path, require_word, script
 
 FOLDER = "/var/lib/extrausers"
 KEYS = "/etc/ssh/headway_keys"
@@ -42,8 +42,17 @@ def _key_files(cluster: Cluster, site: Site) -> dict[str, File]:
     for name, keys in known.items():
         ours = [one_line(key, "hosts") for key in keys if key]
         if ours and name != "root":
-            lines.setdefault(word(name, "hosts"), []).extend(ours)
-    return {f"{KEYS}/{name}": File(_text([f"# {MARK}", *keys])) for name, keys in lines.items()}
+            lines.setdefault(require_word(name, "hosts"), []).extend(ours)
+    return {f"{KEYS}/{name}": _key_file(keys) for name, keys in lines.items()}
+
+
+def key_file(user: User) -> File:
+    """Returns the file of the user's SSH keys, for users that Headway does not sign in as."""
+    return _key_file(_keys(user))
+
+
+def _key_file(keys: list[str]) -> File:
+    return File(_text([f"# {MARK}", *keys]))
 
 
 def _rows(cluster: Cluster, site: Site) -> Iterator[tuple[str, int, bool]]:
@@ -51,7 +60,7 @@ def _rows(cluster: Cluster, site: Site) -> Iterator[tuple[str, int, bool]]:
         if name not in site.uids:
             raise InvalidSpec([Fault("teams", f"no uid was given to {name!r}")])
         gone = name in site.departed
-        yield word(name, "teams"), site.uids[name], gone
+        yield require_word(name, "teams"), site.uids[name], gone
 
 
 def _keys(user: User) -> list[str]:

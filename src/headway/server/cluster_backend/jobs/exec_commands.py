@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headway.jobs.remote.tunnel import Tunnel
 
 
-class Commands:
+class CommandsBackend:
     """Implements services.cluster_backend.ClusterCommands."""
 
     def __init__(self, pool: ConnectionPool) -> None:

@@ -12,18 +12,18 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut, RankStackOut
 from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.server.cluster_backend.connections import ConnectionPool
-from headway.server.cluster_backend.slurm_state import SlurmState
-from headway.services.jobs.job_to_schema import course_out
+from headway.server.cluster_backend.slurm_state import SlurmStateBackend
+from headway.services.jobs.job_to_schema import effective_time_out
 
 if TYPE_CHECKING:
     from headway.jobs.submission.submit import JobFiles
-    from headway.jobs.view.progress import Progress
+    from headway.jobs.view.progress import JobProgress
 
 
-class Jobs:
+class JobsBackend:
     """Implements services.cluster_backend.ClusterJobs."""
 
-    def __init__(self, pool: ConnectionPool, slurm: SlurmState) -> None:
+    def __init__(self, pool: ConnectionPool, slurm: SlurmStateBackend) -> None:
         self._pool = pool
         self._slurm_state = slurm
 
@@ -63,7 +63,7 @@ class Jobs:
         progress = (await self._pool.slurm(cluster)).progress
         await progress.read_jobs(jobs)
         return {
-            job.id: _progress_out(known, lacks_cuda=progress.lacks_cuda(job.id))
+            job.id: _progress_out(known, progress.torch_warning(job.id))
             for job in jobs
             if (known := progress.progress_of(job.id))
         }
@@ -75,7 +75,7 @@ class Jobs:
         reader = ProgressReader(slurm.links, slurm.head)
         await reader.read_jobs((job,))
         known = reader.progress_of(job.id)
-        return _progress_out(known, lacks_cuda=reader.lacks_cuda(job.id)) if known else None
+        return _progress_out(known, reader.torch_warning(job.id)) if known else None
 
     async def rank_stacks(self, cluster: Cluster, job: JobState) -> JobStacksOut:
         from headway.health.jobs.rank_stacks import collect_stacks
@@ -139,15 +139,13 @@ class Jobs:
                 yield piece
 
 
-def _progress_out(known: Progress, *, lacks_cuda: bool) -> ProgressOut:
-    from headway.jobs.view.progress import NO_CUDA
-
+def _progress_out(known: JobProgress, torch_warning: str) -> ProgressOut:
     return ProgressOut(
-        warning=NO_CUDA if lacks_cuda else "",
+        warning=torch_warning,
         step=known.step,
         loss=None if math.isnan(known.loss) else known.loss,
         tokens_per_s=known.tokens_per_s,
         more=known.more,
-        course=course_out(known.course),
+        effective_time=effective_time_out(known.effective_time),
         series=known.series,
     )

@@ -12,7 +12,7 @@ from headway.server.cluster_backend.connections import ConnectionPool
 ANSWER_S = 20.0
 
 
-class JobSecrets:
+class JobSecretsBackend:
     """Implements services.cluster_backend.ClusterJobSecrets."""
 
     def __init__(self, pool: ConnectionPool) -> None:

@@ -1,1 +1,3 @@
-"""Actions on nodes: of people, of fabric tests and of rollouts."""
+"""Calls about nodes: actions of people, fabric tests and rollouts.
+
+Not here: what they do on nodes (`health.incidents`, `headway.rollout`)."""

@@ -10,8 +10,8 @@ from headway.schemas.fabric_tests import FabricTestOut
 from headway.server.cluster_backend.connections import ConnectionPool
 
 
-class FabricTests:
-    """Implements services.cluster_backend.FabricTests."""
+class FabricTestsBackend:
+    """Implements services.cluster_backend.ClusterFabricTests."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool

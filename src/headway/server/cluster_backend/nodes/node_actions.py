@@ -22,8 +22,8 @@ _LOOK_S = 0.5
 _LAST_WORD_S = 0.3  # seconds until the server kills itself; the HTTP response is sent before
 
 
-class NodeActions:
-    """Implements services.cluster_backend.NodeActions."""
+class NodeActionsBackend:
+    """Implements services.cluster_backend.ClusterNodeActions."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
@@ -102,7 +102,7 @@ class NodeActions:
         from headway.health.incidents.node_tests import run_node_tests
 
         tools = await self._pool.health_context(cluster)
-        found = (await run_node_tests(tools, node, thorough=hard)).results
+        found = (await run_node_tests(tools, node, thorough=hard, long=hard)).results
         texts = (result.text.removeprefix(f"{result.name}: ") for result in found)
         return tuple(
             (result.name, result.ok, f"skipped: {text}" if result.skipped else text)

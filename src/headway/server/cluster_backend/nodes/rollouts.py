@@ -8,8 +8,8 @@ from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.server.cluster_backend.connections import ConnectionPool
 
 
-class Rollouts:
-    """Implements services.cluster_backend.Rollouts."""
+class RolloutsBackend:
+    """Implements services.cluster_backend.ClusterRollouts."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool

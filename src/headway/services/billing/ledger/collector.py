@@ -13,8 +13,9 @@ from dataclasses import replace
 import structlog
 
 from headway.billing import energy, goodput
+from headway.billing.idle_gpus import idle_seconds
 from headway.billing.run_resources import allocations_by_group
-from headway.cluster.monitoring.metric_queries import Query, Row
+from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
 from headway.domain.billing import DAY_S, GroupAllocation, JobRun, SpanKind
 from headway.domain.cluster import Cluster
 from headway.services.app_state import AppState
@@ -26,14 +27,13 @@ FEW_RUNS = 2000  # if a query returns no more, the next one may cover a longer t
 SAMPLE_S = 60  # period of one sample of power and utilisation
 MAX_BACKLOG_S = 3600  # older measurements are skipped if Prometheus was away for longer
 MAX_BATCH = 10_000  # values in one transaction, unless one minute has more
-IDLE_PERCENT = 2.0  # GPU utilisation below which a job counts as idle
 
 log = structlog.get_logger("headway.billing")
 _QUERIES = (
     # Averaged over the minute, so that a job that ran for a part of it is measured too.
-    Query("use", 'max by (hpc_job) (avg_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m]))'),
-    Query("power", 'sum by (hpc_job) (avg_over_time(DCGM_FI_DEV_POWER_USAGE{hpc_job!=""}[1m]))'),
-    Query(
+    MetricQuery("use", 'max by (hpc_job) (avg_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m]))'),
+    MetricQuery("power", 'sum by (hpc_job) (avg_over_time(DCGM_FI_DEV_POWER_USAGE{hpc_job!=""}[1m]))'),
+    MetricQuery(
         "nodes",
         "sum by (node) (rate(node_rapl_package_joules_total[1m]) or rate(node_rapl_dram_joules_total[1m]))",
     ),
@@ -126,14 +126,14 @@ async def read_measurements(state: AppState, cluster: Cluster, now: int) -> None
         )
 
 
-def _pieces(rows: Iterable[Row], until: int) -> Iterator[tuple[int, list[Row]]]:
+def _pieces(rows: Iterable[MetricRow], until: int) -> Iterator[tuple[int, list[MetricRow]]]:
     """Yields batches of (measured until, rows), a few minutes each, because no other writer can work while one is
     stored."""
-    minutes: dict[int, list[tuple[Row, tuple[float, float]]]] = {}
+    minutes: dict[int, list[tuple[MetricRow, tuple[float, float]]]] = {}
     for row in rows:
         for value in row.values:
             minutes.setdefault(int(value[0]), []).append((row, value))
-    piece: list[tuple[Row, tuple[float, float]]] = []
+    piece: list[tuple[MetricRow, tuple[float, float]]] = []
     last = 0
     for moment in sorted(minutes):
         if piece and len(piece) + len(minutes[moment]) > MAX_BATCH:
@@ -144,14 +144,14 @@ def _pieces(rows: Iterable[Row], until: int) -> Iterator[tuple[int, list[Row]]]:
     yield until, _by_row(piece)
 
 
-def _by_row(values: Iterable[tuple[Row, tuple[float, float]]]) -> list[Row]:
-    found: dict[int, tuple[Row, list[tuple[float, float]]]] = {}
+def _by_row(values: Iterable[tuple[MetricRow, tuple[float, float]]]) -> list[MetricRow]:
+    found: dict[int, tuple[MetricRow, list[tuple[float, float]]]] = {}
     for row, value in values:
         found.setdefault(id(row), (row, []))[1].append(value)
     return [replace(row, values=tuple(some)) for row, some in found.values()]
 
 
-async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict[energy.Part, tuple[int, int]]:
+async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[MetricRow]) -> dict[energy.Part, tuple[int, int]]:
     """Returns (joules, CPU-seconds) by part of a run, from the energy counters of the nodes it ran on."""
     drawn = [
         (row.labels.get("node", ""), int(at), watts) for row in rows if row.key == "nodes" for at, watts in row.values
@@ -165,7 +165,7 @@ async def _hosts(state: AppState, cluster: Cluster, rows: Sequence[Row]) -> dict
     return await asyncio.to_thread(energy.shared, drawn, SAMPLE_S, holds, cpus)
 
 
-def job_samples(rows: Iterable[Row]) -> list[Sample]:
+def job_samples(rows: Iterable[MetricRow]) -> list[Sample]:
     """Returns samples of every job and minute, from Prometheus rows."""
     found: dict[tuple[int, int], dict[str, float]] = {}
     for row in rows:
@@ -178,7 +178,7 @@ def job_samples(rows: Iterable[Row]) -> list[Sample]:
             job,
             at,
             SAMPLE_S,
-            SAMPLE_S if values.get("use", 100.0) < IDLE_PERCENT else 0,
+            idle_seconds(values.get("use"), SAMPLE_S),
             round(values["power"] * SAMPLE_S) if "power" in values else None,
         )
         for (job, at), values in sorted(found.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from headway.billing.capacity import HALF_S, Cover, Ends, Stretches, cover, halves, held_between
+from headway.billing.capacity import HALF_S, Cover, Ends, Stretches, allocated_between, cover, halves
 from headway.domain.billing import DAY_S
 from headway.store import Store
 from headway.store.billing.capacity import Touched
@@ -32,26 +32,26 @@ async def sum_days(store: Store, name: str, now: int, most: int = MAX_DAYS) -> i
 async def _sum_hours(store: Store, name: str, day: int, now: int) -> None:
     await store.capacity.begin_day(name, day)
     span, marks = ReportSpan(day, day + DAY_S, now), range(day, day + DAY_S + 1, HALF_S)
-    held = await load_held_seconds(store, name, span, marks)
+    allocated = await load_allocated_seconds(store, name, span, marks)
     touched: dict[str, list[Touched]] = {}
     for node, stretches in await store.capacity.busy_stretches_by_node(name, span, marks):
         touched.setdefault(node, []).append(stretches)
-    whole = {key: [int(count) for count in seconds] for key, seconds in held.items()}
+    whole = {key: [int(count) for count in seconds] for key, seconds in allocated.items()}
     nodes = {node: [int(count) for count in _seconds(marks, mine)] for node, mine in touched.items()}
     await store.capacity.save_day(
         name, day, whole, nodes
     )  # if runs changed meanwhile, the next round sums the day again
 
 
-async def load_held_seconds(
+async def load_allocated_seconds(
     store: Store, name: str, span: ReportSpan, marks: range
 ) -> dict[tuple[str, str], list[float]]:
-    """Returns the GPU-seconds that runs held between each two marks, by (GPU type, group), computed from the single
+    """Returns the GPU-seconds that were allocated to runs between each two marks, by (GPU type, group), computed from the single
     runs."""
     begun = await store.capacity.gpu_changes(name, span, marks, False)
     ended = await store.capacity.gpu_changes(name, span, marks, True)
     return {
-        key: held_between(
+        key: allocated_between(
             marks, *({at: Ends(*sums) for at, sums in one.get(key, {}).items()} for one in (begun, ended))
         )
         for key in begun
@@ -64,14 +64,14 @@ async def load_coverage(store: Store, name: str, span: ReportSpan, marks: range)
     return cover(marks, min(span.end, span.now), days)
 
 
-async def load_held_seconds_by_day_sums(
+async def load_allocated_seconds_by_day_sums(
     store: Store, name: str, span: ReportSpan, whole: Cover
 ) -> dict[tuple[str, str], list[float]]:
-    """Returns the same as `load_held_seconds`, from the stored sums where there are any."""
+    """Returns the same as `load_allocated_seconds`, from the stored sums where there are any."""
     kept: dict[tuple[str, str], HalfHours] = {}
     for kind, group, day, seconds in await store.capacity.saved_gpu_seconds(name, _days(whole)):
         kept.setdefault((kind, group), {}).update(halves(day, seconds))
-    parts = [await load_held_seconds(store, name, _within(span, marks), marks) for _, marks in whole.rest]
+    parts = [await load_allocated_seconds(store, name, _within(span, marks), marks) for _, marks in whole.rest]
     keys = {*kept, *(key for part in parts for key in part)}
     return {key: whole.seconds(kept.get(key, {}), _of(key, parts, whole)) for key in keys}
 

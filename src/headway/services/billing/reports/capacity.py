@@ -12,12 +12,12 @@ from headway.domain.billing import MachineLifetime
 from headway.domain.machines.gpu_parts import mig_profiles
 from headway.schemas.billing import CapacityOut, HourOut, TypeOut, WaitOut
 from headway.services.app_state import AppState
-from headway.services.billing.ledger.daily_rollups import load_coverage, load_held_seconds_by_day_sums
+from headway.services.billing.ledger.daily_rollups import load_allocated_seconds_by_day_sums, load_coverage
 from headway.services.billing.reports.fragmentation import gpu_plans_by_group, gpus_by_node, load_fragmentation
 from headway.services.billing.reports.report_scope import HOUR_S, BilledCluster, ReportScope, to_hours
 from headway.store.billing.run_sums import ReportSpan
 
-_HOUR = ("held", "there", "free", "fragmented")
+_HOUR = ("allocated", "present", "free", "fragmented")
 
 
 Waits = list[tuple[int, int, int]]
@@ -53,20 +53,20 @@ async def load_capacity(state: AppState, scope: ReportScope) -> CapacityOut:
 async def _types(state: AppState, billed: BilledCluster, span: ReportSpan, marks: range) -> tuple[list[TypeOut], Waits]:
     """Returns (hours by GPU type, waiting times). Runs two long queries at a time."""
 
-    async def held_and_waits() -> tuple[dict[str, list[float]], Waits]:
-        return await _held_seconds(state, billed, span, whole), await state.store.capacity.queue_waits(
+    async def allocated_and_waits() -> tuple[dict[str, list[float]], Waits]:
+        return await _allocated_seconds(state, billed, span, whole), await state.store.capacity.queue_waits(
             billed.name, span
         )
 
     lives = await state.store.machine_lifetimes.between(billed.name, span.start, span.end)
     whole = await load_coverage(state.store, billed.name, span, marks)
-    (held, waits), unused = await asyncio.gather(
-        held_and_waits(), load_fragmentation(state, billed, lives, span, whole)
+    (allocated, waits), unused = await asyncio.gather(
+        allocated_and_waits(), load_fragmentation(state, billed, lives, span, whole)
     )
     there, nothing = _there(billed, gpus_by_node(state, billed), lives, span, marks), [0.0] * (len(marks) - 1)
     found = []
-    for kind in sorted(held.keys() | there.keys()):
-        mine, had = held.get(kind, nothing), there.get(kind, nothing)
+    for kind in sorted(allocated.keys() | there.keys()):
+        mine, had = allocated.get(kind, nothing), there.get(kind, nothing)
         pieces = unused[kind](mine) if kind in unused else Fragments(tuple(nothing), tuple(nothing))
         hours = [
             HourOut(at=at, **{name: to_hours(gpu_s) for name, gpu_s in zip(_HOUR, sums, strict=True)})
@@ -83,12 +83,12 @@ async def _types(state: AppState, billed: BilledCluster, span: ReportSpan, marks
     return found, waits
 
 
-async def _held_seconds(
+async def _allocated_seconds(
     state: AppState, billed: BilledCluster, span: ReportSpan, whole: Cover
 ) -> dict[str, list[float]]:
-    """Returns the GPU-seconds that runs held in each hour, by GPU type. Only groups that the file still names count,
+    """Returns the GPU-seconds that were allocated to runs in each hour, by GPU type. Only groups that the file still names count,
     because the GPUs of other groups' machines are unknown."""
-    every = await load_held_seconds_by_day_sums(state.store, billed.name, span, whole)
+    every = await load_allocated_seconds_by_day_sums(state.store, billed.name, span, whole)
     plans = gpu_plans_by_group(billed)
     found: dict[str, list[float]] = {}
     for (_, group), sums in every.items():

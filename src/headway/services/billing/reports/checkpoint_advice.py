@@ -60,7 +60,7 @@ class CheckpointStall:
     @property
     def advice(self) -> Advice:
         """Returns the recommended interval."""
-        return good.advice(self.saves.every_s, self.failure_s, self.saves.write_s)
+        return good.checkpoint_advice(self.saves.every_s, self.failure_s, self.saves.write_s)
 
     def out(self) -> AdviceOut:
         """Returns the advice in the form of the API, with what it would save in the period."""
@@ -69,7 +69,7 @@ class CheckpointStall:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointStalls:
+class CheckpointCosts:
     """Checkpoint pauses of all jobs of a period. `dearest` are the jobs that a better interval would save most, largest
     first."""
 
@@ -101,7 +101,7 @@ async def advise_checkpoints(
         )
     hours = await failure_hours(state, billed, Period("", billed.now - FAILURE_HISTORY_S, billed.now))
     failure_s = _failure_s(hours, nodes or _nodes(runs) or 1)
-    return advice_out(job, write_s, failure_s, good.advice(every_s, failure_s, write_s))
+    return advice_out(job, write_s, failure_s, good.checkpoint_advice(every_s, failure_s, write_s))
 
 
 def advice_out(job: int, write_s: float, failure_s: float, advice: Advice) -> AdviceOut:
@@ -116,7 +116,7 @@ def advice_out(job: int, write_s: float, failure_s: float, advice: Advice) -> Ad
     )
 
 
-async def load_checkpoint_stalls(state: AppState, scope: ReportScope) -> CheckpointStalls:
+async def load_checkpoint_stalls(state: AppState, scope: ReportScope) -> CheckpointCosts:
     """Returns the pauses of all jobs in the scope that report their checkpoints. Jobs are streamed, and only the top
     ones are kept in memory."""
     billed, month = scope.billed, scope.month
@@ -134,7 +134,7 @@ async def load_checkpoint_stalls(state: AppState, scope: ReportScope) -> Checkpo
         gpu_s, millionths = gpu_s + round(found_stall.gpu_s * share), millionths + still
         _keep(longest, (still, -found_stall.job), MAX_NAMED_JOBS)
         _keep(dearest, (whole * found_stall.advice.saves, -found_stall.job, found_stall), MAX_ADVISED_JOBS)
-    return CheckpointStalls(
+    return CheckpointCosts(
         tuple(stall for *_, stall in sorted(dearest, reverse=True)),
         gpu_s,
         Fraction(millionths, _MILLIONTHS),
@@ -170,8 +170,8 @@ def _stall(
     cost = Fraction(0)
     for row in rows:
         for segment in segments:
-            if segment.group == row.group and (held := seconds(row, segment.start, segment.end)):
-                cost += segment.usd_per_second * Fraction(row.units * held, row.per_node)
+            if segment.group == row.group and (allocated := seconds(row, segment.start, segment.end)):
+                cost += segment.usd_per_second * Fraction(row.units * allocated, row.per_node)
     saves = CheckpointStats(last.saves, last.stalled_s, last.up_s)
     return CheckpointStall(last.job, saves, _failure_s(hours, _nodes(rows)), gpu_s, cost)
 

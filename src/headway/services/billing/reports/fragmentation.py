@@ -1,11 +1,10 @@
-"""Fragmentation over time: free GPUs on nodes that are partly held by jobs, as a share of all free GPUs.
+"""Fragmentation over time: free GPUs on nodes that are partly allocated, as a share of all free GPUs.
 
-Counted for every second of a node with a machine that was neither down, drained nor a spare. Free GPUs are those of
-the machine minus those that runs held according to accounting. Fragmented GPUs are the free ones of a node while a
-run held at least one of its GPUs; a job that needs whole nodes cannot use them. A period's fragmentation is
-fragmented / free GPU-hours. Assumptions: a run on several nodes holds the same number on each; jobs without GPUs
-block none; idle GPUs in a reservation other than that of the spares count as free, because past reservations are not
-stored."""
+Counted for every second of a node with a machine that was neither down, drained nor a spare. Free GPUs are those of the
+machine minus those that were allocated according to accounting. Fragmented GPUs are the free ones of a node while at
+least one of its GPUs is allocated; a job that needs whole nodes cannot use them. A period's fragmentation is fragmented
+/ free GPU-hours. Assumptions: a run on several nodes holds the same number on each; jobs without GPUs block none; idle
+GPUs in a reservation other than that of the spares count as free, because past reservations are not stored."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from headway.store.billing.run_sums import ReportSpan
 async def load_fragmentation(
     state: AppState, billed: BilledCluster, lives: Iterable[MachineLifetime], span: ReportSpan, whole: Cover
 ) -> dict[str, Callable[[Sequence[float]], Fragments]]:
-    """Returns by GPU type a function from the GPU-seconds that runs held between each two marks to the fragments of
+    """Returns by GPU type a function from the GPU-seconds that were allocated to runs between each two marks to the fragments of
     these intervals."""
     store, until, marks = state.store, min(span.end, span.now), whole.marks
     by_group = gpu_plans_by_group(billed)
@@ -35,7 +34,7 @@ async def load_fragmentation(
     there = gpus_by_node(state, billed)
     has = {node: there.get(node, plan.gpus) for node, plan in plans.items()}
     worked = await _worked(state, billed, [life for life in lives if life.machine in plans], span)
-    works, away_held, too_much = ({plan.gpu_type: Stretches(marks) for plan in plans.values()} for _ in range(3))
+    works, away_allocated, too_much = ({plan.gpu_type: Stretches(marks) for plan in plans.values()} for _ in range(3))
     for node, stretches in worked.items():
         for stretch in stretches:
             works[plans[node].gpu_type].add(*stretch, has[node])
@@ -48,20 +47,22 @@ async def load_fragmentation(
     away = [
         (node, *stretch)
         for node, stretches in worked.items()
-        for stretch in intervals.without([(span.start, until)], stretches)
+        for stretch in intervals.subtract_spans([(span.start, until)], stretches)
     ]
     then: dict[str, list[Stretch]] = {}
-    for run in await store.capacity.held_on(billed.name, away, span.now):
+    for run in await store.capacity.allocations_on(billed.name, away, span.now):
         if run.units:  # it continued while its node was drained, or after the end of its machine
             plan = plans[run.node]
-            away_held[plan.gpu_type].add(run.start, run.end, run.units * plan.gpus / run.per_node)
+            away_allocated[plan.gpu_type].add(run.start, run.end, run.units * plan.gpus / run.per_node)
             then.setdefault(run.node, []).append((run.start, run.end))
     for node, stretches in then.items():
-        for stretch in intervals.union(stretches):
+        for stretch in intervals.merge_spans(stretches):
             too_much[plans[node].gpu_type].add(*stretch, has[node])
     for kind, mine in too_much.items():
         touched[kind] = [total - other for total, other in zip(touched[kind], mine.seconds(), strict=True)]
-    return {kind: partial(fragments, works[kind].seconds(), touched[kind], away_held[kind].seconds()) for kind in works}
+    return {
+        kind: partial(fragments, works[kind].seconds(), touched[kind], away_allocated[kind].seconds()) for kind in works
+    }
 
 
 def gpus_by_node(state: AppState, billed: BilledCluster) -> dict[str, int]:
@@ -93,6 +94,6 @@ async def _worked(
     for node_span in await state.store.node_spans.between(billed.name, span.start, span.end):
         other.setdefault(node_span.node, []).append((node_span.began, node_span.ended or span.now))
     return {
-        node: intervals.without(intervals.union(alive), intervals.union(other.get(node, ())))
+        node: intervals.subtract_spans(intervals.merge_spans(alive), intervals.merge_spans(other.get(node, ())))
         for node, alive in there.items()
     }

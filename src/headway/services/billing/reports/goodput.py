@@ -1,4 +1,4 @@
-"""Goodput: the productive share of the GPU time that jobs held, and how the rest was lost."""
+"""Goodput: the productive share of the GPU time that was allocated to jobs, and how the rest was lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing import monthly_bill
 from headway.services.billing.priced_usage import SegmentTotals, priced_segments, unpriced_segments
-from headway.services.billing.reports.checkpoint_advice import CheckpointStalls, failure_hours, load_checkpoint_stalls
+from headway.services.billing.reports.checkpoint_advice import CheckpointCosts, failure_hours, load_checkpoint_stalls
 from headway.services.billing.reports.loss_attribution import QUEUE, attribute_losses
 from headway.services.billing.reports.report_scope import BilledCluster, ReportScope, to_hours, visible_teams
 from headway.services.billing.reports.runs import load_runs_of_job
@@ -30,7 +30,7 @@ async def load_goodput(state: AppState, scope: ReportScope) -> GoodputOut:
     segments = await priced_segments(state, billed, month)
     every = [*segments, *await unpriced_segments(state, billed, month)]
 
-    async def all_runs() -> tuple[dict[str, Times], CheckpointStalls]:
+    async def all_runs() -> tuple[dict[str, Times], CheckpointCosts]:
         return await sums.times_by_team(every), await load_checkpoint_stalls(state, scope)
 
     (times, stalled), lost = await asyncio.gather(
@@ -127,6 +127,8 @@ async def _queue(state: AppState, scope: ReportScope, sums: SegmentTotals, whole
     idle = sum(team.cents["idle"] for team in found.teams) + sum(
         cost.cents for cost in found.unassigned if cost.what == "idle"
     )
-    held = sum(sum(team.cents[column] for column in ("productive", "lost", "held_idle")) for team in found.teams)
-    waited = Fraction(held, 100) * whole.waiting / whole.held if whole.held else Fraction(idle, 100)
+    allocated = sum(
+        sum(team.cents[column] for column in ("productive", "lost", "allocated_idle")) for team in found.teams
+    )
+    waited = Fraction(allocated, 100) * whole.waiting / whole.allocated if whole.allocated else Fraction(idle, 100)
     return [Cause("queue", QUEUE, whole.waiting, min(Fraction(idle, 100), waited))]

@@ -50,8 +50,9 @@ class LossesByCause:
     idlest_runs: list[tuple[Fraction, int]]  # (USD, job) of the runs that idled most, without notebooks
 
     def causes(self, whole: Parts, idle_usd: Fraction) -> list[Cause]:
-        """Returns the causes. They add up to chargeback's lost and held-idle columns: idle time of other jobs than
-        notebooks is the rest of `whole` and of `idle_usd`. Losses on nodes that cost nothing have no cause."""
+        """Returns the causes. They add up to chargeback's columns of lost and of allocated but idle time: idle time of
+        other jobs than notebooks is the rest of `whole` and of `idle_usd`. Losses on nodes that cost nothing have no
+        cause."""
         rest = _Tally(whole.idle - self.notebooks.gpu_s, idle_usd - self.notebooks.usd, self.idlest_runs)
         idle = [
             self.notebooks.cause("notebook", NOTEBOOKS),
@@ -147,7 +148,7 @@ def _lost_of(run: Blamed, scope: ReportScope, segments: Iterable[Segment]) -> tu
     for segment in segments:
         if segment.group == run.group:
             until = min(segment.end, scope.billed.now)
-            _, seconds, _ = good.within(run.start, run.end, run.lost_s, 0, segment.start, until)
+            _, seconds, _ = good.part_within(run.start, run.end, run.lost_s, 0, segment.start, until)
             gpu_s += round(run.gpus * seconds)
             cost += segment.usd_per_second * Fraction(run.units * seconds, run.per_node)
     return gpu_s, cost

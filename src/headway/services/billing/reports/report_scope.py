@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from headway.billing.chargeback import Rules
-from headway.billing.periods import Period, moment, month, month_of, zone
+from headway.billing.periods import Period, month_of, month_period, parse_moment, time_zone
 from headway.domain.cluster import Cluster, Costs
 from headway.errors import HeadwayError, NotAllowed, Refused
 from headway.services.access.ownership_rights import may_see_team_usage
@@ -50,8 +50,8 @@ class BilledCluster:
 
     @property
     def rules(self) -> Rules:
-        """Returns how idle, spare and broken capacity is charged."""
-        return Rules(self.costs.idle, self.costs.spare, self.costs.broken)
+        """Returns how idle, spare and broken capacity, and fixed costs are charged."""
+        return Rules(self.costs.idle, self.costs.spare, self.costs.broken, self.costs.fixed)
 
     @property
     def shares(self) -> dict[str, int]:
@@ -60,9 +60,9 @@ class BilledCluster:
 
     def month(self, name: str) -> Period:
         """Returns the month called `name` (2026-10), or the current one for "". Raises Refused for a malformed name."""
-        where = zone(self.costs.timezone)
+        where = time_zone(self.costs.timezone)
         try:
-            return month(name, where) if name else month_of(self.now, where)
+            return month_period(name, where) if name else month_of(self.now, where)
         except ValueError as error:
             raise Refused(str(error), hint="write a month as 2026-10") from None
 
@@ -118,10 +118,10 @@ def visible_teams(billed: BilledCluster, who: Principal) -> tuple[str, ...] | No
 
 def parse_period(billed: BilledCluster, start: str, end: str) -> Period:
     """Returns the period from `start` (default: the start of this month) to `end` (default: now). Raises Refused."""
-    where = zone(billed.costs.timezone)
+    where = time_zone(billed.costs.timezone)
     try:
-        begun = moment(start, where) if start else billed.month("").start
-        done = moment(end, where) if end else billed.now
+        begun = parse_moment(start, where) if start else billed.month("").start
+        done = parse_moment(end, where) if end else billed.now
     except (ValueError, OverflowError) as error:
         raise Refused(str(error), hint="for example --from 2026-10-01 --to 2026-11-01") from None
     if not 0 <= begun < done <= 2**37:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from headway.billing.energy import Energy, estimate_j
-from headway.billing.goodput import within
+from headway.billing.goodput import part_within
 from headway.billing.money import cents, usd
 from headway.billing.periods import Period
 from headway.schemas.billing import RunLine, RunsOut
@@ -81,14 +81,14 @@ def run_order(lossy: bool, waited: bool) -> Order:
 
 
 def _run_line(run: RunRow, billed: BilledCluster, period: Period, cost: Fraction, whole: Fraction) -> RunLine:
-    """Returns the run, with what it held, lost, idled and used within the period, counted in the same way as the sums
-    of that period."""
+    """Returns the run, with the time that was allocated, lost, idle and used within the period, counted in the same way
+    as the sums of that period."""
     end = max(run.start, run.end or billed.now)
     elapsed, until = end - run.start, min(period.end, billed.now)
-    held, lost, idle = within(run.start, end, run.lost_s, run.idle_s, period.start, until)
+    allocated, lost, idle = part_within(run.start, end, run.lost_s, run.idle_s, period.start, until)
     gpu_s, cpu_s = run.gpus * (elapsed - run.measured_s), run.cpus * elapsed - run.cpu_measured_s
     drawn = (run.energy_j, estimate_j(run.gpu_type, round(gpu_s), cpu_s))
-    energy = Energy(*(joules * held // max(1, elapsed) for joules in drawn))
+    energy = Energy(*(joules * allocated // max(1, elapsed) for joules in drawn))
     return RunLine(
         job=run.job,
         team=run.team,
@@ -105,7 +105,7 @@ def _run_line(run: RunRow, billed: BilledCluster, period: Period, cost: Fraction
         end=run.end or None,
         waited_s=max(0, run.start - run.eligible),
         elapsed_s=elapsed,
-        held_s=held,
+        allocated_s=allocated,
         time_limit_s=run.time_limit_s,
         used_cpu_s=run.used_cpu_s,
         memory_mib=run.memory_mib,

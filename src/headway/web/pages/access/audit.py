@@ -21,7 +21,7 @@ _DAY_S = 86_400.0
 
 
 @router.get("/audit")
-async def page(
+async def audit_page(
     state: State,
     who: Admin,
     person: Text = "",

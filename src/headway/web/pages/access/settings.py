@@ -13,7 +13,7 @@ router = page_router()
 
 
 @router.get("/settings")
-async def page(state: State, who: Admin) -> Response:
+async def settings_page(state: State, who: Admin) -> Response:
     """Returns the page of the server's settings."""
     server = await describe_server(state, who)
     return render("settings.html", viewer=who, here="settings", server=server, settings=state.settings)

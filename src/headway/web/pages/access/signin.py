@@ -23,6 +23,7 @@ from headway.api.auth.oidc_logout import LOGOUT_PATH, log_out_by_provider
 from headway.api.auth.same_origin import require_same_origin
 from headway.api.http.security_headers import PAGE_HEADERS
 from headway.errors import HeadwayError, NotAllowed, NotFound, NotSignedIn, TooManyTries, Unreachable
+from headway.store import StoreUnavailable
 from headway.web.page_routes import local_path, page_router, render_sign_in
 from headway.web.rendering import render
 
@@ -30,13 +31,17 @@ router = page_router()
 
 
 @router.get("/signin")
-async def page(request: Request, state: State, code: str = "") -> Response:
+async def sign_in_page(request: Request, state: State, code: str = "") -> Response:
     """Returns the sign-in page, or signs in with a link's code."""
     if not code:
         return _sign_in_page(state)
-    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+    if _from_other_site(request):
         return _sign_in_page(state, code=code)  # a link on another site may sign in to another person's account
     return await _by_code(request, state, code)
+
+
+def _from_other_site(request: Request) -> bool:
+    return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
 @router.get("/signin/again")
@@ -68,6 +73,7 @@ async def by_token(
     state: State,
     person: Annotated[str, Form(max_length=64)] = "",
     token: Annotated[str, Form(max_length=200)] = "",
+    again: Annotated[bool, Form()] = False,
     next_path: Annotated[str, Form(alias="next", max_length=500)] = "/",
 ) -> Response:
     """Signs in with a token. Only accepts forms of this origin: another site must not sign a browser in as another person."""
@@ -75,26 +81,30 @@ async def by_token(
     try:
         known, proof = await sign_in.sign_in_by_token(state, request, person.strip(), token.strip())
     except (NotSignedIn, NotAllowed, TooManyTries) as error:
-        return _sign_in_page(state, error, person)
+        return _sign_in_page(state, error, person=person, again=again, next_path=local_path(next_path))
     answer = RedirectResponse(local_path(next_path), status_code=303)
     await sign_in.open_session(state, request, known, proof, answer, "token")
     return answer
 
 
 @router.get("/signin/oidc")
-async def leave(state: State, again: bool = False, next_path: Annotated[str, Query(alias="next")] = "/") -> Response:
+async def start_oidc_sign_in(
+    request: Request, state: State, again: bool = False, next_path: Annotated[str, Query(alias="next")] = "/"
+) -> Response:
     """Redirects to the OpenID provider. `again`: it asks for the password also of a person who is signed in there."""
+    if _from_other_site(request):  # the provider would sign a person in who has not asked for it
+        return render_sign_in(state.settings.oidc, again=again, next_path=local_path(next_path))
     try:
         url, secret = await sign_in.start_provider_flow(state, again=again, next_path=local_path(next_path))
     except HeadwayError as error:
-        return _sign_in_page(state, error)
+        return _sign_in_page(state, error, again=again, next_path=local_path(next_path))
     answer = RedirectResponse(url, status_code=303, headers={"Cache-Control": "no-store"})
     sign_in.set_flow_cookie(state, answer, secret)
     return answer
 
 
 @router.get("/signin/oidc/back")
-async def back(request: Request, state: State) -> Response:
+async def finish_oidc_sign_in(request: Request, state: State) -> Response:
     """Signs in with the provider's answer. Returns a page that goes to the home page by itself: after a redirect the
     request would still count as the provider's, and browsers would not send the strict cookie."""
     try:
@@ -118,20 +128,32 @@ async def provider_logout(
     except (NotSignedIn, NotFound) as error:
         body = {"error": "invalid_request", "error_description": error.message}
         return JSONResponse(body, status_code=400, headers={"Cache-Control": "no-store"})
-    except (TooManyTries, Unreachable) as error:
+    except (TooManyTries, Unreachable, StoreUnavailable) as error:
         body = {"error": "temporarily_unavailable", "error_description": error.message}
         return JSONResponse(body, status_code=error.http_status, headers={"Cache-Control": "no-store"})
     return Response(headers={"Cache-Control": "no-store"})
 
 
 @router.post("/signout")
-async def signout(request: Request, state: State) -> Response:
+async def sign_out(request: Request, state: State) -> Response:
     """Ends the session."""
-    answer = RedirectResponse("/", status_code=303, headers=PAGE_HEADERS)
+    # What the browser has kept of pages, also to go back to them. Its storage has only the choice of colours.
+    headers = {**PAGE_HEADERS, "Clear-Site-Data": '"cache"'}
+    answer = RedirectResponse("/", status_code=303, headers=headers)
     await sign_in.close_session(state, request, answer)
     return answer
 
 
-def _sign_in_page(state: State, error: HeadwayError | None = None, person: str = "", code: str = "") -> Response:
+def _sign_in_page(
+    state: State,
+    error: HeadwayError | None = None,
+    *,
+    person: str = "",
+    code: str = "",
+    again: bool = False,
+    next_path: str = "/",
+) -> Response:
     status = error.http_status if error else 200
-    return render_sign_in(state.settings.oidc, status, error, person=person, code=code)
+    return render_sign_in(
+        state.settings.oidc, status, error, person=person, code=code, again=again, next_path=next_path
+    )

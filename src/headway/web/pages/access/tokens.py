@@ -9,11 +9,14 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.failure_audit import audit_failure
+from headway.domain.access.token_scope import TokenScope
+from headway.domain.access.token_validity import DEFAULT_TOKEN_DAYS, MAX_TOKEN_DAYS
 from headway.errors import HeadwayError, SignInAgain
-from headway.schemas.access.tokens import DEFAULT_DAYS, TokenIn, TokenOut
-from headway.services.access.role_rights import TOKEN_SCOPES, Right
-from headway.services.access.sessions import end_session, list_sessions
-from headway.services.access.tokens import create_token, list_tokens, revoke_token
+from headway.schemas.access.tokens import TokenIn, TokenOut
+from headway.services.access import session_list, token_issuing
+from headway.services.access.role_rights import Right
+from headway.services.access.session_list import list_sessions
+from headway.services.access.token_issuing import list_tokens
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
@@ -21,36 +24,37 @@ from headway.web.views.browser_name import browser_name
 
 router = page_router()
 SCOPE_LABELS = {
-    "all": "everything you may do",
-    "read": "seeing clusters, nodes and the queue",
-    "plan": "seeing, and planning changes of a cluster",
-    "submit": "seeing, and submitting, cancelling and reading jobs",
-    "operate": "seeing, and managing nodes and incidents",
-    "admin": "seeing, and changing clusters, people and settings",
+    TokenScope.ALL: "everything you may do",
+    TokenScope.READ: "seeing clusters, nodes and the queue",
+    TokenScope.PLAN: "seeing, and planning changes of a cluster",
+    TokenScope.SUBMIT: "seeing, and submitting, cancelling and reading jobs",
+    TokenScope.OPERATE: "seeing, and managing nodes and incidents",
+    TokenScope.ADMIN: "seeing, and changing clusters, people and settings",
+    TokenScope.SCIM: "an identity provider that sends people and groups (SCIM)",
 }
 LIFETIMES = ((7, "a week"), (30, "30 days"), (90, "90 days"), (365, "a year"))
-assert SCOPE_LABELS.keys() == TOKEN_SCOPES.keys()
+assert SCOPE_LABELS.keys() == set(TokenScope)
 
 
 @router.get("/tokens")
-async def page(request: Request, state: State, who: TokenOwner) -> Response:
+async def tokens_page(request: Request, state: State, who: TokenOwner) -> Response:
     """Returns the page of tokens and sessions."""
     return await _page(request, state, who)
 
 
 @router.post("/tokens")
-async def create(
+async def create_token(
     request: Request,
     state: State,
     who: TokenOwner,
     label: Annotated[str, Form(max_length=200)] = "",
-    days: Annotated[int, Form(ge=1, le=36_500)] = DEFAULT_DAYS,
+    days: Annotated[int, Form(ge=1, le=MAX_TOKEN_DAYS)] = DEFAULT_TOKEN_DAYS,
     scope: Annotated[str, Form(max_length=20)] = "all",
     cluster: Annotated[str, Form(max_length=64)] = "",
 ) -> Response:
     """Creates a token. Only this answer shows it."""
     try:
-        made = await create_token(
+        made = await token_issuing.create_token(
             state,
             who,
             TokenIn.model_validate({"label": label, "days": days, "scopes": [scope], "cluster": cluster}),
@@ -69,21 +73,22 @@ async def create(
 
 
 @router.post("/tokens/{token_id}/revoke")
-async def revoke(token_id: str, state: State, who: TokenOwner) -> Response:
+async def revoke_token(token_id: str, state: State, who: TokenOwner) -> Response:
     """Revokes a token."""
-    await revoke_token(state, who, token_id)
+    await token_issuing.revoke_token(state, who, token_id)
     return redirect_with_message("/tokens", "The token is revoked; its person's browsers are signed out")
 
 
 @router.post("/sessions/{session_id}/end")
-async def end(session_id: str, state: State, who: TokenOwner) -> Response:
+async def end_session(session_id: str, state: State, who: TokenOwner) -> Response:
     """Signs a browser out."""
-    await end_session(state, who, session_id)
+    await session_list.end_session(state, who, session_id)
     return redirect_with_message("/tokens", "The browser is signed out")
 
 
 async def _page(request: Request, state: State, who: TokenOwner, made: TokenOut | None = None) -> Response:
     found = sorted(await list_tokens(state, who), key=lambda token: -token.created_at)
+    may_make_scim = who.may(Right.ADMIN) and state.settings.oidc is not None
     return render(
         "tokens.html",
         viewer=who,
@@ -93,9 +98,9 @@ async def _page(request: Request, state: State, who: TokenOwner, made: TokenOut 
         browser_name=browser_name,
         ways={"link": "sign-in link", "token": "name and token", "provider": "sign-in provider"},
         made=made,
-        words=SCOPE_LABELS,
+        words={scope: label for scope, label in SCOPE_LABELS.items() if scope != "scim" or may_make_scim},
         lives=LIFETIMES,
-        default_days=DEFAULT_DAYS,
+        default_days=DEFAULT_TOKEN_DAYS,
         clusters=[row.name for row in await state.store.clusters.all()],
         everybody=who.may(Right.ADMIN),
     )

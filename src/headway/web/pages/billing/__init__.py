@@ -1,1 +1,3 @@
-"""Pages of costs and teams."""
+"""Pages of costs and teams.
+
+Not here: the figures (`services.billing`)."""

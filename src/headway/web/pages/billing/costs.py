@@ -18,7 +18,7 @@ from headway.api.http.pagination import Cursor
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.api.http.security_headers import PAGE_HEADERS
 from headway.billing import capacity
-from headway.billing.periods import Period, before, days, month_of, zone
+from headway.billing.periods import Period, days, month_of, previous_month, time_zone
 from headway.schemas.billing import CauseOut, RunsOut, UsageRow
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
@@ -39,7 +39,7 @@ from headway.services.billing.reports.report_scope import (
 from headway.services.billing.reports.runs import RunSelection, load_runs
 from headway.services.billing.reports.usage import UsageFilter, load_usage, usage_selection
 from headway.store.billing.run_sums import NONE
-from headway.store.billing.usage import BY, listed
+from headway.store.billing.usage import BY, list_filter
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
 from headway.web.views.month_heatmap import heat
@@ -58,7 +58,7 @@ SECTIONS = (
 )
 MAX_RUNS = 100  # runs per page
 MAX_NODE_STATES = 200  # node states per page
-COLUMNS = ("productive", "lost", "held_idle", "idle", "spare", "broken")
+COLUMNS = ("productive", "lost", "allocated_idle", "idle", "spare", "broken", "fixed")
 _BY = {dimension: ("gpu" if dimension == "gpu_type" else dimension) for dimension in BY}
 
 
@@ -105,7 +105,7 @@ class CostsQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunsView:
     """The runs behind a figure with their sums, or the runs behind a cause of loss with the cause."""
 
     page: RunsOut
@@ -115,7 +115,7 @@ class Runs:
 
 
 @router.get("/clusters/{name}/costs")
-async def page(
+async def costs_page(
     name: str,
     state: State,
     who: Anyone,
@@ -135,8 +135,8 @@ async def page(
     """Returns one section of the cluster's costs."""
     billed = await load_billed_cluster(state, name)
     month = billed.month(period)
-    where = zone(billed.costs.timezone)
-    earlier = before(month, where)
+    where = time_zone(billed.costs.timezone)
+    earlier = previous_month(month, where)
     shown = tuple(entry for entry in SECTIONS if entry[0] != "invoice" or _sees_all(who))
     section = section if section in dict(shown) else "usage"
     by = by if by in _BY.values() else "team"
@@ -175,7 +175,7 @@ async def page(
 
 
 @router.get("/clusters/{name}/costs/note")
-async def note(name: str, state: State, who: Anyone) -> Response:
+async def budget_note(name: str, state: State, who: Anyone) -> Response:
     """Returns a fragment for other pages: budgets that are spent, or soon will be."""
     _, cluster = await state.clusters.get(name)
     seen = visible_teams(BilledCluster(name, cluster, int(state.clock())), who)
@@ -237,17 +237,17 @@ def _sizes() -> dict[str, dict[str, str]]:
     }
 
 
-async def _runs(state: AppState, billed: BilledCluster, who: Principal, query: CostsQuery, span: Period) -> Runs:
+async def _runs(state: AppState, billed: BilledCluster, who: Principal, query: CostsQuery, span: Period) -> RunsView:
     only = usage_selection(billed, who, query.which)
     await refresh_ledger(state, billed)
     page = await load_runs(state, billed, span, only, query.runs, query.cursor, MAX_RUNS)
     if query.job:
-        return Runs(page, None, span)
+        return RunsView(page, None, span)
     if query.cause:
-        return Runs(page, None, span, await _cause(state, billed, who, query, span))
-    only = listed(only, query.runs.order, span.start)
+        return RunsView(page, None, span, await _cause(state, billed, who, query, span))
+    only = list_filter(only, query.runs.order, span.start)
     sums = await load_usage(state, billed, span, ["team"], only)
-    return Runs(page, sums.total, span)
+    return RunsView(page, sums.total, span)
 
 
 async def _cause(

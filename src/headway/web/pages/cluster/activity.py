@@ -18,7 +18,7 @@ KINDS = {"": "all", "operation": "applies", "incident": "incidents", "action": "
 
 
 @router.get("/clusters/{name}/events")
-async def page(
+async def activity_page(
     name: str,
     state: State,
     who: Anyone,

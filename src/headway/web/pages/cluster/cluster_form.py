@@ -68,7 +68,7 @@ class Flow:
     @property
     def was(self) -> str:
         """Returns the digest of the text."""
-        return digest(self.text)
+        return file_digest(self.text)
 
     @property
     def lines(self) -> int:
@@ -104,13 +104,13 @@ class Flow:
         return (*self.form.datasets, *(forms.DatasetRow() for _ in range(SPARE_ROWS)))
 
 
-def digest(text: str) -> str:
+def file_digest(text: str) -> str:
     """Returns a short hash of the text, by which an edit is recognised."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @router.get("/new")
-async def new(state: State, who: Planner, cluster: str = "") -> Response:
+async def new_cluster_page(state: State, who: Planner, cluster: str = "") -> Response:
     """Returns the page with a new cluster or an existing cluster's document."""
     from headway.validation.yaml_parser import dump_yaml
 
@@ -123,7 +123,7 @@ async def new(state: State, who: Planner, cluster: str = "") -> Response:
 
 
 @router.post("/new/check")
-async def check(request: Request, state: State, who: Planner) -> Response:
+async def check_cluster_file(request: Request, state: State, who: Planner) -> Response:
     """Checks the input and returns the parts of the page that depend on it."""
     sent = await _sent(request)
     flow, leads = await _follow(state, who, sent)
@@ -131,7 +131,7 @@ async def check(request: Request, state: State, who: Planner) -> Response:
 
 
 @router.post("/new")
-async def post(request: Request, state: State, who: Planner) -> Response:
+async def plan_new_cluster(request: Request, state: State, who: Planner) -> Response:
     """Checks the input and returns the whole page, with the planned changes if asked for."""
     sent = await _sent(request)
     flow, _ = await _follow(state, who, sent)
@@ -141,7 +141,7 @@ async def post(request: Request, state: State, who: Planner) -> Response:
 
 
 @router.post("/new/apply")
-async def apply(request: Request, state: State, who: Admin) -> Response:
+async def apply_cluster(request: Request, state: State, who: Admin) -> Response:
     """Queues the apply and redirects to its progress."""
     sent = await _sent(request)
     flow = await check_text(state, who, _one(sent, "text"))
@@ -193,7 +193,7 @@ async def _follow(state: AppState, who: Principal, sent: Mapping[str, list[str]]
     from headway.validation.yaml_parser import dump_yaml, parse_yaml
 
     text = _one(sent, "text").replace("\r\n", "\n")
-    if digest(text) != _one(sent, "was"):
+    if file_digest(text) != _one(sent, "was"):
         return await check_text(state, who, text), "text"
     typed = forms.form_from_fields(sent)
     flow = await check_text(state, who, text)

@@ -43,7 +43,7 @@ class Card:
 
 
 @router.get("/")
-async def home(state: State, who: AnyoneAllClusters) -> Response:
+async def home_page(state: State, who: AnyoneAllClusters) -> Response:
     """Returns the home page."""
     rows = [row for row in await state.store.clusters.all() if who.may_see_cluster(row.name)]
     cards: list[Card] = []
@@ -65,7 +65,7 @@ async def home(state: State, who: AnyoneAllClusters) -> Response:
 
 
 @router.get("/clusters")
-async def clusters() -> Response:
+async def clusters_page() -> Response:
     """Redirects to the home page, which lists all clusters."""
     return RedirectResponse("/", status_code=303)
 

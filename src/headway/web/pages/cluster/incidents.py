@@ -44,7 +44,7 @@ class Shown:
 
 
 @router.get("/incidents")
-async def everywhere(state: State, who: AnyoneAllClusters, show: str = "all") -> Response:
+async def incidents_of_all_clusters_page(state: State, who: AnyoneAllClusters, show: str = "all") -> Response:
     """Returns the incidents of all clusters, open ones first."""
     names = [row.name for row in await state.store.clusters.all() if who.may_see_cluster(row.name)]
     return render("incidents.html", viewer=who, here="incidents", **await _listed(state, names, show))
@@ -59,7 +59,7 @@ async def of_cluster(name: str, state: State, who: Anyone, show: str = "all") ->
 
 
 @router.get("/clusters/{name}/incidents/{number}")
-async def one(name: str, number: PathNumber, state: State, who: Anyone) -> Response:
+async def incident_page(name: str, number: PathNumber, state: State, who: Anyone) -> Response:
     """Returns one incident with all its steps."""
     found = await get_incident(state, name, number)
     cluster = (await state.clusters.get(name))[1]

@@ -26,12 +26,13 @@ _GPU = (
     "gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature", "gpu_ecc_corrected", "gpu_ecc_uncorrected",
     "gpu_nvlinks", "gpu_nvlink_errors",
 )  # fmt: skip
+CHART_SPAN_S = 3600  # time that the charts show first
 _LOOKS = {"up": "ok", "idle": "info", "down": "bad", "drain": "warn", "start": "info"}
 Word = Annotated[str, Form(max_length=400)]
 
 
 @router.get("/clusters/{name}/nodes/{node}")
-async def page(name: str, node: str, state: State, who: Anyone) -> Response:
+async def node_page(name: str, node: str, state: State, who: Anyone) -> Response:
     """Returns the page of one node."""
     detail = await service.get_node(state, name, node)
     past = await get_node_history(state, name, node)
@@ -52,6 +53,7 @@ async def page(name: str, node: str, state: State, who: Anyone) -> Response:
         past=past,
         jobs=[(job, *_job_look(job)) for job in jobs],
         names={job.id: job.name for job in jobs},
+        chart_span=CHART_SPAN_S,
         charts_url=_charts(name, node, bool(detail.node.gpus)),
         may=who.may(Right.OPERATE_NODES),
         out=bool(states & OUT),
@@ -61,7 +63,7 @@ async def page(name: str, node: str, state: State, who: Anyone) -> Response:
 
 
 @router.post("/clusters/{name}/nodes/{node}/drain")
-async def drain(name: str, node: str, state: State, who: Operator, reason: Word = "") -> Response:
+async def drain_node(name: str, node: str, state: State, who: Operator, reason: Word = "") -> Response:
     """Drains the node. Raises Refused without a reason."""
     words = " ".join(reason.split())
     if not words:
@@ -77,7 +79,7 @@ async def bring_back(name: str, node: str, state: State, who: Operator) -> Respo
 
 
 @router.post("/clusters/{name}/nodes/{node}/reboot")
-async def reboot(name: str, node: str, state: State, who: Operator, busy: bool = Form(False)) -> Response:
+async def reboot_node(name: str, node: str, state: State, who: Operator, busy: bool = Form(False)) -> Response:
     """Starts a reboot of the node."""
     await service.start_reboot(state, who, name, node, busy=busy)
     return _back(name, node, "its machine restarts")

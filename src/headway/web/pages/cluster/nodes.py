@@ -34,7 +34,7 @@ STATES = {"": "all", "up": "in use", "idle": "idle", "drain": "drained", "down":
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class NodeRow:
     """A node in the table."""
 
     node: NodeOut
@@ -60,7 +60,7 @@ class PartitionRow:
 
 
 @router.get("/clusters/{name}/fabric")
-async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Response:
+async def fabric_map(name: str, state: State, _: Anyone, use: bool = False) -> Response:
     """Returns the data of the fabric map."""
     cluster = (await state.clusters.get(name))[1]
     snapshot = state.live.snapshot(name)
@@ -76,7 +76,7 @@ async def fabric(name: str, state: State, _: Anyone, use: bool = False) -> Respo
 
 
 @router.get("/clusters/{name}/nodes")
-async def page(name: str, state: State, who: Anyone, show: str = "", q: str = "", after: int = 0) -> Response:
+async def nodes_page(name: str, state: State, who: Anyone, show: str = "", q: str = "", after: int = 0) -> Response:
     """Returns the page of nodes."""
     cluster = (await state.clusters.get(name))[1]
     snapshot = state.live.snapshot(name)
@@ -112,14 +112,14 @@ def _address(show: str, q: str, after: int) -> str:
     return "?" + urlencode({key: value for key, value in (("show", show), ("q", q), ("after", max(0, after))) if value})
 
 
-def _row(node: NodeOut, names: Mapping[int, str]) -> Row:
+def _row(node: NodeOut, names: Mapping[int, str]) -> NodeRow:
     kind, word = node_kind(node)
     gpus_by_job = Counter(gpu.job_id for gpu in node.gpus if gpu.job_id is not None)
     jobs = tuple((job, names.get(job, "")) for job in sorted(gpus_by_job))
-    return Row(node, kind, word, LOOKS[kind], sum(gpus_by_job.values()), jobs)
+    return NodeRow(node, kind, word, LOOKS[kind], sum(gpus_by_job.values()), jobs)
 
 
-def _matches(row: Row, words: str) -> bool:
+def _matches(row: NodeRow, words: str) -> bool:
     where = f"{row.node.name} {row.node.leaf} {row.node.reason} {' '.join(f'{n} {name}' for n, name in row.jobs)}"
     return words in where.lower()
 

@@ -25,11 +25,11 @@ from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operation_view import shows_server_paths, visible_event, visible_operation
-from headway.services.read_model.snapshot import operation_topic
+from headway.services.read_model.topic_hub import operation_topic
 from headway.web.event_stream import LEAVE, PULSE_S, run_in_turn
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
-from headway.web.views.operation import Progress, Steps
+from headway.web.views.operation import OperationView, Steps
 
 router = page_router()
 LOOK_S = 1.0  # seconds; another server may write the events, so read at least this often
@@ -48,7 +48,7 @@ class _Looked:
     paths: bool  # see services.cluster.operation_view
     number: int = -1  # version of its topic at the last read
     _steps: Steps = field(default_factory=Steps)
-    _progress: Progress | None = None
+    _progress: OperationView | None = None
     _drawn: str = ""
     _at: float = float("-inf")
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -58,7 +58,7 @@ class _Looked:
         """Returns the seconds between two reads; more for large HTML."""
         return GATHER_S + len(self._drawn) / MOST_PER_S
 
-    async def progress(self, state: AppState) -> Progress:
+    async def progress(self, state: AppState) -> OperationView:
         """Returns the progress; the same object until something changes. Raises NotFound."""
         async with self._lock:
             number, at = state.live.hub.version(operation_topic(self.operation_id)), time.monotonic()
@@ -71,7 +71,7 @@ class _Looked:
             assert self._progress is not None
             return self._progress
 
-    async def _read(self, state: AppState) -> Progress:
+    async def _read(self, state: AppState) -> OperationView:
         # read before the events: none is written after the operation's end
         row = await state.store.operations.get(self.operation_id)
         operation = operation_out(visible_operation(row, paths=self.paths))
@@ -88,7 +88,7 @@ class _Looked:
 
 
 @router.get("/operations/{operation_id}")
-async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> Response:
+async def operation_page(operation_id: str, state: State, who: AnyoneAllClusters) -> Response:
     """Returns the page of one operation."""
     progress = await _operation_view(state, operation_id, who).progress(state)
     who.require_cluster(progress.operation.cluster)
@@ -99,7 +99,7 @@ async def operation(operation_id: str, state: State, who: AnyoneAllClusters) -> 
 
 
 @router.get("/operations/{operation_id}/live")
-async def live(operation_id: str, request: Request, state: State, who: AnyoneAllClusters) -> Response:
+async def operation_stream(operation_id: str, request: Request, state: State, who: AnyoneAllClusters) -> Response:
     """Returns the operation's progress as server-sent events."""
     who.require_cluster((await state.store.operations.get(operation_id)).cluster)
     return EventResponse(stream_while_allowed(request, events(state, operation_id, who), Right.READ), state, who)

@@ -18,7 +18,7 @@ router = page_router()
 
 
 @router.get("/clusters/{name}", response_model=None)
-async def overview(name: str, state: State, who: Anyone, job: str = "") -> Response:
+async def overview_page(name: str, state: State, who: Anyone, job: str = "") -> Response:
     """Returns the cluster's overview."""
     chosen = _job_id(job)
     return render(
@@ -33,7 +33,7 @@ async def overview(name: str, state: State, who: Anyone, job: str = "") -> Respo
 
 
 @router.get("/clusters/{name}/live", response_model=None)
-async def live(name: str, request: Request, state: State, who: Anyone, job: str = "") -> Response:
+async def overview_stream(name: str, request: Request, state: State, who: Anyone, job: str = "") -> Response:
     """Returns the changes of the overview as server-sent events."""
 
     async def make(_: Principal) -> Parts:
@@ -49,7 +49,7 @@ async def _parts(state: AppState, name: str, job: int | None) -> Parts:
     parts: Parts | None = found.derived.get(chosen)
     if parts is None:
         keys = view.assign_keys(state.job_keys.setdefault(name, {}), found.jobs)
-        parts = found.derived[chosen] = view.parts(found, keys, chosen)
+        parts = found.derived[chosen] = view.overview_parts(found, keys, chosen)
     return parts
 
 

@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from headway.api.auth.dependencies import Admin, Anyone, Planner, State
 from headway.api.http.failure_audit import audit_failure
 from headway.errors import HeadwayError, Refused
-from headway.schemas.clusters import ChangeSetOut, ScaleIn
+from headway.schemas.clusters import ChangeSetOut, ScaleGroupsIn
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster import clusters, planning
@@ -31,30 +31,30 @@ _NODES = "nodes-"  # prefix of the form fields, one per group
 
 
 @router.get("/clusters/{name}/scale")
-async def page(name: str, state: State, who: Anyone) -> Response:
+async def scale_page(name: str, state: State, who: Anyone) -> Response:
     """Returns the page with the groups and the form."""
     return await _page(name, state, who, {})
 
 
 @router.post("/clusters/{name}/scale")
-async def plan(name: str, request: Request, state: State, who: Planner) -> Response:
+async def plan_scale(name: str, request: Request, state: State, who: Planner) -> Response:
     """Returns the page with the planned changes."""
     sent = await _sent(request)
     try:
         counts = await _parse_counts(name, state, sent)
-        changes = await planning.plan_scale(state, who, name, ScaleIn(groups=counts))
+        changes = await planning.plan_scale(state, who, name, ScaleGroupsIn(groups=counts))
     except HeadwayError as error:
         return await _page(name, state, who, sent, error=error)
     return await _page(name, state, who, sent, changes=changes)
 
 
 @router.post("/clusters/{name}/scale/apply")
-async def apply(name: str, request: Request, state: State, who: Admin) -> Response:
+async def apply_scale(name: str, request: Request, state: State, who: Admin) -> Response:
     """Queues the change and redirects to its progress."""
     sent = await _sent(request)
     try:
         counts, minutes_s = await _parse_counts(name, state, sent), deadline_s(sent.get("deadline", ""))
-        scale_request = ScaleIn(
+        scale_request = ScaleGroupsIn(
             groups=counts,
             digest=sent.get("digest", ""),
             confirmed=bool(sent.get("confirmed")),

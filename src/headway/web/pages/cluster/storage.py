@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.domain.dataset import format_bytes
+from headway.domain.storage.volume_space import FULL, NEARLY_FULL
 from headway.services.access.role_rights import Right
 from headway.services.storage.datasets import list_versions
 from headway.services.storage.environments import list_environments
@@ -14,13 +15,12 @@ from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
 router = page_router()
-FULL = 0.9  # usage of a volume from which on it is shown as full
 
 
 @router.get("/clusters/{name}/storage")
-async def page(name: str, state: State, who: Anyone) -> Response:
+async def storage_page(name: str, state: State, who: Anyone) -> Response:
     """Returns the page of volumes, datasets and software environments."""
-    found = await get_storage(state, name)
+    found = await get_storage(state, who, name)
     versions = sorted(await list_versions(state, name), key=lambda version: (version.name, -version.version))
     return render(
         "storage.html",
@@ -31,6 +31,7 @@ async def page(name: str, state: State, who: Anyone) -> Response:
         versions=versions,
         environments=sorted(await list_environments(state, name), key=lambda one: (one.name, -one.version)),
         size=format_bytes,
+        nearly_full=NEARLY_FULL,
         full=FULL,
         may_measure=who.may(Right.OPERATE_NODES),
         may_add=who.may(Right.ADMIN),

@@ -23,8 +23,8 @@ from headway.schemas.submission.lineage import LineageOut
 from headway.services.access.ownership_rights import authorize_action
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.jobs import details
-from headway.services.jobs.actions import Action, act_on_job
+from headway.services.jobs import actions, details
+from headway.services.jobs.actions import Action
 from headway.services.jobs.clone import can_clone
 from headway.services.jobs.lineage import get_lineage
 from headway.services.queue.pending_reasons import pending_reason
@@ -40,7 +40,7 @@ _DONE = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "h
 
 
 @router.get("/clusters/{name}/jobs/{job_id}", response_model=None)
-async def job(name: str, job_id: PathNumber, state: State, who: Anyone) -> Response:
+async def job_page(name: str, job_id: PathNumber, state: State, who: Anyone) -> Response:
     """Returns the page of one job."""
     _, cluster = await state.clusters.get(name)
     found = await state.readings.job(cluster, job_id)
@@ -66,7 +66,7 @@ async def job(name: str, job_id: PathNumber, state: State, who: Anyone) -> Respo
 
 
 @router.get("/clusters/{name}/jobs/{job_id}/live", response_model=None)
-async def live(name: str, job_id: PathNumber, request: Request, state: State, who: Anyone) -> Response:
+async def job_stream(name: str, job_id: PathNumber, request: Request, state: State, who: Anyone) -> Response:
     """Returns the changes of the job's page as server-sent events."""
     known: dict[tuple[object, ...], JobRunsOut] = {}
     cloned: dict[str, bool] = {}  # by person; the result does not change
@@ -89,7 +89,7 @@ async def live(name: str, job_id: PathNumber, request: Request, state: State, wh
 
 
 @router.post("/clusters/{name}/jobs/{job_id}/{verb}", response_model=None)
-async def act(
+async def act_on_job(
     name: str, job_id: PathNumber, verb: str, request: Request, state: State, who: Member, task: ArrayTask = ""
 ) -> Response:
     """Carries out cancel, requeue, hold or release and redirects to the job's page, which shows the result."""
@@ -97,7 +97,7 @@ async def act(
         raise NotFound(f"unknown action {verb[:20]!r}", hint=f"use one of {', '.join(_DONE)}")
     page = f"/clusters/{name}/jobs/{job_id}"
     try:
-        await act_on_job(state, who, name, job_id, cast(Action, verb), task)
+        await actions.act_on_job(state, who, name, job_id, cast(Action, verb), task)
     except NotAllowed:
         raise
     except HeadwayError as error:

@@ -18,6 +18,7 @@ from starlette.responses import RedirectResponse, Response
 
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.failure_audit import audit_failure
+from headway.domain import notebook_defaults
 from headway.errors import HeadwayError
 from headway.schemas.submission.notebooks import NotebookIn
 from headway.services.access.role_rights import Principal, Right
@@ -29,17 +30,23 @@ from headway.web.rendering import render
 
 router = page_router()
 FIELDS = ("gpus", "time", "partition", "team", "idle_minutes")
-DEFAULTS = {"gpus": "1", "time": "8:00:00", "partition": "", "team": "", "idle_minutes": "60"}
+DEFAULTS = {
+    "gpus": str(notebook_defaults.GPUS),
+    "time": notebook_defaults.TIME_LIMIT,
+    "partition": "",
+    "team": "",
+    "idle_minutes": str(notebook_defaults.IDLE_MINUTES),
+}
 
 
 @router.get("/clusters/{name}/notebooks")
-async def page(name: str, state: State, who: Anyone) -> Response:
+async def notebooks_page(name: str, state: State, who: Anyone) -> Response:
     """Returns the page of notebooks."""
     return await _page(name, state, who, DEFAULTS)
 
 
 @router.post("/clusters/{name}/notebooks")
-async def start(name: str, request: Request, state: State, who: Member) -> Response:
+async def start_notebook(name: str, request: Request, state: State, who: Member) -> Response:
     """Starts a notebook."""
     async with request.form(max_files=0, max_fields=20) as form:
         return await form_idempotency.submit_once(
@@ -73,7 +80,7 @@ async def lead_in(name: str, notebook_id: str, state: State, who: Member) -> Res
 
 
 @router.post("/clusters/{name}/notebooks/{notebook_id}/stop")
-async def stop(name: str, notebook_id: str, state: State, who: Member) -> Response:
+async def stop_notebook(name: str, notebook_id: str, state: State, who: Member) -> Response:
     """Cancels the notebook's job."""
     await notebooks.stop_notebook(state, who, name, notebook_id)
     return RedirectResponse(f"/clusters/{name}/notebooks", status_code=303)

@@ -19,17 +19,17 @@ from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 from headway.web.views import queue_address, queue_table
-from headway.web.views.queue_address import Query
+from headway.web.views.queue_address import QueueAddress
 from headway.web.views.queue_table import Foot, Rows
 
 router = page_router()
 
 
 @router.get("/clusters/{name}/queue", response_model=None)
-async def queue(name: str, request: Request, state: State, who: Anyone) -> Response:
+async def queue_page(name: str, request: Request, state: State, who: Anyone) -> Response:
     """Returns the page of the queue."""
     _, cluster = await state.clusters.get(name)
-    query = Query.of(request.query_params.getlist)
+    query = QueueAddress.of(request.query_params.getlist)
     try:
         parts = await _parts(state, cluster, query, who)
     except Refused:  # the cursor belongs to another sort order: start at the first page
@@ -52,9 +52,9 @@ async def queue(name: str, request: Request, state: State, who: Anyone) -> Respo
 
 
 @router.get("/clusters/{name}/queue/live", response_model=None)
-async def live(name: str, request: Request, state: State, who: Anyone) -> Response:
+async def queue_stream(name: str, request: Request, state: State, who: Anyone) -> Response:
     """Returns the changes of the queue's page as server-sent events."""
-    query = Query.of(request.query_params.getlist)
+    query = QueueAddress.of(request.query_params.getlist)
 
     async def make(viewer: Principal) -> Parts:
         return await _parts(state, await state.clusters.cached(name), query, viewer)
@@ -62,7 +62,7 @@ async def live(name: str, request: Request, state: State, who: Anyone) -> Respon
     return stream_parts(request, state, who, name, make, prefix="queue_")
 
 
-async def _parts(state: AppState, cluster: Cluster, query: Query, who: Principal) -> Parts:
+async def _parts(state: AppState, cluster: Cluster, query: QueueAddress, who: Principal) -> Parts:
     """Returns the page's parts. They are computed once per reading for all viewers with the same query."""
     now, queue_query, snapshot = state.clock(), query.to_queue_query(), state.live.snapshot(cluster.name)
     key = ("queue page", query)

@@ -34,25 +34,25 @@ from headway.web import form_idempotency
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
 from headway.web.views import submit as view
-from headway.web.views.submit import Draft
+from headway.web.views.submit import SubmitForm
 
 router = page_router()
 
 
 @router.get("/clusters/{name}/submit", response_model=None)
-async def form(name: str, request: Request, state: State, who: Member) -> Response:
+async def submit_page(name: str, request: Request, state: State, who: Member) -> Response:
     """Returns the form, empty or filled with another job."""
     number = request.query_params.get("from", "")
-    draft = Draft(how="command" if request.query_params.get("how") == "command" else "script")
+    draft = SubmitForm(how="command" if request.query_params.get("how") == "command" else "script")
     if number.isascii() and number.isdigit() and len(number) < 10:
-        draft = Draft.of_clone(await clone_source(state, who, name, int(number)))
+        draft = SubmitForm.of_clone(await clone_source(state, who, name, int(number)))
     return await _page(name, state, who, draft, CheckJobOut(), copied=number)
 
 
 @router.post("/clusters/{name}/submit/check", response_model=None)
-async def check(name: str, request: Request, state: State, who: Member) -> Response:
+async def check_job(name: str, request: Request, state: State, who: Member) -> Response:
     """Checks the form and returns the parts of the page with faults or the expected start."""
-    draft = Draft.of(await request.form())
+    draft = SubmitForm.of(await request.form())
     checked = await _checked(name, state, who, draft)
     price = await _price(name, state, who, draft, checked)
     faults_by_field = view.faults_by_field(checked.faults, draft.how)
@@ -70,16 +70,16 @@ async def check(name: str, request: Request, state: State, who: Member) -> Respo
 
 
 @router.post("/clusters/{name}/submit", response_model=None)
-async def send(name: str, request: Request, state: State, who: Member) -> Response:
+async def submit_job(name: str, request: Request, state: State, who: Member) -> Response:
     """Submits the job once, however often the form is sent."""
     form = await request.form()
     return await form_idempotency.submit_once(
-        request, form, state, who, partial(_send, name, Draft.of(form), request, state)
+        request, form, state, who, partial(_send, name, SubmitForm.of(form), request, state)
     )
 
 
 async def _send(
-    name: str, draft: Draft, request: Request, state: AppState, who: Principal
+    name: str, draft: SubmitForm, request: Request, state: AppState, who: Principal
 ) -> form_idempotency.FormDone | Response:
     checked = await _checked(name, state, who, draft)
     check_request, _ = view.request(draft)
@@ -100,32 +100,37 @@ async def _send(
             return await _page(
                 name, state, who, draft, checked, status=error.http_status, unsure=error.message, again=again
             )
-        return await _page(name, state, who, draft, _refused(error), status=error.http_status)
+        page = await _page(name, state, who, draft, _refused(error), status=error.http_status)
+        if error.retry_after_s:
+            page.headers["retry-after"] = str(error.retry_after_s)
+        return page
     return form_idempotency.FormDone(f"/clusters/{name}/jobs/{number}", f"Job {number} is submitted")
 
 
-async def _sent(name: str, draft: Draft, request: CheckJobIn, state: AppState, who: Principal) -> int:
+async def _sent(name: str, draft: SubmitForm, request: CheckJobIn, state: AppState, who: Principal) -> int:
     if request.run is not None:
-        return (await submission.run(state, who, name, request.run)).job_id
+        return (await submission.submit_command(state, who, name, request.run)).job_id
     assert request.submit is not None
     if draft.origin:
         return (await reruns.rerun_changed(state, who, name, int(draft.origin), request.submit)).job_id
-    return (await submission.submit(state, who, name, request.submit)).job_id
+    return (await submission.submit_script(state, who, name, request.submit)).job_id
 
 
-async def _checked(name: str, state: AppState, who: Principal, draft: Draft) -> CheckJobOut:
+async def _checked(name: str, state: AppState, who: Principal, draft: SubmitForm) -> CheckJobOut:
     request, unreadable = view.request(draft)
     if request is None:
         return CheckJobOut(faults=unreadable)
     try:
-        return await submission.check(state, who, name, request)
+        return await submission.check_submission(state, who, name, request)
     except NotAllowed:
         raise
     except HeadwayError as error:
         return _refused(error)
 
 
-async def _price(name: str, state: AppState, who: Principal, draft: Draft, checked: CheckJobOut) -> EstimateOut | None:
+async def _price(
+    name: str, state: AppState, who: Principal, draft: SubmitForm, checked: CheckJobOut
+) -> EstimateOut | None:
     """Returns the estimated price of a job that could be submitted; None for one with faults."""
     request, _ = view.request(draft)
     if request is None or checked.faults:
@@ -146,7 +151,7 @@ async def _page(
     name: str,
     state: AppState,
     who: Principal,
-    draft: Draft,
+    draft: SubmitForm,
     checked: CheckJobOut,
     *,
     status: int = 200,

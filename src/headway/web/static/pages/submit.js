@@ -17,6 +17,20 @@
   text?.addEventListener("drop", (event) => { if (event.dataTransfer.files[0]) { event.preventDefault(); take(event.dataTransfer.files[0]); } });
   text?.addEventListener("dragover", (event) => { if ([...event.dataTransfer.types].includes("Files")) event.preventDefault(); });
 
+  // A correction belongs to the script that was checked: after a change it waits for the next check.
+  text?.addEventListener("input", () => form.querySelectorAll("[data-edits]").forEach((button) => { button.disabled = true; }));
+  // Applies a correction of lint: from the end to the beginning, so that line numbers stay valid.
+  form?.addEventListener("click", (event) => {
+    const button = event.target.closest?.("[data-edits]");
+    if (!button || !text) return;
+    const edits = JSON.parse(button.dataset.edits).edits, lines = text.value.split("\n");
+    edits.map((edit, at) => ({ ...edit, at })).sort((a, b) => b.first - a.first || b.last - a.last || b.at - a.at)
+      .forEach((edit) => lines.splice(edit.first - 1, edit.last - edit.first + 1, ...edit.lines));
+    text.value = lines.join("\n");
+    text.dispatchEvent(new Event("input"));
+    text.dispatchEvent(new Event("change", { bubbles: true }));
+  });
+
   form?.addEventListener("htmx:oobAfterSwap", (event) => {
     const at = event.target.closest?.(".field");
     if (!at) return;

@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from headway.domain.cluster import Budget, Cluster, GpuHourCap
-from headway.domain.slurm.accounts import Share
+from headway.domain.slurm.accounts import AccountShare
 from headway.errors import Unreachable
 from headway.services.billing.billing_round import run_billing_round
 from tests.support.billing.billing_cluster import (
@@ -183,7 +183,10 @@ async def test_gpu_hour_cap_counts_usage_since_its_last_refill(server: Server, a
     cap = GpuHourCap(Decimal(720), "month")
     server.backend.clusters["lab"]["teams"] = (replace(TEAMS[0], gpu_hours=cap), TEAMS[1])
     await server.apply("lab", note="cap")
-    server.backend.answers["shares"] = (Share("vision", 0.75, 0.9, 0.1, 31.4), Share("speech", 0.25, 0.1, 0.9, 2.0))
+    server.backend.answers["shares"] = (
+        AccountShare("vision", 0.75, 0.9, 0.1, 31.4),
+        AccountShare("speech", 0.25, 0.1, 0.9, 2.0),
+    )
     await server.store.gpu_hour_cap_resets.record("lab", "vision", float(OCTOBER.start + 10 * H))
     accounting.runs = [run(1, 5 * H, 15 * H), run(2, 20 * H, 30 * H)]
     at(server, 40 * H)

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.cluster.monitoring.metric_queries import Row
+from headway.cluster.monitoring.metric_queries import MetricRow
 from headway.domain.billing import CheckpointStats, NodePrice
 from headway.domain.cluster import Budget, Cluster
 from headway.errors import HeadwayError
@@ -38,11 +38,11 @@ async def test_energy_and_idle_time_are_measured_once(server: Server, accounting
     accounting.runs = [run(7, 0, 0)]
     start = OCTOBER.start
 
-    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[MetricRow, ...]:
         moments = range(int(since), int(until) + 1, step)
         use = tuple((float(moment), 0.0 if moment < start + 600 else 90.0) for moment in moments)
         power = tuple((float(moment), 5600.0) for moment in moments)
-        return (Row("use", "", {"hpc_job": "7"}, use), Row("power", "", {"hpc_job": "7"}, power))
+        return (MetricRow("use", "", {"hpc_job": "7"}, use), MetricRow("power", "", {"hpc_job": "7"}, power))
 
     server.backend.answers["query_metrics"] = metrics
     for moment in (300, 300, 900, 1220):
@@ -69,9 +69,9 @@ async def test_clock_jump_ahead_does_not_stop_energy_measurements(server: Server
     accounting.runs = [run(7, 0, 0)]
     ahead = OCTOBER.start + 365 * 24 * H
 
-    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[MetricRow, ...]:
         moments = [one for one in range(int(since), int(until) + 1, step) if one < ahead - H]
-        return (Row("power", "", {"hpc_job": "7"}, tuple((float(moment), 700.0) for moment in moments)),)
+        return (MetricRow("power", "", {"hpc_job": "7"}, tuple((float(moment), 700.0) for moment in moments)),)
 
     server.backend.answers["query_metrics"] = metrics
     for moment in (620, 365 * 24 * H, 680, 800, 1220):
@@ -88,10 +88,10 @@ async def test_nodes_with_energy_counters_are_measured_others_estimated(server: 
     accounting.runs = [run(7, 0, 0, **half), run(8, 0, 0, team="speech", user="sam", nodes=("lab-1-2",), **half)]
     asked: list[str] = []
 
-    def metrics(_: Cluster, queries: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+    def metrics(_: Cluster, queries: Any, since: float, until: float, step: int) -> tuple[MetricRow, ...]:
         asked.extend(query.text for query in queries if query.key == "nodes")
         watts = tuple((float(one), 400.0) for one in range(int(since), int(until) + 1, step))
-        return (Row("nodes", "", {"node": "lab-1-1"}, watts),)
+        return (MetricRow("nodes", "", {"node": "lab-1-1"}, watts),)
 
     server.backend.answers["query_metrics"] = metrics
     for moment in (620, 620, 1220):
@@ -156,11 +156,11 @@ async def test_goodput_of_a_scripted_training_is_accurate_within_1_percent(
     first = {"submit": OCTOBER.start, "eligible": OCTOBER.start, "state": "NODE_FAIL"}
     accounting.runs = [run(7, 600, killed, **first), run(7, again, through + 1200, eligible=OCTOBER.start + killed)]
 
-    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+    def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[MetricRow, ...]:
         moments = range(int(since), int(until) + 1, step)
         use = [(float(moment), 90.0 if moment <= OCTOBER.start + through else 0.0) for moment in moments]
         held = [pair for pair in use if not killed < pair[0] - OCTOBER.start <= again]
-        return (Row("use", "", {"hpc_job": "7"}, tuple(held)),)
+        return (MetricRow("use", "", {"hpc_job": "7"}, tuple(held)),)
 
     server.backend.answers |= {"query_metrics": metrics, "restart_losses": {7: tuple(course.losses)}}
     for moment in range(3600, through + 3600, 3600):
@@ -192,7 +192,7 @@ async def test_loss_causes_match_chargeback_across_month_end_and_price_change(
         causes = {one["kind"]: one for one in good["causes"]}
         assert causes["fault"]["usd"] == team["lost_usd"] > 0
         assert causes["fault"]["gpu_hours"] == good["total"]["lost_gpu_hours"]
-        assert causes.get("idle", {"usd": 0})["usd"] == team["held_idle_usd"]
+        assert causes.get("idle", {"usd": 0})["usd"] == team["allocated_idle_usd"]
 
 
 async def test_goodput_reports_slow_checkpoints_and_savings_of_a_better_interval(
@@ -281,7 +281,7 @@ async def test_capacity_reports_hourly_use_and_wait_times(server: Server, accoun
     answer = await got(ann, "capacity?period=2026-10")
     [kind] = answer["types"]
     assert kind["gpu_type"] == "h100"
-    assert [(hour["held"], hour["there"]) for hour in kind["hours"][:5]] == [
+    assert [(hour["allocated"], hour["present"]) for hour in kind["hours"][:5]] == [
         (4.0, 16.0), (12.0, 16.0), (12.0, 16.0), (4.0, 16.0), (0.0, 0.0),
     ]  # fmt: skip
     assert kind["utilisation"] == 0.5

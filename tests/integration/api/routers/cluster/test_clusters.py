@@ -13,9 +13,10 @@ import httpx
 import pytest
 
 from headway.domain.changeset import Disturbs
-from headway.domain.cluster import Cluster, Dataset, Group, Storage
+from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.readiness import Check
+from headway.domain.readiness import ReadinessCheck
+from headway.domain.storage.folders import Dataset, StorageFolders
 from headway.errors import NotFound, Refused, Unreachable
 from headway.schemas.base import Problem
 from headway.schemas.clusters import ChangeSetOut, OperationOut, StatusOut
@@ -42,7 +43,7 @@ async def test_plan_shows_changes_price_and_warnings_without_storing_anything(se
     client = await server.client()
     answer = await client.post("/api/v1/plan", json=document(warn=True).model_dump())
     out = ChangeSetOut.model_validate(answer.json())
-    assert (out.cluster, len(out.changes), out.asks) == ("lab", 2, 1)
+    assert (out.cluster, len(out.changes), out.disturbing) == ("lab", 2, 1)
     assert out.price_usd_per_hour == "156.00"  # 4 nodes and a spare at 31.20
     assert [(warning.path, warning.message) for warning in out.warnings] == [
         ("spares", "no spare"),
@@ -231,7 +232,7 @@ async def test_status_shows_checks_nodes_and_gpus(server: Server) -> None:
     server.backend.answers |= {
         "read": reading(job, nodes=nodes),
         "machines": (Machine("lab-1-2", "lab", "10.0.0.3", MachineState.RUNNING, "ssh-ed25519 AAAA"),),
-        "readiness_checks": (Check("slurmctld", True, "answers"),),
+        "readiness_checks": (ReadinessCheck("slurmctld", True, "answers"),),
     }
     client = await server.client("eve", "viewer")
     out = StatusOut.model_validate((await client.get("/api/v1/clusters/lab/status")).json())
@@ -297,7 +298,9 @@ async def test_plan_refuses_dataset_paths_that_the_server_forbids(server: Server
         (outside / "loop", "is not a folder"),
     )
     for source, why in rows:
-        server.backend.clusters["lab"] = {"storage": Storage(datasets=(Dataset("d", str(source), "/datasets/d"),))}
+        server.backend.clusters["lab"] = {
+            "storage": StorageFolders(datasets=(Dataset("d", str(source), "/datasets/d"),))
+        }
         answer = await client.post("/api/v1/plan", json=document().model_dump())
         if not why:
             assert answer.status_code == 200, answer.text
@@ -312,7 +315,7 @@ def test_refuses_to_move_a_mounted_dataset_to_another_source() -> None:
 
     def lab(**sources: str) -> Cluster:
         datasets = tuple(Dataset(name, source, f"/datasets/{name}") for name, source in sources.items())
-        return replace(builders.cluster(), storage=Storage(datasets=datasets))
+        return replace(builders.cluster(), storage=StorageFolders(datasets=datasets))
 
     before = lab(a="/data/a", b="/data/b")
     (fault,) = moved_dataset_faults(before, lab(a="/data/a", b="/data/other", c="/data/c"))

@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 from headway.api.http import authorized_stream
-from headway.schemas.clusters import NewsOut
-from headway.services.read_model.snapshot import MAX_EVENTS, LiveState, Snapshot
+from headway.schemas.clusters import ClusterEventOut
+from headway.services.read_model.live_events import MAX_EVENTS
+from headway.services.read_model.live_state import LiveState
+from headway.services.read_model.snapshot import Snapshot
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server
 from tests.support.waiting import eventually
@@ -64,7 +66,7 @@ async def test_event_stream_sends_job_and_node_changes_and_resumes(server: Serve
     ]
     assert answer[-1][0] == "stopping"
     for _, _, data in answer[:-1]:
-        NewsOut.model_validate(data)
+        ClusterEventOut.model_validate(data)
     again = await heard(server, client, last=answer[2][1])
     assert [data.get("name") for _, _, data in again[:-1]] == ["1"]
 
@@ -91,12 +93,26 @@ async def test_global_stream_sends_operations_of_all_clusters(server: Server) ->
 
 def test_events_after_returns_none_for_dropped_events() -> None:
     live = LiveState()
-    row = NewsOut(at=1, cluster="lab", kind="job", name="1", state="RUNNING")
+    row = ClusterEventOut(at=1, cluster="lab", kind="job", name="1", state="RUNNING")
     for _ in range(MAX_EVENTS + 5):
         live.publish_events(row)
     assert live.events_after(4) is None
     assert len(live.events_after(5) or ()) == MAX_EVENTS
     assert live.events_after(live.last_event_number) == []
+
+
+def test_events_of_more_than_ten_minutes_ago_are_dropped() -> None:
+    """A server with a steady load would otherwise grow until it has MAX_EVENTS, for hours."""
+    clock = builders.Clock()
+    live = LiveState(clock)
+    row = ClusterEventOut(at=1, cluster="lab", kind="job", name="1", state="RUNNING")
+    for _ in range(30):
+        live.publish_events(row)
+        clock.now += 60
+    live.publish_events(row)
+    assert live.last_event_number == 31
+    assert [event.number for event in live.events_after(20) or ()] == list(range(21, 32))
+    assert live.events_after(19) is None
 
 
 async def test_deleting_a_token_ends_its_event_stream(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import re
 
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Conflict, Refused
-from headway.schemas.clusters import NewsOut
+from headway.schemas.clusters import ClusterEventOut
 from headway.schemas.incidents import IncidentOut
 from tests.support.servers.server_fakes import Server
 
@@ -85,7 +85,7 @@ async def test_closing_an_old_incident_publishes_one_event(server: Server) -> No
     await server.store.incidents.add_step(old, IncidentState.RETURNED, "works")
     await server.state.readings.publish_incident_changes("lab")
     await server.state.readings.publish_incident_changes("lab")
-    told = [NewsOut.model_validate_json(one.text) for one in server.state.live.events_after(seen) or ()]
+    told = [ClusterEventOut.model_validate_json(one.text) for one in server.state.live.events_after(seen) or ()]
     assert [(one.name, one.before, one.state) for one in told] == [(str(old.number), "seen", "returned")]
 
 

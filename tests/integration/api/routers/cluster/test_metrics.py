@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.cluster.monitoring.metric_queries import SERIES, Query, Row, queries
+from headway.cluster.monitoring.metric_queries import SERIES, MetricQuery, MetricRow, queries
 from headway.errors import Unreachable
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server, reading
@@ -18,13 +18,13 @@ URL = "/api/v1/clusters/lab/metrics"
 async def test_node_metrics_have_one_line_per_gpu_on_a_shared_time_axis(server: Server) -> None:
     await server.apply()
     server.state.clock.now = 10_000.0  # type: ignore[attr-defined]
-    asked: list[Query] = []
+    asked: list[MetricQuery] = []
 
-    def answer(_: Any, queries: list[Query], start: float, end: float, step_s: int) -> tuple[Row, ...]:
+    def answer(_: Any, queries: list[MetricQuery], start: float, end: float, step_s: int) -> tuple[MetricRow, ...]:
         asked.extend(queries)
         two, one = {"node": "lab-1-1", "gpu": "10"}, {"node": "lab-1-1", "gpu": "2"}
         seen = ((start, 1.0), (start + step_s, float("nan")), (start + 3 * step_s, 4.0))
-        return Row("gpu_power", "", two, seen), Row("gpu_power", "", one, seen)
+        return MetricRow("gpu_power", "", two, seen), MetricRow("gpu_power", "", one, seen)
 
     server.backend.answers["query_metrics"] = answer
     client = await server.client("vic", "viewer")

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.domain.cluster import Storage, Volume
 from headway.domain.incident import FaultAction
-from headway.domain.volume_usage import VolumeUsage
+from headway.domain.storage.folders import StorageFolders, Volume
+from headway.domain.storage.volume_space import VolumeSpace
 from headway.errors import Unreachable
 from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.transport.remote_program import program_source
@@ -27,8 +27,8 @@ VOLUMES = (Volume("data", "/data", "nfs4", "filer:/data"), Volume("ref", "/data/
 
 
 async def look(server: Server, *nodes: Any, rooms: Any = ()) -> dict[str, Any]:
-    server.backend.clusters["lab"] = {"storage": Storage(volumes=VOLUMES)}
-    server.backend.answers |= {"read": reading(nodes=nodes), "machines": (), "volume_usage": rooms}
+    server.backend.clusters["lab"] = {"storage": StorageFolders(volumes=VOLUMES)}
+    server.backend.answers |= {"read": reading(nodes=nodes), "machines": (), "volume_space": rooms}
     await server.apply()
     answer = await (await server.client("eve", "viewer")).get(PATH)
     assert answer.status_code == 200, answer.text
@@ -55,7 +55,7 @@ async def test_volume_is_lost_only_on_nodes_that_report_it(server: Server) -> No
 
 
 async def test_storage_reports_usage_and_measurement_errors(server: Server) -> None:
-    rooms = (VolumeUsage("/home", 1000, 400), VolumeUsage("/data", None, None, "no answer for 5 s"))
+    rooms = (VolumeSpace("/home", 1000, 400), VolumeSpace("/data", None, None, "no answer for 5 s"))
     found = await look(server, rooms=rooms)
     home, scratch, data, _ = found["volumes"]
     assert [home[key] for key in ("size_bytes", "used_bytes", "free_bytes")] == [1000, 600, 400]
@@ -72,9 +72,9 @@ async def test_storage_lists_volumes_when_the_head_is_unreachable(server: Server
 async def test_storage_does_not_query_a_head_known_to_be_down(server: Server) -> None:
     await look(server, builders.node("lab-1-1", "IDLE"))
     server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), stale="lab-head is away"))
-    before = [name for name, *_ in server.backend.calls].count("volume_usage")
+    before = [name for name, *_ in server.backend.calls].count("volume_space")
     found = (await (await server.client("eve", "viewer")).get(PATH)).json()
-    assert (found["stale"], [name for name, *_ in server.backend.calls].count("volume_usage")) == (
+    assert (found["stale"], [name for name, *_ in server.backend.calls].count("volume_space")) == (
         "lab-head is away",
         before,
     )
@@ -98,7 +98,7 @@ async def test_storage_keeps_the_latest_benchmark_of_each_volume(server: Server)
 
 async def test_storage_page_shows_usage_and_lost_volumes(server: Server) -> None:
     node = builders.node("lab-1-1", "IDLE", "DRAIN", reason="volumes: /data is not mounted")
-    await look(server, node, rooms=(VolumeUsage("/home", 4 << 40, 1 << 40), VolumeUsage("/data", 1000, 20)))
+    await look(server, node, rooms=(VolumeSpace("/home", 4 << 40, 1 << 40), VolumeSpace("/data", 1000, 20)))
     page = (await (await server.client("eve", "viewer")).get("/clusters/lab/storage")).text
     for words in ("lost on 1 of 1", "/data is not mounted", "3.0 TiB of 4.0 TiB", "75 %", "No dataset has a version"):
         assert words in page
@@ -111,7 +111,7 @@ def volumes(
     """What the program says of each place; /hangs lasts for `hangs` seconds, whatever is done to who looks at it."""
     looks = "time.sleep(HANGS if path == '/hangs' else 0); stats = os.statvfs('/' if path == '/hangs' else path)"
     code = (
-        program_source("volume_usage")
+        program_source("volume_space")
         .replace('LOOKS = "/run/headway/looks"', f"LOOKS = {str(tmp_path / 'looks')!r}")
         .replace("ANSWER_S = 5.0", f"ANSWER_S = {answer_s}")
         .replace("stats = os.statvfs(path)", looks.replace("HANGS", str(hangs)))
@@ -123,14 +123,14 @@ def volumes(
     return {row["path"]: row for row in map(json.loads, ran.stdout.splitlines())}
 
 
-def test_volume_usage_program_answers_for_each_path(tmp_path: Path) -> None:
+def test_volume_space_program_answers_for_each_path(tmp_path: Path) -> None:
     here, none = str(tmp_path), str(tmp_path / "none")
     rows = volumes(tmp_path, {"paths": [here, none]})
     assert 0 < rows[here]["free"] <= rows[here]["size"]
     assert rows[none]["error"] == "No such file or directory"
 
 
-def test_volume_usage_program_skips_unmounted_paths(tmp_path: Path) -> None:
+def test_volume_space_program_skips_unmounted_paths(tmp_path: Path) -> None:
     rows = volumes(tmp_path, {"paths": ["/", str(tmp_path)], "mounted_s": 0.1})
     assert rows["/"]["size"] > 0
     assert rows[str(tmp_path)]["error"] == "is not mounted"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from headway.jobs.logs.follow import log_piece
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.server.workers.job_secret_delivery import AGAIN_S, JobSecretDelivery
-from headway.services.job_secrets.sealing import KEY_FILE
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server, reading
@@ -80,9 +78,6 @@ async def test_database_has_only_encrypted_values(server: Server, tmp_path: Path
     await put(await server.client("mem", "member"))
     with sqlite3.connect(next(tmp_path.rglob("headway.db"))) as db:
         assert VALUE not in "\n".join(db.iterdump())
-    key = next(tmp_path.rglob(KEY_FILE))
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    assert len(key.read_bytes()) == 32
 
 
 async def test_heads_get_the_secrets_of_their_cluster_only(server: Server) -> None:
@@ -92,6 +87,7 @@ async def test_heads_get_the_secrets_of_their_cluster_only(server: Server) -> No
     await mem.put("/api/v1/clusters/other/job-secrets/hf", json={"value": "for the other"})
     assert delivered(server) | {"revision": 0} == {
         "cluster": "other", "revision": 0, "users": {"mem": {"hf": "for the other"}}, "teams": {},
+        "members": {},
     }  # fmt: skip
     before = [json.loads(content) for _, content in server.backend.named("install_job_secrets")]
     assert before[1]["users"] == {"mem": {"hf": VALUE}}
@@ -145,6 +141,54 @@ async def test_job_that_asks_for_a_missing_secret_is_refused(server: Server) -> 
     assert len(server.backend.named("submit")) == 1
 
 
+async def test_pipeline_whose_step_asks_for_a_missing_secret_is_refused(server: Server) -> None:
+    mem, pipelines = await server.client("mem", "member"), "/api/v1/clusters/lab/pipelines"
+    await put(mem)
+    steps = {"a": {"run": "true", "secrets": ["hf"]}, "b": {"run": "true", "needs": ["a"], "secrets": ["gone"]}}
+    refused = await mem.post(pipelines, json={"document": {"name": "chain", "steps": steps}})
+    assert refused.status_code == 400, refused.text
+    assert "step b: --secret gone: mem and team red have no secret of this name on lab" in refused.json()["detail"]
+    assert server.backend.named("submit") == []
+    steps["b"]["secrets"] = ["hf"]
+    server.backend.answers |= {"job": builders.job(42, state="FAILED"), "cancel": None}
+    assert (await mem.post(pipelines, json={"document": {"name": "chain", "steps": steps}})).status_code == 201
+    assert (await mem.request("DELETE", f"{SECRETS}/hf")).status_code == 200
+    retried = await mem.post(f"{pipelines}/chain/retry", json={"steps": ["b"]})
+    assert "step b: --secret hf" in retried.json()["detail"], "a retry asks for them again"
+    assert len(server.backend.named("submit")) == 2
+
+
+async def test_heads_follow_the_members_of_teams(server: Server) -> None:
+    lee, mem = await server.client("lee", "lead"), await server.client("mem", "member")
+    await put(lee, "team", team="red")
+    await put(mem)
+    assert delivered(server)["members"] == {"red": ["ann", "lee", "mem", "tim"]}
+    worker, before = JobSecretDelivery(server.state), len(server.backend.named("install_job_secrets"))
+    await worker.deliver_due(0.0)
+    assert len(server.backend.named("install_job_secrets")) == before, "nothing has changed"
+    left = Team("red", ("ann", "lee"), 1, leads=("lee",))
+    for teams, members in (((left,), {"red": ["ann", "lee"]}), ((), {})):
+        users = tuple(User(name, (), (team.name,)) for team in teams for name in team.users)
+        server.backend.clusters["lab"] = {"teams": teams, "users": users}
+        server.state.clusters.forget("lab")
+        await worker.deliver_due(0.0)
+        assert delivered(server)["members"] == members
+        assert [*delivered(server)["teams"]] == [*members]
+        assert delivered(server)["users"] == {}, "mem is no user of the cluster any more"
+
+
+async def test_next_holder_of_a_linux_user_gets_no_secret(server: Server) -> None:
+    mem, ann = await server.client("mem", "member"), await server.client("ann", "admin")
+    await put(mem)
+    assert (await ann.put("/api/v1/people/mem", json={"role": "lead"})).status_code == 200
+    assert len((await mem.get(SECRETS)).json()) == 1, "another role is no other Linux user"
+    assert (await ann.put("/api/v1/people/mem", json={"role": "member", "user": "member"})).status_code == 200
+    assert (await ann.put("/api/v1/people/new", json={"role": "member", "user": "mem"})).status_code == 200
+    assert (await (await server.client("new", "member")).get(SECRETS)).json() == []
+    await JobSecretDelivery(server.state).deliver_due(0.0)
+    assert delivered(server)["users"] == {}
+
+
 async def test_head_that_was_away_gets_the_change_later(server: Server) -> None:
     mem = await server.client("mem", "member")
     server.backend.answers["install_job_secrets"] = ("lab-head",)
@@ -181,18 +225,6 @@ async def test_removed_person_leaves_no_secret(server: Server) -> None:
     assert (await ann.get(SECRETS)).json() == []
     await JobSecretDelivery(server.state).deliver_due(0.0)
     assert delivered(server)["users"] == {}
-
-
-async def test_server_with_another_key_refuses_to_store(server: Server, tmp_path: Path) -> None:
-    mem = await server.client("mem", "member")
-    await put(mem)
-    key = next(tmp_path.rglob(KEY_FILE))
-    key.write_bytes(b"x" * 32)
-    answer = await put(mem, "second")
-    assert answer.status_code == 400
-    assert "is not the key that the stored secrets of jobs were encrypted with" in answer.text
-    assert (await mem.request("DELETE", f"{SECRETS}/hf")).status_code == 200
-    assert (await put(mem, "second")).status_code == 200
 
 
 async def test_logs_show_no_value(server: Server) -> None:

@@ -17,6 +17,7 @@ from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.services.jobs import submission
+from headway.services.token_buckets import TokenBuckets
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
@@ -205,11 +206,11 @@ async def test_removed_user_cannot_submit_read_lineage_or_retry(server: Server) 
     )
     for method, path, ask in asks:
         assert (await eve.request(method, path, json=ask)).status_code < 300, path
-    await server.store.linux_users.add_to_cluster("lab", ["eve"])  # was in a team once; the file names her no more
+    await server.store.linux_uids.add_to_cluster("lab", ["eve"])  # was in a team once; the file names her no more
     before, kept = len(server.backend.calls), len(await server.store.pipelines.recent("lab"))
     for method, path, ask in asks:
         refused = await eve.request(method, path, json=ask)
-        assert (refused.status_code, refused.json()["detail"]) == (403, "eve may not work on lab any more"), path
+        assert (refused.status_code, refused.json()["detail"]) == (403, "eve has no access to lab any more"), path
     assert (len(server.backend.calls), len(await server.store.pipelines.recent("lab"))) == (before, kept)
     admin = await server.client()
     assert (await admin.post(f"{JOBS}/41/rerun", json={})).status_code == 201  # what becomes of it is theirs to say
@@ -388,3 +389,34 @@ async def test_container_error_is_shown_only_to_users_allowed_to_read_the_log(se
     for other in (mallory, viewer):
         assert "no image" not in (await other.get("/api/v1/clusters/lab/jobs/41")).json()["why"]
     assert [user for _, _, user in server.backend.named("run_command")] == ["eve"]
+
+
+async def test_fast_submits_of_one_person_are_refused_until_the_server_allows_more(server: Server) -> None:
+    server.state.submit_buckets = TokenBuckets(3)
+    eve, bob = await server.client("eve", "member"), await server.client("bob", "member")
+    script = {"script": "#!/bin/sh\n"}
+    for command in ("a", "b", "c"):
+        assert (await eve.post("/api/v1/clusters/lab/run", json={"argv": [command]})).status_code == 201
+    assert (await eve.post("/api/v1/clusters/lab/run", json={"argv": ["a"], "dry_run": True})).status_code == 201
+    refused = await eve.post(JOBS, json=script, headers={"idempotency-key": "once"})
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "20")
+    problem = refused.json()
+    assert (problem["kind"], problem["detail"]) == (
+        "too_many_submits",
+        "eve submits more than 3 jobs a minute to this server",
+    )
+    assert "try again in 20 s" in problem["hint"]
+    assert "HEADWAY_SUBMITS_PER_MINUTE" in problem["hint"]
+    assert len(server.backend.named("submit")) == 3
+    assert (await bob.post(JOBS, json=script)).status_code == 201
+    assert (await (await server.client()).post(JOBS, json=script)).status_code == 201
+    server.state.submit_buckets = TokenBuckets(3)
+    assert (await eve.post(JOBS, json=script, headers={"idempotency-key": "once"})).status_code == 201
+
+
+async def test_pipeline_counts_each_step_as_a_submit(server: Server) -> None:
+    server.state.submit_buckets = TokenBuckets(2)
+    eve = await server.client("eve", "member")
+    assert (await eve.post(PIPELINES, json={"document": CHAIN})).status_code == 201
+    refused = await eve.post(PIPELINES, json={"document": CHAIN})
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.cluster.monitoring.metric_queries import Row
+from headway.cluster.monitoring.metric_queries import MetricRow
 from headway.domain.billing import CheckpointStats
 from headway.domain.cluster import Cluster
 from headway.services.billing.billing_round import run_billing_round
@@ -21,14 +21,16 @@ __all__ = ["accounting", "server"]  # fixtures
 JOBS = range(1, 6)
 
 
-def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[Row, ...]:
+def metrics(_: Cluster, __: Any, since: float, until: float, step: int) -> tuple[MetricRow, ...]:
     moments = range(int(since), int(until) + 1, step)
     watts = tuple((float(moment), 100.0 + moment % 7) for moment in moments)
     idle = tuple((float(moment), 0.0) for moment in moments)
     of_jobs = [
-        Row(key, "", {"hpc_job": str(job)}, values) for job in JOBS for key, values in (("use", idle), ("power", watts))
+        MetricRow(key, "", {"hpc_job": str(job)}, values)
+        for job in JOBS
+        for key, values in (("use", idle), ("power", watts))
     ]
-    return (*of_jobs, Row("nodes", "", {"node": "lab-1-1"}, watts))
+    return (*of_jobs, MetricRow("nodes", "", {"node": "lab-1-1"}, watts))
 
 
 async def figures(server: Server) -> list[tuple[int, ...]]:

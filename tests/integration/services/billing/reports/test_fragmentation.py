@@ -64,7 +64,9 @@ async def test_free_gpus_are_limited_to_gpus_found_on_the_machine(server: Server
     at(server, H)
     await put(server, run(1, 0, H, gpus=6), run(2, 0, H, gpus=5, nodes=("lab-1-2",)))
     kind = await hours(server)
-    assert [(one["held"], one["there"], one["free"], one["fragmented"]) for one in kind["hours"]] == [(11, 14, 3, 3)]
+    assert [(one["allocated"], one["present"], one["free"], one["fragmented"]) for one in kind["hours"]] == [
+        (11, 14, 3, 3)
+    ]
 
 
 async def test_down_drained_and_spare_nodes_have_no_free_gpus(server: Server) -> None:
@@ -94,18 +96,18 @@ async def test_down_drained_and_spare_nodes_have_no_free_gpus(server: Server) ->
 async def test_hourly_fragmentation_matches_a_minute_by_minute_count(server: Server) -> None:
     dice, span, names = random.Random(5), 30 * 60, ("lab-1-1", "lab-1-2", "lab-1-3", "lab-1-4")
     await machines(server, 4)
-    held = {name: [0] * span for name in names}
+    allocated = {name: [0] * span for name in names}
     works = {name: [True] * span for name in names}
     runs = []
     for job in range(300):
         start, lasts, gpus = dice.randrange(-300, span), dice.randrange(1, 240), dice.choice((1, 1, 2, 4, 8, 16))
         on = tuple(dice.sample(names, 2 if gpus == 16 else 1))
         share, low, high = gpus // len(on), max(0, start), min(span, start + lasts)
-        if start + lasts == 0 or any(held[name][i] + share > GPUS for name in on for i in range(low, high)):
+        if start + lasts == 0 or any(allocated[name][i] + share > GPUS for name in on for i in range(low, high)):
             continue
         for name in on:
             for i in range(low, high):
-                held[name][i] += share
+                allocated[name][i] += share
         end = 0 if start + lasts >= span else (start + lasts) * MINUTE
         runs.append(run(job + 1, start * MINUTE, end, gpus=gpus, nodes=on))
     spans = []
@@ -122,9 +124,9 @@ async def test_hourly_fragmentation_matches_a_minute_by_minute_count(server: Ser
     free, pieces = [0] * 30, [0] * 30
     for name in names:
         for i in range(span):
-            left = GPUS - held[name][i] if works[name][i] else 0
+            left = GPUS - allocated[name][i] if works[name][i] else 0
             free[i // 60] += left
-            pieces[i // 60] += left if held[name][i] else 0
+            pieces[i // 60] += left if allocated[name][i] else 0
     found = (await hours(server))["hours"]
     assert len(runs) > 80
     assert [one["free"] for one in found] == pytest.approx([one / 60 for one in free], abs=1e-3)
@@ -165,7 +167,7 @@ async def test_future_month_has_no_capacity_hours(server: Server) -> None:
     assert answer["waits"] == []
 
 
-async def test_held_gpus_of_a_removed_group_do_not_exceed_capacity(server: Server) -> None:
+async def test_allocated_gpus_of_a_removed_group_do_not_exceed_capacity(server: Server) -> None:
     """Nobody knows any more what its machines had; a cluster that is down is shown as its last file says."""
     await server.store.machine_lifetimes.record(
         "lab", [("lab-1-1", "main"), ("lab-old-1-1", "old")], [], [], OCTOBER.start
@@ -175,11 +177,11 @@ async def test_held_gpus_of_a_removed_group_do_not_exceed_capacity(server: Serve
     await put(server, kept)
     await server.store.runs.save("lab", [(gone, [GroupAllocation("old", gone.nodes, "h100", 8, 64, 8, 8)], 0)])
     kind = await hours(server)
-    assert [(one["held"], one["there"], one["free"]) for one in kind["hours"]] == [(8, 8, 0), (0, 8, 8)]
+    assert [(one["allocated"], one["present"], one["free"]) for one in kind["hours"]] == [(8, 8, 0), (0, 8, 8)]
     assert kind["utilisation"] == 0.5
     server.backend.answers["take_down"] = ()
     ann = await server.client()
     assert (await ann.post("/api/v1/clusters/lab/down", json={})).status_code == 202
     await server.work_off()
     [down] = (await got(ann, "capacity?period=2026-10"))["types"]
-    assert (down["utilisation"], [one["held"] for one in down["hours"]]) == (0.5, [8, 0])
+    assert (down["utilisation"], [one["allocated"] for one in down["hours"]]) == (0.5, [8, 0])

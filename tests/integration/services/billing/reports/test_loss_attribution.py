@@ -90,7 +90,7 @@ async def test_idle_time_is_reported_separately_for_notebooks(server: Server, ac
     assert 7 not in causes["idle"]["jobs"]
     paid = await got(await server.client(), "chargeback?period=2026-10")
     assert causes["notebook"]["usd"] + causes["idle"]["usd"] == pytest.approx(
-        sum(one["held_idle_usd"] for one in paid["teams"]), abs=0.011
+        sum(one["allocated_idle_usd"] for one in paid["teams"]), abs=0.011
     )
 
 
@@ -152,7 +152,7 @@ async def test_cause_costs_match_chargeback_across_prices_groups_and_teams(
             sum(cause["lost_usd"] for cause in paid), abs=0.05
         )
         [idle] = [one for one in found["causes"] if one["kind"] == "idle"]
-        assert idle["usd"] == pytest.approx(sum(one["held_idle_usd"] for one in paid), abs=0.03)
+        assert idle["usd"] == pytest.approx(sum(one["allocated_idle_usd"] for one in paid), abs=0.03)
         assert idle["gpu_hours"] == found["total"]["idle_gpu_hours"]
         await each_leads_to_its_runs(await server.client(person, role), [*causes, idle])
 

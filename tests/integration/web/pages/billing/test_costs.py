@@ -264,17 +264,17 @@ async def test_run_across_month_end_is_listed_with_its_part_in_each_month(
         total = (await got(ann, f"usage?start={month}&end={after}"))["total"]
         rows = (await got(ann, f"usage/runs?start={month}&end={after}"))["runs"]
         assert round(sum(row["usd"] for row in rows), 2) == total["usd"]
-        assert sum(row["gpus"] * row["held_s"] for row in rows) == total["gpu_hours"] * H
+        assert sum(row["gpus"] * row["allocated_s"] for row in rows) == total["gpu_hours"] * H
         assert sum(row["gpus"] * row["lost_s"] for row in rows) == total["lost_gpu_hours"] * H
         assert sum(row["energy_kwh"] for row in rows) == pytest.approx(total["energy_kwh"], abs=1e-3)
         parts += [
-            (row["held_s"] // H, row["usd"], row["elapsed_s"], row["usd_whole"]) for row in rows if row["job"] == 9
+            (row["allocated_s"] // H, row["usd"], row["elapsed_s"], row["usd_whole"]) for row in rows if row["job"] == 9
         ]
         page = await shown(ann, f"?section=runs&period={month}&user=sam")
         assert f'{parts[-1][1]:.2f} <span class="soft">of 80.00</span>' in page
     assert parts == [(4, 32.0, 10 * H, 80.0), (6, 48.0, 10 * H, 80.0)]
     [whole] = (await got(ann, "usage/runs?start=2026-11&job=9"))["runs"]
-    assert (whole["held_s"], whole["usd"], whole["lost_s"]) == (10 * H, 80.0, 10 * H)
+    assert (whole["allocated_s"], whole["usd"], whole["lost_s"]) == (10 * H, 80.0, 10 * H)
 
 
 async def test_rounded_report_rows_sum_to_the_total(server: Server, accounting: Accounting) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.catalog.mig_profiles import lay_out
-from headway.cluster.monitoring.metric_queries import Row
+from headway.cluster.monitoring.metric_queries import MetricRow
 from headway.domain.machines.gpu_parts import GpuParts
 from headway.errors import Unreachable
 from headway.render.monitoring.prometheus import SCRAPE_S
@@ -31,11 +31,11 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 async def test_fabric_map_viewers_share_one_prometheus_query(server: Server) -> None:
-    async def figures(*_: Any) -> tuple[Row, ...]:
+    async def figures(*_: Any) -> tuple[MetricRow, ...]:
         await asyncio.sleep(0)
         labels = {"node": "lab-1-1", "gpu": "0"}
-        idle = Row("use", "", {"node": "lab-1-1", "gpu": "1"}, ((1000.0, float("nan")),))
-        return (Row("use", "", labels, ((1000.0, 41.6),)), idle)
+        idle = MetricRow("use", "", {"node": "lab-1-1", "gpu": "1"}, ((1000.0, float("nan")),))
+        return (MetricRow("use", "", labels, ((1000.0, 41.6),)), idle)
 
     server.backend.answers["query_metrics"] = figures
     viewers = [await server.client(person, "viewer") for person in ("vic", "vera")]

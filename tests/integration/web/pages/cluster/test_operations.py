@@ -12,7 +12,7 @@ from sqlalchemy import insert
 from headway.domain.access.role import Role
 from headway.domain.incident import FaultAction, IncidentState
 from headway.services.access.role_rights import Principal
-from headway.services.read_model.snapshot import operation_topic
+from headway.services.read_model.topic_hub import operation_topic
 from headway.store.db import schema
 from headway.web.pages.cluster import operations
 from tests.support.servers.server_fakes import Server

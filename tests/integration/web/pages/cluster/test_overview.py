@@ -100,7 +100,7 @@ async def test_stream_sends_all_parts_once_then_only_pulses(server: Server, end_
     client = await server.client()
     end_after(3)
     answer = await client.get("/clusters/lab/live")
-    assert events(answer) == ["state", "notice", *PARTS, "pulse", "pulse", "pulse"]
+    assert events(answer) == ["state", "cluster_banners", *PARTS, "pulse", "pulse", "pulse"]
     assert not server.state.live.is_watched("lab")
 
 
@@ -109,8 +109,8 @@ async def test_parts_are_rendered_once_per_reading_for_all_viewers(
 ) -> None:
     made: list[int | None] = []
     rendered: list[str] = []
-    parts, part = view.parts, event_stream.render_part
-    monkeypatch.setattr(view, "parts", lambda of, keys, job: made.append(job) or parts(of, keys, job))
+    parts, part = view.overview_parts, event_stream.render_part
+    monkeypatch.setattr(view, "overview_parts", lambda of, keys, job: made.append(job) or parts(of, keys, job))
     monkeypatch.setattr(event_stream, "render_part", lambda name, value: rendered.append(name) or part(name, value))
     await server.apply()
     client = await server.client()

@@ -11,6 +11,7 @@ import pytest
 from headway.domain.cluster import Team
 from headway.errors import HeadwayError, Refused, Unanswered, Unreachable
 from headway.schemas.submission.batch_script_request import SubmitOut
+from headway.services.token_buckets import TokenBuckets
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server
@@ -84,3 +85,17 @@ async def test_submit_page_accepts_a_job_that_waits_for_drained_nodes(server: Se
         "the job would wait for nodes to return to service: 4 of 5 are in service",
     )
     assert (await eve.post(PAGE, data=form)).headers["location"].startswith("/clusters/lab/jobs/12")
+
+
+async def test_submit_page_keeps_the_form_of_a_person_who_submits_too_fast(server: Server) -> None:
+    server.backend.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
+    await server.apply("lab")
+    server.backend.answers["submit"] = SubmitOut(job_id=12, cluster="lab", user="eve", workdir="")
+    server.state.submit_buckets = TokenBuckets(1)
+    eve = await server.client("eve", "member")
+    form = {"how": "script", "script": "#!/bin/sh\nhostname\n"}
+    assert (await eve.post(PAGE, data=form)).status_code == 303
+    refused = await eve.post(PAGE, data=form)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
+    assert "eve submits more than 1 jobs a minute" in refused.text
+    assert "hostname" in refused.text

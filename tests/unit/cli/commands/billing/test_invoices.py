@@ -20,7 +20,7 @@ def test_chargeback_prints_json_numbers_table_and_csv(capsys: pytest.CaptureFixt
     assert ("(broken, it)" in shown.out, "no team" in shown.out) == (True, True)
     assert "may still change" in shown.err
     chargeback(period="2026-10", output=ReportFormat.csv)
-    assert capsys.readouterr().out.splitlines()[-1] == "(broken: it),,,,,,,0.70"
+    assert capsys.readouterr().out.splitlines()[-1] == "(broken: it),,,,,,,,0.70"
 
 
 def test_invoice_shows_spare_nodes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,8 +41,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(path)
 
 
-def changes(*found: ChangeOut, asks: int = 0, **others: Any) -> ChangeSetOut:
-    return ChangeSetOut(cluster="lab", changes=list(found), asks=asks, digest="d1", **others)
+def changes(*found: ChangeOut, disturbing: int = 0, **others: Any) -> ChangeSetOut:
+    return ChangeSetOut(cluster="lab", changes=list(found), disturbing=disturbing, digest="d1", **others)
 
 
 def ready(cli: Cli, plan: ChangeSetOut) -> None:
@@ -101,7 +101,7 @@ def test_apply_follows_the_operation_that_continues_it(cli: Cli, file: str) -> N
 
 
 def test_apply_of_a_disturbing_change_requires_yes(cli: Cli, file: str) -> None:
-    ready(cli, changes(*MANY, HARD, asks=1))
+    ready(cli, changes(*MANY, HARD, disturbing=1))
     done = cli("apply", file)
     assert done.code == 3
     assert "machine.delete on lab-1-4: jobs end or are requeued (4 nodes become 3)" in done.out
@@ -114,7 +114,7 @@ def test_apply_of_a_disturbing_change_requires_yes(cli: Cli, file: str) -> None:
 
 @pytest.mark.parametrize(("answer", "code", "calls"), [(b"y\n", 0, 1), (b"n\n", 1, 0), (b"\n", 1, 0)])
 def test_apply_on_a_terminal_asks_for_confirmation(cli: Cli, file: str, answer: bytes, code: int, calls: int) -> None:
-    ready(cli, changes(HARD, asks=1))
+    ready(cli, changes(HARD, disturbing=1))
     done = cli("apply", file, stdin=answer, terminal=True)
     assert done.code == code
     assert "Continue?" in done.out
@@ -132,7 +132,7 @@ def test_apply_prints_only_the_first_line_of_an_event(cli: Cli, file: str) -> No
 
 
 def test_plan_and_dry_run_print_changes_without_applying(cli: Cli, file: str) -> None:
-    ready(cli, changes(*MANY, HARD, asks=1))
+    ready(cli, changes(*MANY, HARD, disturbing=1))
     shown = cli("plan", file)
     assert shown.code == 0
     assert shown.out == cli("apply", "--dry-run", file).out
@@ -435,6 +435,15 @@ def test_down_without_a_terminal_requires_yes(cli: Cli) -> None:
     assert cli.api.named("clusters.down") == [(("lab",), {"delete_data": True})]
 
 
+def test_down_with_delete_data_asks_for_the_name_of_the_cluster(cli: Cli) -> None:
+    down_ready(cli, [])
+    for answer in (b"y\n", b"yes\n", b"\n", b"other\n"):
+        refused = cli("down", "--delete-data", stdin=answer, terminal=True)
+        assert (refused.code, cli.api.named("clusters.down")) == (Refused.exit_code, []), answer
+    assert cli("down", "--delete-data", stdin=b"lab\n", terminal=True).code == 0
+    assert cli.api.named("clusters.down") == [(("lab",), {"delete_data": True})]
+
+
 def test_down_answered_with_no_sends_no_request(cli: Cli) -> None:
     down_ready(cli, [])
     assert cli("down", stdin=b"n\n", terminal=True).code == Refused.exit_code
@@ -454,5 +463,5 @@ def test_ten_thousand_changes_are_folded_into_few_lines() -> None:
 
 def test_equal_disturbances_on_many_nodes_share_one_line() -> None:
     found = [change("unit.restart", f"lab-1-{i}", "slurmd.service", "node drain") for i in range(1, 9)]
-    lines = cs.changeset_lines(changes(*found, asks=8), Terminal(colours=False, width=None, unicode=True))
+    lines = cs.changeset_lines(changes(*found, disturbing=8), Terminal(colours=False, width=None, unicode=True))
     assert lines[-1] == "  unit.restart slurmd.service on lab-1-[1-8]: node drain (it is new)"

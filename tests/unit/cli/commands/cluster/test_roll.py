@@ -16,19 +16,27 @@ __all__ = ["cli"]  # a fixture
 
 def changes(*names: str) -> ChangeSetOut:
     rows = [
-        ChangeOut(kind="machine.rebuild", where=name, what=name, why="is to be of new", disturbs=Disturbs.REBUILD.value)
+        ChangeOut(
+            kind="machine.rebuild",
+            where=name,
+            what=name,
+            why="will be rebuilt from new",
+            disturbs=Disturbs.REBUILD.value,
+        )
         for name in names
     ]
-    return ChangeSetOut(cluster="lab", changes=rows, asks=len(rows), why_empty="" if rows else "every node is of new")
+    return ChangeSetOut(
+        cluster="lab", changes=rows, disturbing=len(rows), why_empty="" if rows else "every node runs new"
+    )
 
 
 def test_roll_dry_run_prints_the_plan_and_starts_no_roll(cli: Cli) -> None:
     cli.api.on("clusters.plan_roll", changes("lab-1-1", "lab-1-2"))
     output = cli("roll", "lab", "--dry-run", "--by", "2h").out
-    assert "machine.rebuild on lab-1-[1-2]: rebuild (is to be of new)" in output
+    assert "machine.rebuild on lab-1-[1-2]: rebuild (will be rebuilt from new)" in output
     assert cli.api.named("clusters.plan_roll") == [(("lab",), {"back": False, "head": False, "by_s": 7200})]
     assert cli.api.named("clusters.roll") == []
-    assert json.loads(cli("roll", "lab", "--dry-run", "-o", "json").out)["asks"] == 2
+    assert json.loads(cli("roll", "lab", "--dry-run", "-o", "json").out)["disturbing"] == 2
 
 
 def test_roll_requires_confirmation(cli: Cli) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.schemas.storage.backups import BackupOut
-from headway.schemas.storage.volumes import LostOut, MeasuredOut, StorageOut, VolumeOut, VolumeSpeedOut
+from headway.schemas.storage.volumes import MeasuredOut, StorageOut, UnmountedNodeOut, VolumeOut, VolumeSpeedOut
 from tests.support.cli_fakes import Cli, cli, cluster, operation
 
 __all__ = ["cli"]  # a fixture
@@ -100,7 +100,7 @@ def test_storage_bench_prints_speeds_and_errors_of_volumes(cli: Cli) -> None:
 
 def test_storage_show_lists_nodes_that_lost_a_volume(cli: Cli) -> None:
     measured = MeasuredOut(path="/scratch", write_mib_s=812.4, read_mib_s=2100, node="lab-1-1", mib=256, at=1000.0)
-    lost = LostOut(node="lab-1-2", why="volumes: /data is not mounted")
+    lost = UnmountedNodeOut(node="lab-1-2", why="volumes: /data is not mounted")
     volumes = [
         VolumeOut(
             path="/scratch", size_bytes=4 << 40, used_bytes=3 << 40, free_bytes=1 << 40, nodes=4, measured=measured

@@ -22,7 +22,7 @@ def test_container_import_prints_image_path_and_size(cli: Cli) -> None:
     ("image", "why"),
     [
         ("/scratch/x.sqsh", "needs no import: Slurm uses the file directly"), ("x.squashfs", "needs no import"),
-        ("./layout", "no path of the head"), ("../layout", "no path of the head"), ("oci:layout:tag", "no path of the head"),
+        ("./layout", "not an absolute path"), ("../layout", "not an absolute path"), ("oci:layout:tag", "not an absolute path"),
     ],
 )  # fmt: skip
 def test_container_import_refuses_invalid_images_before_any_request(cli: Cli, image: str, why: str) -> None:

@@ -29,10 +29,10 @@ def test_dataset_add_prints_the_path_of_the_new_version(cli: Cli) -> None:
 
 def test_dataset_list_prints_versions_and_their_state(cli: Cli) -> None:
     cli.api.on("datasets.list", [ONE, TWO])
-    out = cli("dataset", "list", "--cluster", "lab").out
+    out = cli("dataset", "ls", "--cluster", "lab").out
     for words in ("tiny@1", "5.0 MiB", "whole", "tiny@2", "damaged"):
         assert words in out
-    assert cli("dataset", "list", "wide", "--cluster", "lab").out == "no dataset wide on lab\n"
+    assert cli("dataset", "ls", "wide", "--cluster", "lab").out == "no dataset wide on lab\n"
 
 
 def test_dataset_verify_defaults_to_the_latest_version(cli: Cli) -> None:
@@ -49,9 +49,9 @@ def test_dataset_verify_defaults_to_the_latest_version(cli: Cli) -> None:
 def test_dataset_remove_requires_a_version_and_confirmation(cli: Cli) -> None:
     done = operation("done", kind="dataset")
     cli.api.on("datasets.remove", done).on("operations.events", []).on("operations.get", done)
-    assert cli("dataset", "remove", "tiny", "--cluster", "lab").code == 1
-    assert cli("dataset", "remove", "tiny@1", "--cluster", "lab").code == 3
-    ended = cli("dataset", "remove", "tiny@1", "--cluster", "lab", "--yes", "--force")
+    assert cli("dataset", "rm", "tiny", "--cluster", "lab").code == 1
+    assert cli("dataset", "rm", "tiny@1", "--cluster", "lab").code == 3
+    ended = cli("dataset", "rm", "tiny@1", "--cluster", "lab", "--yes", "--force")
     assert ended.out.splitlines()[-1] == "tiny@1 is removed"
     assert cli.api.named("datasets.remove") == [(("lab", "tiny", 1), {"force": True})]
 

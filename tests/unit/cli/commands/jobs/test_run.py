@@ -49,6 +49,13 @@ def test_run_uploads_the_folder_once_and_sends_words_unchanged(cli: Cli, folder:
     assert len(cli.api.named("bundles.upload")) == 1
 
 
+def test_run_prints_a_warning_on_standard_error(cli: Cli, folder: Path) -> None:
+    cli.api.on("jobs.create_run", made().model_copy(update={"warning": "environment pytorch is still being built"}))
+    done = cli("run", "lab", "--no-files", "--gpus", "8", "--", "true")
+    assert "warning: environment pytorch is still being built\n" in done.err
+    assert "warning" not in done.out
+
+
 def test_run_dry_run_prints_script_lines_with_their_origin(cli: Cli, folder: Path) -> None:
     cli.api.on("jobs.create_run", made(0))
     done = cli("run", "lab", "--dry-run", "--", "python3", "x.py")

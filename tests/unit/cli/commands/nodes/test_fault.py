@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.schemas.incidents import FaultIn, FaultMadeOut
+from headway.schemas.incidents import FaultIn, InjectedFaultOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture
@@ -26,7 +26,7 @@ __all__ = ["cli"]  # a fixture
     ],
 )
 def test_fault_sends_the_injection_request(cli: Cli, words: list[str], ask: dict[str, object]) -> None:
-    cli.api.on("clusters.only_name", "lab").on("nodes.inject_fault", FaultMadeOut(done="done"))
+    cli.api.on("clusters.only_name", "lab").on("nodes.inject_fault", InjectedFaultOut(done="done"))
     assert cli("fault", *words).out == "done\n"
     ((args, _),) = cli.api.named("nodes.inject_fault")
     assert args[0] == "lab"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from headway.cluster.context import ClusterContext
-from headway.domain.cluster import Storage, Volume
 from headway.domain.machines.machine import Machine
+from headway.domain.storage.folders import StorageFolders, Volume
 from headway.errors import Unreachable
 from headway.health.context import MOUNTS_AT_ONCE, HealthContext
 from headway.health.incidents.storage.remount import FIRST_PAUSE_S, LONGEST_PAUSE_S, MOUNT_S, remount_volumes
@@ -19,7 +19,9 @@ from headway.transport.process import CommandResult
 from tests.support.clusters import builders
 from tests.support.waiting import eventually
 
-LAB = replace(builders.cluster(40), storage=Storage(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),)))
+LAB = replace(
+    builders.cluster(40), storage=StorageFolders(volumes=(Volume("models", "/models", "nfs4", "filer:/models"),))
+)
 
 
 class Nodes:
@@ -58,6 +60,18 @@ class Nodes:
     def context(self) -> HealthContext:
         cluster_context = ClusterContext(cast(Any, self), cast(Any, None), cast(Any, self), Path("/nowhere"))
         return HealthContext(LAB, cluster_context, lambda: self.now, self.sleep)
+
+
+async def test_volume_that_leaves_the_cluster_file_is_no_longer_waited_for() -> None:
+    nodes = Nodes(away=1_000_000)
+    context = nodes.context
+
+    async def apply_without_volumes(_: float) -> None:
+        assert nodes.looks == 1, "the volume is still looked for"
+        context.cluster = replace(LAB, storage=StorageFolders())
+
+    context.sleep = apply_without_volumes
+    assert await remount_volumes(context, "lab-1-1") == ""
 
 
 async def test_remount_retries_with_growing_pauses_for_a_week() -> None:

@@ -23,7 +23,7 @@ def disk(
 
     monkeypatch.setattr(disk_checks.os, "statvfs", lambda _: Told)
     monkeypatch.setattr(disk_checks, "jobs_filling_disk", lambda *_, **__: jobs)
-    return disk_checks.disk(runner.MachineState(config.Config(head="h", own_hardware=own_hardware)))
+    return disk_checks.disk(runner.MachineReading(config.Config(head="h", own_hardware=own_hardware)))
 
 
 def test_disk_check_drains_only_if_no_job_filled_the_disk(
@@ -41,7 +41,7 @@ def test_disk_check_drains_only_if_no_job_filled_the_disk(
 def test_full_disk_of_a_host_that_machines_share_is_no_fault_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent does not mark the node as unfit for jobs, because the prolog would then drain one node after the other."""
     full = disk(monkeypatch, 100, 5000, [], own_hardware=False)
-    assert (full.state, full.action) == ("warn", "host")
+    assert (full.state, full.action) == ("warn", "host_disk")
     assert full.reason.startswith("the disk of the host is full, 100 MiB free in /; all local machines share it")
     own = disk(monkeypatch, 100, 5000, [12], own_hardware=False)
     assert (own.state, own.action) == ("bad", "mount"), "the job's node waits for the job to end"
@@ -64,7 +64,7 @@ def test_disk_check_remembers_job_owners_for_a_while_after_the_job(
     monkeypatch.setattr(disk_checks.os, "statvfs", lambda _: Told)
     monkeypatch.setattr(disk_checks, "jobs_filling_disk", holders)
     monkeypatch.setattr(disk_checks, "users_of_jobs", lambda: here.pop(0))
-    seen = runner.MachineState(config.Config(head="h"))
+    seen = runner.MachineReading(config.Config(head="h"))
     for seen.now in (100.0, 115.0, 690.0, 710.0):
         disk_checks.disk(seen)
     assert asked == [{20000: 12}, {20000: 12}, {20000: 12, 20001: 13}, {20001: 13}]
@@ -80,6 +80,6 @@ def test_write_checks_do_not_treat_a_full_disk_as_broken(monkeypatch: pytest.Mon
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(disk_checks.tempfile, "TemporaryFile", full)
-    seen = runner.MachineState(config.Config(head="h", mounts=(config.Mount("/scratch", "/", False),)))
+    seen = runner.MachineReading(config.Config(head="h", mounts=(config.ExpectedMount("/scratch", "/", False),)))
     assert disk_checks.disk_writes(seen) is None
     assert volume_checks.scratch_writes(seen) == runner.warn("/scratch is full")

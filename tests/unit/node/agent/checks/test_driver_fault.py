@@ -41,3 +41,27 @@ def test_driver_fault_names_what_the_machine_shows(files: tuple[str, ...], why: 
         file.write_bytes(b"\x06\0\0\0\x01" if "SecureBoot" in name else b"570.124.06\n")
     said = driver_fault(str(tmp_path / "sys"), str(tmp_path))
     assert why in said if why else said == ""
+    assert "host" not in said
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ((), "no driver of NVIDIA is installed on the host"),
+        (
+            (f"lib/modules/{KERNEL}/updates/dkms/nvidia.ko", "usr/lib/headway/secure-boot"),
+            "not loaded (Secure Boot refuses a module that is not signed): modprobe nvidia on the host",
+        ),
+        (("lib/modules/0.0.1/updates/dkms/nvidia.ko",), "runs: install its headers on the host, then dkms autoinstall"),
+        (
+            ("sys/module/nvidia/version", "usr/lib/headway/driver/libnvidia-ml.so.580.95.05"),
+            "the libraries are of 580.95.05: reboot the host",
+        ),
+    ],
+)
+def test_machine_in_a_container_names_its_host(files: tuple[str, ...], why: str, tmp_path: Path) -> None:
+    for name in (*files, "run/systemd/container"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("570.124.06\n")
+    assert why in driver_fault(str(tmp_path / "sys"), str(tmp_path))

@@ -54,6 +54,18 @@ def test_throttle_check_ignores_idle_clocks_and_fails_after_a_minute() -> None:
     assert gpu_checks.gpu_throttled(seen(now=180.0, kept=kept, gpus=hot)).state == "warn", "the count starts again"
 
 
+def test_node_whose_gpus_had_no_driver_when_it_joined_says_why(tmp_path: Path) -> None:
+    (tmp_path / "module/nouveau").mkdir(parents=True)
+    bare = replace(PLAN, gpus=0, driverless_gpus=8)
+    found = gpu_checks.gpu_driver(seen(config=bare, gpus=[], sys=str(tmp_path)))
+    assert (found.state, found.action) == ("bad", "drain")
+    assert found.reason == (
+        "Slurm has none of the 8 GPUs, because no driver found them when the node joined: nouveau holds the GPUs: blacklist it "
+        "and reboot; then apply again"
+    )
+    assert gpu_checks.gpu_driver(seen(config=replace(bare, driverless_gpus=0), gpus=[])) is None
+
+
 def test_driver_without_new_readings_is_bad() -> None:
     assert gpu_checks.gpu_answers(seen(gpus_at=990.0)) is None
     assert gpu_checks.gpu_answers(seen(gpus_at=900.0, gpu_error="NVML error 999")).state == "bad"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent.checks import host_settings
-from agent.checks.runner import CHECKS, MachineState, Process
+from agent.checks.runner import CHECKS, MachineReading, Process
 from agent.config import Config
 from agent.gpu import gpu_metrics
 from agent.gpu.gpu_source import Gpu
@@ -53,7 +53,7 @@ class Host:
     def warnings(self, **changes: Any) -> dict[str, str]:
         """Returns the reasons of all checks that warn."""
         gpus = [Gpu(number, "", "", bus, {gpu_metrics.PERSISTENCE: 1}) for number, bus in enumerate(BUSES)]
-        state = MachineState(NODE, gpus=gpus, proc=str(self.proc), sys=str(self.sys))
+        state = MachineReading(NODE, gpus=gpus, proc=str(self.proc), sys=str(self.sys))
         state = replace(state, processes=[Process(77, "slurmd", "S", 0.0)], **changes)
         found = {check.name: check.run(state) for check in CHECKED}
         assert all(result is None or result.state == "warn" for result in found.values())

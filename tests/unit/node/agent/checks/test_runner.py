@@ -29,7 +29,7 @@ class Look:
         }
         self.answer: Any = None
         self.ran = 0
-        self.check = checks.Check("it", self._run, **{**known, **how})
+        self.check = checks.AgentCheck("it", self._run, **{**known, **how})
 
     def _run(self, _: Any) -> Any:
         self.ran += 1
@@ -72,7 +72,7 @@ def test_check_with_times_two_needs_two_bad_readings(tmp_path: Path) -> None:
 def test_idle_checks_run_only_without_jobs(tmp_path: Path) -> None:
     look = Look(idle=True)
     run = runner(tmp_path, look)
-    run.run_due(seen(now=1.0, jobs=[job_gpus.Job(1, ())]), 0.0)
+    run.run_due(seen(now=1.0, jobs=[job_gpus.GpuJob(1, ())]), 0.0)
     assert look.ran == 0
     run.run_due(seen(now=2.0), 0.0)
     assert look.ran == 1
@@ -91,7 +91,7 @@ def test_hanging_check_becomes_bad_without_blocking_others(tmp_path: Path) -> No
     def hang(_: Any) -> Any:
         going.wait(60)
 
-    stuck = checks.Check("stuck", hang, 5.0, False, False, True, 10.0, 1)
+    stuck = checks.AgentCheck("stuck", hang, 5.0, False, False, True, 10.0, 1)
     look = Look()
     run = checks.Runner([stuck, look.check], folder=str(tmp_path))
     assert [row["check"] for row in run.run_due(seen(now=0.0), 0.0)] == ["it"]
@@ -121,8 +121,8 @@ def test_looked_file_waits_for_a_result_of_every_prolog_check(tmp_path: Path) ->
     def slow(_: Any) -> Any:
         going.wait(60)
 
-    waits = checks.Check("mounts", slow, 5.0, True, False, True, 10.0, 1)
-    other = checks.Check("sensors", slow, 5.0, False, False, True, 10.0, 1)
+    waits = checks.AgentCheck("mounts", slow, 5.0, True, False, True, 10.0, 1)
+    other = checks.AgentCheck("sensors", slow, 5.0, False, False, True, 10.0, 1)
     twice = Look(prolog=True, times=2)
     run = checks.Runner([waits, other, twice.check], folder=str(tmp_path))
     (tmp_path / "unfit").write_text("GPU 1 is lost\n")  # from before the agent was started anew

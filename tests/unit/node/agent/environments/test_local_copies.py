@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from agent.environments import local_copies
-from agent.environments.local_copies import LocalCopies, Version, choose, list_versions, mounts, newest, used_now
+from agent.environments.local_copies import (
+    LocalCopies,
+    Version,
+    list_versions,
+    mount_types,
+    newest_versions,
+    used_now,
+    versions_to_keep,
+)
 
 ROW = "41 40 0:52 / {point} {options} shared:9 - {kind} filer:/x rw\n"
 
@@ -42,7 +50,7 @@ class Node:
             closed.chmod(0o555)
 
     def remove(self, name: str, number: int) -> None:
-        local_copies.erase(str(self.folder / name / str(number)))
+        local_copies.delete_folder(str(self.folder / name / str(number)))
 
     def use(self, pid: int, place: str, uid: int) -> None:
         (self.proc / str(pid)).mkdir()
@@ -303,17 +311,17 @@ def test_choice_keeps_within_the_limit_and_leaves_out_the_images_own() -> None:
     image = Version("pytorch", 1, 0, 50)
     old, new, other = Version("vision", 1, 40, 10), Version("vision", 2, 40, 20), Version("speech", 1, 40, 30)
     versions = [image, old, new, other]
-    assert newest(versions) == [image, other, new]
-    assert choose(versions, {}, 80) == [other, new]
-    assert choose(versions, {"vision/1": 5.0}, 80) == [old, other]
-    assert choose(versions, {"vision/1": 5.0, "speech/1": 9.0}, 60) == [other]
+    assert newest_versions(versions) == [image, other, new]
+    assert versions_to_keep(versions, {}, 80) == [other, new]
+    assert versions_to_keep(versions, {"vision/1": 5.0}, 80) == [old, other]
+    assert versions_to_keep(versions, {"vision/1": 5.0, "speech/1": 9.0}, 60) == [other]
 
 
 def test_mounts_of_mountinfo() -> None:
     text = ROW.format(point="/environments", options="ro", kind="nfs4") + ROW.format(
         point="/environments/a/1", options="ro", kind="ext4"
     )
-    assert mounts(text) == {"/environments": "nfs4", "/environments/a/1": "ext4"}
+    assert mount_types(text) == {"/environments": "nfs4", "/environments/a/1": "ext4"}
 
 
 def test_versions_are_listed_by_their_records(node: Node) -> None:

@@ -37,7 +37,7 @@ class Controller:
 class World:
     def __init__(self, folder: Path) -> None:
         self.state = folder / "slurm/slurmctld"
-        self.handed = folder / "slurm/recall"
+        self.handed = folder / "slurm/resubmit"
         self.home = folder / "home/ann"
         for made in (self.state / "hash.4", self.home):
             made.mkdir(parents=True)
@@ -153,7 +153,7 @@ def test_recovery_error_is_logged_and_the_agent_continues(
         looks.append(now)
         if len(looks) > 2:
             raise SystemExit
-        raise OSError("[Errno 28] No space left on device: 'recall/saved.new'")
+        raise OSError("[Errno 28] No space left on device: 'resubmit/saved.new'")
 
     monkeypatch.setattr(world.heir, "check", fails)
     monkeypatch.setattr(takeover_recovery.time, "sleep", lambda _: None)

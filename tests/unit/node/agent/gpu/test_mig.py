@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import load
+from agent.config import load_config
 from agent.gpu.job_gpus import jobs_on_node
 from agent.gpu.mig import Instance, MigError, fault_of, gpu_of_each, make_instances
 from agent.gpu.simulated_mig import SimulatedMig
@@ -97,5 +97,5 @@ def test_configuration_of_a_node_that_is_not_rolled_yet(tmp_path: Path) -> None:
     row = {"profile": "3g.71gb", "start": 0, "size": 4, "compute": 3, "number": 1, "memory_mib": 71_885}
     path = tmp_path / "agent.json"
     path.write_text(json.dumps({"head": "10.0.0.1", "mig": [row], "machines": {"lab-1-2": {"mig": []}}}))
-    assert load(str(path), "lab-1-1").mig == HALVES[:1]
-    assert load(str(path), "lab-1-2").mig == ()
+    assert load_config(str(path), "lab-1-1").mig == HALVES[:1]
+    assert load_config(str(path), "lab-1-2").mig == ()

@@ -40,6 +40,13 @@ def test_nvml_values_use_dcgm_names_and_units() -> None:
     }
 
 
+def test_newest_cuda_of_the_driver_is_known_unless_the_library_refuses() -> None:
+    assert nvml.Nvml(FakeNvml()).cuda == 12
+    library = FakeNvml()
+    library.nvmlSystemGetCudaDriverVersion_v2 = lambda *_: 3  # type: ignore[attr-defined]  # not supported
+    assert nvml.Nvml(library).cuda == 0
+
+
 def test_gpu_that_fell_off_the_bus_is_listed_as_lost() -> None:
     library = FakeNvml()
     source = nvml.Nvml(library)

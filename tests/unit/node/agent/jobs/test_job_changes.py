@@ -11,7 +11,7 @@ from pathlib import Path
 from agent.jobs import job_changes
 from agent.roles import head as relay
 from agent.roles import server_stream
-from headway.catalog.releases import slurm_release
+from headway.catalog.node_images import slurm_release
 from headway.health.detection.agent_events import JobEvents as Told
 from headway.health.detection.agent_events import parse_event
 from headway.render.machine_paths import EPILOG, JOB_SHM, JOB_TMP, PROLOG

@@ -157,7 +157,7 @@ def test_scripts_of_possibly_unsaved_jobs_are_kept_until_saved(tmp_path: Path) -
     assert float((kept / "saved").read_text()) == BEGAN
     shutil.rmtree(state / "hash.7")
     queue_recovery.save_newest_jobs(str(state), str(kept))
-    assert len(list(kept.glob("job.*"))) == 1, "it died again before the recall"
+    assert len(list(kept.glob("job.*"))) == 1, "it died again before the resubmission"
     os.utime(state / "job_state", (BEGAN + 300, BEGAN + 300))
     queue_recovery.save_newest_jobs(str(state), str(kept))
     assert list(kept.glob("job.*")) == []

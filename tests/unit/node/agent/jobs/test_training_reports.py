@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from agent.jobs import processes, training_reports
+from agent import processes
+from agent.jobs import training_reports
 from agent.roles import head as relay
 from tests.support.paths import NODE
 

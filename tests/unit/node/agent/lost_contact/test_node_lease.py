@@ -147,7 +147,7 @@ def test_suspended_machine_ends_its_jobs_when_the_head_ran_meanwhile() -> None:
     jobs = Jobs()
     one = suspended(jobs)
     assert (jobs.ended, one.question) == (0, 1)
-    one.take_answer(1, 27.5)
+    one.take_answer("10.0.0.1", 1, 27.5)
     one.last_contact = 1030.1  # the same answer renews the lease
     one.check(1030.25)
     assert list(one.ended) == [(7, "this machine was frozen")]
@@ -158,13 +158,13 @@ def test_machine_keeps_its_jobs_when_the_head_stood_still_as_well() -> None:
     jobs = Jobs()
     one = suspended(jobs)
     one.check(1030.25)
-    one.take_answer(1, 1.2)
+    one.take_answer("10.0.0.1", 1, 1.2)
     one.last_contact = 1030.3
     pass_time(one, 1040)
     assert jobs.ended == 0
     one._ticked = one.last_contact = 1040.0
     one.check(1075.0)  # it stands still again, alone: the answer to the first question does not count
-    one.take_answer(1, 1.2)
+    one.take_answer("10.0.0.1", 1, 1.2)
     one.check(1076.0)
     assert list(one.ended) == [(7, "this machine was frozen")]
 
@@ -172,18 +172,45 @@ def test_machine_keeps_its_jobs_when_the_head_stood_still_as_well() -> None:
 def test_suspended_machine_ends_its_jobs_without_an_answer_within_a_second() -> None:
     jobs = Jobs()
     one = suspended(jobs)
-    one.take_answer(1, None)  # the head's agent has started since
+    one.take_answer("10.0.0.1", 1, None)  # the head's agent has started since
     one.check(1030.75)
     assert jobs.ended == 0
     one.check(1031.0)
     assert list(one.ended) == [(7, "this machine was frozen")]
 
 
-def test_suspended_machine_of_a_cluster_with_two_heads_ends_its_jobs_at_once() -> None:
+def test_machine_keeps_its_jobs_when_both_heads_stood_still_as_well() -> None:
     jobs = Jobs()
-    one = suspended(jobs, one_head=False)
+    one = suspended(jobs, heads=2)
+    one.take_answer("10.0.0.1", 1, 1.2)
+    one.check(1030.25)
+    assert (jobs.ended, one.question) == (0, 1), "the other head may have taken over"
+    one.take_answer("10.0.0.2", 1, 0.4)
+    one.last_contact = 1030.3
+    pass_time(one, 1040)
+    assert (jobs.ended, one.question) == (0, 0)
+
+
+def test_suspended_machine_ends_its_jobs_when_one_of_two_heads_ran_meanwhile() -> None:
+    for standby in ("10.0.0.1", "10.0.0.2"):
+        one = suspended(Jobs(), heads=2)
+        for head in ("10.0.0.1", "10.0.0.2"):
+            one.take_answer(head, 1, 29.0 if head == standby else 0.5)
+        one.last_contact = 1030.1
+        one.check(1030.25)
+        assert list(one.ended) == [(7, "this machine was frozen")], standby
+
+
+def test_suspended_machine_ends_its_jobs_when_one_of_two_heads_does_not_answer() -> None:
+    jobs = Jobs()
+    one = suspended(jobs, heads=2)
+    for _ in range(2):
+        one.take_answer("10.0.0.1", 1, 0.5)  # the other one may be cut off, lead, and have set the node down
+    one.last_contact = 1030.9
+    one.check(1030.75)
+    assert jobs.ended == 0
+    one.check(1031.0)
     assert list(one.ended) == [(7, "this machine was frozen")]
-    assert one.question == 0
 
 
 def test_other_node_addresses_lists_every_node_but_the_head(tmp_path: Path) -> None:
@@ -254,11 +281,11 @@ def test_answer_without_leads_field_renews_the_lease() -> None:
 
 
 def test_other_node_addresses_excludes_all_heads(tmp_path: Path) -> None:
-    from agent.config import load
+    from agent.config import load_config
     from agent.lost_contact.node_lease import other_node_addresses
 
     place = tmp_path / "agent.json"
     place.write_text(json.dumps({"head": "10.0.0.1", "other_heads": ["10.0.0.2"]}))
     hosts = tmp_path / "hosts"
     hosts.write_text("10.0.0.1 lab-head\n10.0.0.2 lab-head2\n10.0.0.3 lab-1-1\n")
-    assert other_node_addresses(load(str(place)).heads, str(hosts)) == ["10.0.0.3"]
+    assert other_node_addresses(load_config(str(place)).heads, str(hosts)) == ["10.0.0.3"]

@@ -19,7 +19,7 @@ def told(tmp_path: Path, beats: dict[str, float], *, first: bool = True) -> str:
 
 def test_heartbeat_age_is_dropped_for_nodes_gone_for_long(tmp_path: Path) -> None:
     text = told(tmp_path, {"lab-1-1": NOW - 2, "lab-1-2": NOW - 60, "lab-1-3": NOW - FORGOTTEN_S - 1})
-    ages = [line for line in text.splitlines() if line.startswith("headway_beat_age_seconds{")]
+    ages = [line for line in text.splitlines() if line.startswith("headway_heartbeat_age_seconds{")]
     assert ["lab-1-1" in ages[0], "lab-1-2" in ages[1], len(ages)] == [True, True, 2]
 
 

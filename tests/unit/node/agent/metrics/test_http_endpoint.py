@@ -26,7 +26,7 @@ def text_of(**more: Any) -> dict[str, list[tuple[dict[str, str], float]]]:
         {gpu_metrics.UTIL: 97, gpu_metrics.ENERGY: 123456789.0, gpu_metrics.POWER: 345.6},
     )
     known: dict[str, Any] = {
-        "host": "lab-1-1", "driver": "570.1", "simulated": False, "gpus": [one], "jobs": [job_gpus.Job(12, (3,))],
+        "host": "lab-1-1", "driver": "570.1", "simulated": False, "gpus": [one], "jobs": [job_gpus.GpuJob(12, (3,))],
         "xids": {3: 79}, "figures": [("node_load1", {}, 1.5)], "checks": {"gpu_count": 2},
     }  # fmt: skip
     found: dict[str, list[tuple[dict[str, str], float]]] = {}

@@ -60,6 +60,7 @@ def test_skipped_test_says_so_in_its_line() -> None:
 class Source:
     simulated = True
     driver = ""
+    cuda = 0
 
     def __init__(self, **figures: float) -> None:
         self.figures = figures
@@ -113,3 +114,25 @@ def test_gpus_in_mig_mode_are_not_tested_as_whole_ones() -> None:
     plan = config.Config(head="h", gpus=8, mig=(Instance(0, 4, 3, 1, "3g.71gb"),))
     with pytest.raises(results.NodeTestSkipped, match="divided into MIG instances"):
         command.GpuTests(plan, 1.0, library="/no/such/library").open_devices()
+
+
+def test_node_is_fit_once_its_agent_no_longer_turns_jobs_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unfit = tmp_path / "unfit"
+    unfit.write_text("GPU 7 had 1 uncorrected memory errors\n")
+    monkeypatch.setattr(command.time, "sleep", lambda _: unfit.unlink())  # the agent's next round
+    assert command.wait_until_prolog_accepts(str(unfit)) == ""
+
+
+def test_node_whose_agent_turns_jobs_away_fails_its_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unfit = tmp_path / "unfit"
+    unfit.write_text("GPU 7 had 1 uncorrected memory errors\n")
+    assert command.wait_until_prolog_accepts(str(unfit), patience_s=0) == "GPU 7 had 1 uncorrected memory errors"
+    monkeypatch.setattr(command, "wait_until_prolog_accepts", lambda: "its /scratch is not mounted")
+    monkeypatch.setattr(command, "open_source", lambda _: None)
+    for bad_check, expected in ((False, ["a", "prolog"]), (True, ["a"])):
+        row = results.NodeTestResult("a", not bad_check)
+        monkeypatch.setattr(command, "run_all_checks", lambda *_, row=row: iter([row]))
+        arguments = command.argparse.Namespace(name="checks", seconds=1.0)
+        found = list(command.run_tests(PLAN, arguments))
+        assert [one.test for one in found] == expected
+        assert not found[-1].ok

@@ -104,14 +104,8 @@ def test_nodes_that_sent_lately_are_listed_once_a_second_not_for_each_message(tm
     assert addresses.read <= 4
 
 
-def test_head_goes_on_when_files_can_not_be_written_or_are_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(relay, "log", said.append)
+def test_head_goes_on_when_a_file_is_gone(tmp_path: Path) -> None:
     head = relay.NodeMessages(str(tmp_path / "reports"), str(tmp_path / "faults"))
-    head.write_heartbeats(str(tmp_path / "nowhere" / "beats"))
-    assert len(said) == 1
     (tmp_path / "reports" / "7.jsonl").symlink_to("gone")  # stat fails as for a file that was just removed
     head.forget_old(1.0)
 
@@ -143,10 +137,14 @@ def test_head_tells_a_node_that_woke_up_how_long_it_missed_it(tmp_path: Path) ->
 
     assert says(1000.0, 100.0, woke=1)["missed_s"] is None, "this agent may have started a moment ago"
     assert "missed_s" not in says(1001.0, 101.0)
-    says(1031.0, 104.0)  # both stood still: the head's clock left 27 s out
-    assert says(1031.2, 104.2, woke=2)["missed_s"] == 3.0
-    says(1061.2, 134.2)  # the node alone stood still
-    assert says(1061.4, 134.4, woke=3)["missed_s"] == 30.0, "the message before the question does not hide it"
+    assert says(1001.2, 101.2, woke=1)["missed_s"] is None, "the message before the question does not hide it"
+    assert says(1003.2, 103.2, woke=1)["missed_s"] == 2.0, "a later question is not about the time before this agent"
     for second in range(40):
-        says(1062.0 + second, 135.0 + second)
-    assert says(1103.0, 176.0, woke=4)["missed_s"] <= 2.0
+        says(1002.0 + second, 102.0 + second)
+    says(1071.0, 144.0)  # both stood still: the head's clock left 27 s out
+    assert says(1071.2, 144.2, woke=2)["missed_s"] == 3.0
+    says(1101.2, 174.2)  # the node alone stood still
+    assert says(1101.4, 174.4, woke=3)["missed_s"] == 30.0, "the message before the question does not hide it"
+    for second in range(40):
+        says(1102.0 + second, 175.0 + second)
+    assert says(1143.0, 216.0, woke=4)["missed_s"] <= 2.0

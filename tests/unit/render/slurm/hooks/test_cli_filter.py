@@ -1,9 +1,11 @@
-"""sbatch says that --mail-type sends nothing, only where the cluster has no mail server, and that --container names no bundle."""
+"""sbatch says that --mail-type sends nothing, only where the cluster has no mail server, that --container names no bundle, and
+that no GPU has as many shards as --gres wants."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from headway.domain.machines.gpu_parts import GpuParts
 from headway.render.slurm.hooks import cli_filter
 from tests.support.clusters.render_cases import gpu_cluster, old_gpu_cluster
 
@@ -21,3 +23,10 @@ def test_bundles_are_checked_where_slurm_runs_them() -> None:
     old = cli_filter.files(old_gpu_cluster())[cli_filter.PATH].text
     assert "use --container-image" in old
     assert "config.json" not in old
+
+
+def test_only_a_cluster_with_shards_counts_them() -> None:
+    cluster = gpu_cluster()
+    assert "shard" not in cli_filter.files(cluster)[cli_filter.PATH].text
+    shared = replace(cluster, groups=(replace(cluster.groups[0], parts=GpuParts(shards=8)), *cluster.groups[1:]))
+    assert "if shards and shards > 8 then" in cli_filter.files(shared)[cli_filter.PATH].text

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.catalog.releases import slurm_release
-from headway.render.machine_paths import EPILOG, JOB_SHM, JOB_TMP, PMIX, PROLOG
+from headway.catalog.node_images import slurm_release
+from headway.render.machine_paths import AGENT_COMMAND, EPILOG, JOB_SHM, JOB_TMP, PMIX, PROLOG
 from headway.render.slurm.hooks.prolog_epilog import LEFT, SYSV, scripts
 
 
@@ -23,16 +23,18 @@ def prolog(
     looked: bool = True,
     cpus: str = "8",
     per_cpu: int = 0,
+    secrets: str = "",
 ) -> int:
     rendered = scripts(slurm_release("24.11"), volumes=volumes, processes_per_cpu=per_cpu)
     text = rendered[PROLOG].text.replace("/srv/headway/", f"{folder}/")
     text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
     text = text.replace("/run/headway/", f"{folder}/").replace("n < 200", "n < 3")
+    text = text.replace(AGENT_COMMAND, f"{folder}/bin/agent")
     (folder / "shm").mkdir(exist_ok=True)
     if looked:
         (folder / "looked").touch()
     env = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": str(job), "SLURM_JOB_UID": "20000"}
-    env["SLURM_JOB_CPUS_PER_NODE"] = cpus
+    env |= {"SLURM_JOB_CPUS_PER_NODE": cpus, "SPANK_HEADWAY_SECRETS": secrets}
     return subprocess.run(["bash", "-c", text], env=env, check=False, timeout=30).returncode
 
 
@@ -219,6 +221,38 @@ def test_folders_of_a_former_job_without_an_epilog_are_deleted_with_those_of_the
     (tmp_path / "job-tmp/7/started").touch()
     assert epilog(tmp_path, 20000) == 0
     assert folders(tmp_path) == [0]
+
+
+def test_secrets_of_a_former_job_are_deleted_although_the_other_folders_are_deleted_at_once(tmp_path: Path) -> None:
+    program(tmp_path, "systemd-run", 'exec "${@:4}"')
+    program(tmp_path, "agent", 'echo value >"$2/wandb"')
+    for _ in range(3):
+        assert prolog(tmp_path, secrets="wandb") == 0
+    assert {len([*(tmp_path / "job-secrets").iterdir()]), len([*(tmp_path / "shm/headway").iterdir()])} == {2}
+
+
+@pytest.mark.parametrize("link", ["shm", "secrets"])
+def test_prolog_deletes_no_folder_outside_of_those_of_the_former_job(tmp_path: Path, link: str) -> None:
+    program(tmp_path, "systemd-run", 'exec "${@:4:4}"')  # rm has come to the first folder
+    program(tmp_path, "agent", "exit 0")
+    for _ in range(2):
+        assert prolog(tmp_path, secrets="wandb") == 0
+    planted, victim = tmp_path / "job-tmp/7.former" / link, tmp_path / "home"
+    victim.mkdir()
+    planted.unlink()
+    planted.symlink_to(victim)
+    assert prolog(tmp_path, secrets="wandb") == 0
+    assert victim.is_dir()
+
+
+def test_job_and_not_the_node_fails_when_the_program_for_secrets_fails(tmp_path: Path) -> None:
+    program(tmp_path, "agent", "exit 1")
+    assert prolog(tmp_path, secrets="wandb") == 0
+    sentence = (tmp_path / "job-tmp/7/secrets-error").read_text()
+    assert (
+        sentence
+        == f"headway: {os.uname().nodename} can't fetch the job's secrets: tell an administrator, submit again\n"
+    )
 
 
 def test_epilog_moves_slow_cleanup_to_background(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.catalog.releases import slurm_release
+from headway.catalog.node_images import slurm_release
 from headway.render.machine_paths import PROLOG
 from headway.render.slurm.hooks.prolog_epilog import GIVES_WAY, scripts
 

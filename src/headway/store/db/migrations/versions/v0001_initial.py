@@ -85,6 +85,7 @@ def _create_tables() -> None:
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("owner", sa.String(length=64), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("drift", sa.JSON(none_as_null=True), nullable=True),
         sa.PrimaryKeyConstraint("name", name="pk_clusters"),
     )
     op.create_table(
@@ -104,6 +105,18 @@ def _create_tables() -> None:
         sa.Column("removed_by", sa.String(length=64), nullable=False),
         sa.Column("forced", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("cluster", "name", "number", name="pk_datasets"),
+    )
+    op.create_table(
+        "due_user_changes",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("user", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("cause", sa.String(length=16), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("tries", sa.Integer(), nullable=False),
+        sa.Column("error", sa.Text(), nullable=False),
+        sa.Column("done_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("cluster", "user", name="pk_due_user_changes"),
     )
     op.create_table(
         "environments",
@@ -139,13 +152,13 @@ def _create_tables() -> None:
     )
     op.create_index("ix_former_job_secrets_owner", "former_job_secrets", ["cluster", "owner"], unique=False)
     op.create_table(
-        "held_days",
+        "allocated_gpu_days",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("day", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("gpu_type", sa.String(length=64), nullable=False),
         sa.Column("group", sa.String(length=64), nullable=False),
         sa.Column("seconds", sa.JSON(), nullable=False),
-        sa.PrimaryKeyConstraint("cluster", "day", "gpu_type", "group", name="pk_held_days"),
+        sa.PrimaryKeyConstraint("cluster", "day", "gpu_type", "group", name="pk_allocated_gpu_days"),
     )
     op.create_table(
         "incidents",
@@ -271,6 +284,12 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "machine", "began", name="pk_lives"),
     )
     op.create_table(
+        "locked_users",
+        sa.Column("user", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("user", name="pk_locked_users"),
+    )
+    op.create_table(
         "notifications",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("key", sa.String(length=200), nullable=False),
@@ -307,7 +326,7 @@ def _create_tables() -> None:
         sa.Column("person", sa.String(length=64), nullable=False),
         sa.Column("user", sa.String(length=64), nullable=False),
         sa.Column("folder", sa.Text(), nullable=False),
-        sa.Column("secret", sa.String(length=100), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False),
         sa.Column("idle_s", sa.Integer(), nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_notebooks"),
@@ -364,6 +383,7 @@ def _create_tables() -> None:
         sa.Column("user", sa.String(length=64), nullable=True),
         sa.Column("subject", sa.String(length=500), nullable=True),
         sa.Column("provider_teams", sa.JSON(), server_default="[]", nullable=False),
+        sa.Column("disabled", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_people"),
     )
     op.create_index("uq_people_subject", "people", ["subject"], unique=True)
@@ -431,8 +451,14 @@ def _create_tables() -> None:
         "secrets",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
-        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("sealed", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("cluster", "name", name="pk_secrets"),
+    )
+    op.create_table(
+        "server_values",
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_server_values"),
     )
     op.create_table(
         "signals",
@@ -626,6 +652,51 @@ def _create_tables() -> None:
         unique=False,
     )
     op.create_index("ix_runs_started", "runs", ["cluster", "start"], unique=False)
+    op.create_table(
+        "provisioned_groups",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("display_name", sa.String(length=200), nullable=False),
+        sa.Column("external_id", sa.String(length=200), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("changed_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_provisioned_groups"),
+    )
+    op.create_table(
+        "provisioned_users",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("user_name", sa.String(length=200), nullable=False),
+        sa.Column("external_id", sa.String(length=200), nullable=False),
+        sa.Column("attributes", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("changed_at", sa.Float(), nullable=False),
+        sa.Column("groups_version", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("rights_version", sa.Integer(), server_default="0", nullable=False),
+        sa.ForeignKeyConstraint(
+            ["person"], ["people.name"], name="fk_provisioned_users_person_people", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_provisioned_users"),
+        sa.UniqueConstraint("person", name="uq_provisioned_users_person"),
+    )
+    op.create_table(
+        "provisioned_members",
+        sa.Column("group", sa.String(length=32), nullable=False),
+        sa.Column("user", sa.String(length=32), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["group"],
+            ["provisioned_groups.id"],
+            name="fk_provisioned_members_group_provisioned_groups",
+            ondelete="CASCADE",
+        ),
+        sa.ForeignKeyConstraint(
+            ["user"],
+            ["provisioned_users.id"],
+            name="fk_provisioned_members_user_provisioned_users",
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("group", "user", name="pk_provisioned_members"),
+    )
+    op.create_index("ix_provisioned_members_user", "provisioned_members", ["user"], unique=False)
     op.create_table(
         "sessions",
         sa.Column("hash", sa.String(length=64), nullable=False),

@@ -17,9 +17,9 @@ import re
 import subprocess
 import sys
 
-import container_mounts
 import image_reference
 import image_store
+import mounts_option
 import oci_bundles
 import sandbox
 import syscalls
@@ -35,7 +35,7 @@ def step(arguments: argparse.Namespace) -> None:
     home = environment.setdefault("HOME", "/")
     with contextlib.suppress(KeyError):
         home = environment["HOME"] = pwd.getpwuid(os.getuid()).pw_dir
-    mounts = container_mounts.parse_mounts(arguments.mounts)
+    mounts = mounts_option.parse_mounts(arguments.mounts)
     name = f"name-{arguments.name}" if arguments.name else f"step-{arguments.step}"
     made = sandbox.Sandbox(os.path.join(arguments.folder, name), environment)
     made.make()
@@ -97,7 +97,7 @@ def _kept_image(arguments: argparse.Namespace, made: sandbox.Sandbox) -> str:
     return path
 
 
-def _must_show(arguments: argparse.Namespace, made: sandbox.Sandbox, mounts: list[container_mounts.Mount]) -> None:
+def _must_show(arguments: argparse.Namespace, made: sandbox.Sandbox, mounts: list[mounts_option.Mount]) -> None:
     """Raises Failed if the running container lacks mounts that this step requests: the mounts of a running container
     can't change."""
     _kept_image(arguments, made)

@@ -38,6 +38,7 @@ class Registry:
         return self.at(self.digest) if self.digest else f"docker://{self.host}/{self.repository}:{self.tag}"
 
     def at(self, digest: str) -> str:
+        """Returns skopeo's name of the manifest with this digest in the image's repository."""
         return f"docker://{self.host}/{self.repository}@{digest}"
 
     def __str__(self) -> str:

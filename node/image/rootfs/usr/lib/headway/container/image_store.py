@@ -39,10 +39,12 @@ FORGET_S = 2 * 86400
 FORGET_JOBS_S = 400 * 86400
 NOBODY = 65534
 SKOPEO_S, UNPACK_S = 4 * 3600, 4 * 3600
+_MARK = re.compile(r"\.verified-([0-9a-f]{64})-.+")
 _LISTS = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 
 
 def architecture() -> str:
+    """Returns this machine's architecture as image manifests name it: amd64, arm64, or the kernel's name."""
     machine = platform.machine()
     return ARCHITECTURES.get(machine, machine)
 
@@ -274,12 +276,14 @@ class ImageStore:
             raise _disk_error(name, done.stdout.decode(errors="replace"), argv[0], done.returncode)
 
     def _sweep(self, digest: str) -> None:
-        """Removes the files of killed imports of this image, and old temporary files of all images. Call it under this
-        image's lock."""
+        """Removes the files of killed imports of this image, old temporary files of all images, and the marks of images
+        that are gone. Call it under this image's lock."""
         for entry in os.scandir(self.cache):
             old = entry.name.startswith((".asked-", ".new-", ".lock-")) and _age_s(entry) > FORGET_S
             old |= entry.name.startswith(".used-") and _age_s(entry) > FORGET_JOBS_S
-            if old or entry.name.startswith(f".new-{digest[7:]}-"):
+            verified = _MARK.fullmatch(entry.name)
+            gone = verified and not os.path.exists(self._path(f"sha256:{verified[1]}"))
+            if old or gone or entry.name.startswith(f".new-{digest[7:]}-"):
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
 

@@ -18,9 +18,9 @@ import time
 from typing import Any
 
 import syscalls
-from container_mounts import Mount
 from image_store import CONFIG
 from messages import Failed
+from mounts_option import Mount
 
 HOLD = "/usr/lib/headway/spank/hold"
 SIMULATED_SMI = "/usr/lib/headway/spank/nvidia-smi"

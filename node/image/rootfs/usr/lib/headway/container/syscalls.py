@@ -28,6 +28,7 @@ def own_namespaces() -> None:
 
 
 def mount(kind: str, target: str, options: str) -> None:
+    """Mounts a file system without a device, such as tmpfs or proc, at `target`. Raises OSError."""
     _check(
         _libc.mount(kind.encode(), os.fsencode(target), kind.encode(), 0, os.fsencode(options)), f"{kind} on {target}"
     )

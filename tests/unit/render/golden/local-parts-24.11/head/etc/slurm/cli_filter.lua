@@ -40,6 +40,11 @@ local function check(options, offset)
         warn("--container=" .. bundle .. ": " .. bundle .. "/config.json can't be read here; an OCI bundle is a folder with "
             .. "config.json and the image's files, on storage that every node has")
     end
+    local shards = tonumber((options["gres"] or ""):match("shard[^,]*[:=](%d+)") or "")
+    if shards and shards > 8 then
+        warn("--gres=shard:" .. shards .. ": a job gets all its shards of a node on one GPU, which has 8: "
+            .. "it can never start")
+    end
 end
 
 function slurm_cli_pre_submit(options, offset)

@@ -1,0 +1,83 @@
+"""What a plan says about machines that an apply would rent: which, at what price, what else would be tried, and what the
+account's quotas and the cost limit do not allow. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from headway.domain.cluster import Cluster
+from headway.domain.machines.offer import Offer
+from headway.domain.machines.rented import Quota
+from headway.domain.slurm.hostlist import compress
+
+_SHOWN = 4  # further offers of a note
+
+
+@dataclass(frozen=True, slots=True)
+class WantedMachines:
+    """Machines of one role that are missing, and the offers for them in the order in which they are tried."""
+
+    names: tuple[str, ...]
+    offers: tuple[Offer, ...]
+    quota: Quota | None
+
+
+def rental_notes(cluster: Cluster, wanted: Sequence[WantedMachines], rented_usd: Decimal) -> Iterator[str]:
+    """Yields the notes. `rented_usd`: price of what the cluster rents now, USD an hour."""
+    total, known = Decimal(0), True
+    for want in wanted:
+        usd = want.offers[0].price_usd_per_node_hour or _plan_price(cluster, want.names[0])
+        total, known = total + usd * len(want.names), known and bool(usd)
+        yield f"{compress(want.names)}: {_first_offer(want, usd)}{_others(want.offers[1:])}"
+    if not wanted:
+        return
+    least = "" if known else "at least "
+    yield f"what apply rents costs {least}{total:.2f} USD an hour, without disks, addresses and traffic"
+    limit = cluster.max_usd_per_hour
+    if limit is not None and rented_usd + total > limit:
+        yield (
+            f"apply would stop: everything together would cost {rented_usd + total:.2f} USD an hour, and cost.usd_per_hour "
+            f"is {limit.normalize():f}; raise it or name cheaper types in cloud"
+        )
+    yield from _quota_notes(wanted)
+
+
+def _first_offer(want: WantedMachines, usd: Decimal) -> str:
+    offer, count = want.offers[0], len(want.names)
+    price = f"{usd:.2f} USD an hour each" if usd else "at a price that the cloud does not say"
+    if offer.price_usd_per_node_hour:
+        price += f" (price of {offer.as_of}{', ' + offer.note if offer.note else ''})"
+    elif usd:
+        price += " (price of the plan: the cloud does not say one)"
+    return f"{count} x {offer.instance_type} in {offer.zone}, {offer.purchase}, {price}"
+
+
+def _others(offers: Sequence[Offer]) -> str:
+    if not offers:
+        return "; nothing else would be tried"
+    named = [f"{offer.instance_type} in {offer.zone}" for offer in offers[:_SHOWN]]
+    more = f" and {len(offers) - _SHOWN} more" if len(offers) > _SHOWN else ""
+    return f"; if it can't be had: {', then '.join(named)}{more}"
+
+
+def _quota_notes(wanted: Sequence[WantedMachines]) -> Iterator[str]:
+    """Yields a note for each quota that the first offers together exceed. Quotas count vCPUs."""
+    quotas = {want.quota.name: want.quota for want in wanted if want.quota}
+    for name, quota in quotas.items():
+        need = sum(
+            len(want.names) * want.offers[0].cpus
+            for want in wanted
+            if want.quota is not None and want.quota.name == name
+        )
+        if quota.used + need > quota.limit:
+            yield (
+                f"can't be had: the quota {name} is {quota.limit:g} vCPUs, {quota.used:g} are used and {need:g} more are "
+                "needed; ask the cloud for a higher quota, or rent less"
+            )
+
+
+def _plan_price(cluster: Cluster, name: str) -> Decimal:
+    group = cluster.group_of.get(name)
+    return group.price_usd_per_node_hour if group else Decimal(0)

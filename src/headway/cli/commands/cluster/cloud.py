@@ -1,0 +1,59 @@
+"""cloud: what the server rents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from headway.cli import common
+from headway.cli.output import formatting, tables
+from headway.cli.output.output_formats import Format, Output
+
+if TYPE_CHECKING:
+    from headway.schemas.nodes import RentedThingOut
+
+app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Show what the server rents from clouds."
+)
+
+
+@app.callback()
+def _group() -> None: ...
+
+
+@app.command("ls")
+def ls(output: Output = Format.table) -> None:
+    """List everything that costs money at clouds: instances, volumes and addresses of all clusters, since when, and how
+    much. Exits with 1 if a region does not answer."""
+    rented = common.connect().nodes.rented()
+    if output is Format.json:
+        common.print_json(rented)
+    elif not rented.things:
+        common.print_line("nothing is rented")
+    else:
+        columns = [
+            tables.Column("CLUSTER"), tables.Column("MACHINE"), tables.Column("WHAT"), tables.Column("ZONE", drop_order=3),
+            tables.Column("STATE", drop_order=2), tables.Column("SINCE", drop_order=1), tables.Column("USD/H", right=True),
+            tables.Column("USD", right=True), tables.Column("ID", drop_order=4),
+        ]  # fmt: skip
+        tables.print_table(columns, [_row(thing) for thing in rented.things])
+        common.print_line(f"{rented.usd_per_hour:.2f} USD an hour, not counting things whose price is not known")
+    for line in rented.silent:
+        common.print_note(f"not known: {line}")
+    if rented.silent:
+        raise typer.Exit(1)
+
+
+def _row(thing: RentedThingOut) -> list[tables.Cell]:
+    return [
+        (thing.cluster, "bold"),
+        thing.machine or "-",
+        f"{thing.kind} {thing.description}",
+        thing.zone or "-",
+        thing.state,
+        formatting.local_time(thing.since) if thing.since else "-",
+        "-" if thing.usd_per_hour is None else f"{thing.usd_per_hour:.2f}",
+        "-" if thing.usd is None else f"{thing.usd:.2f}",
+        thing.id,
+    ]

@@ -1,0 +1,49 @@
+"""Asks the cloud what a plan would rent, and at what price."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from headway.changes.checks.rented_machines import WantedMachines, rental_notes
+from headway.cluster.context import ClusterContext
+from headway.domain.changeset import ChangeSet
+from headway.domain.cluster import Cluster
+from headway.errors import HeadwayError
+from headway.providers.base import RentingProvider
+
+
+async def with_rental_notes(
+    cluster: Cluster, context: ClusterContext, changes: ChangeSet, names: Sequence[str]
+) -> ChangeSet:
+    """Returns the ChangeSet with notes about the machines that are missing of these names. A cloud that does not answer
+    is a note too."""
+    provider = context.provider
+    if not isinstance(provider, RentingProvider):
+        return changes
+    try:
+        there = await provider.rented(cluster)
+        missing = [name for name in names if name not in there]
+        if not missing:
+            return changes
+        wanted = await _ask(cluster, provider, missing)
+        here = [thing for thing in await provider.things() if thing.cluster == cluster.name]
+        usd = sum((thing.usd_per_hour or Decimal(0) for thing in here), Decimal(0))
+        notes = tuple(rental_notes(cluster, wanted, usd))
+    except HeadwayError as error:
+        notes = (f"the cloud does not say what can be had: {error.message}; {error.hint}",)
+    return replace(changes, notes=(*changes.notes, *notes))
+
+
+async def _ask(cluster: Cluster, provider: RentingProvider, missing: Sequence[str]) -> list[WantedMachines]:
+    by_role: dict[str, list[str]] = {}
+    for name in missing:
+        by_role.setdefault(cluster.role_of(name), []).append(name)
+
+    async def one(names: list[str]) -> WantedMachines:
+        offers = await provider.offers(cluster, names[0])
+        return WantedMachines(tuple(names), offers, await provider.quota(offers[0]))
+
+    return list(await asyncio.gather(*(one(names) for names in by_role.values())))

@@ -1,0 +1,112 @@
+"""Machines that are rented from a cloud: what the cluster file says about them, who an instance belongs to, and what the
+cloud reports about it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+
+from headway.domain.machines.offer import PurchaseOption
+
+DEFAULT_LEASE_S = 6 * 3600
+DEFAULT_NETWORK = "10.64.0.0/16"
+
+
+@dataclass(frozen=True, slots=True)
+class CloudSettings:
+    """The cluster file's section `cloud`."""
+
+    region: str
+    zones: tuple[str, ...] = ()  # in the order in which they are tried; () = all of the region
+    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # plan -> instance types, tried in this order
+    head_types: tuple[str, ...] = ()
+    image: str = ""  # "" = the newest official image of the cluster's Debian
+    subnets: tuple[str, ...] = ()  # () = Headway makes a network
+    network: str = DEFAULT_NETWORK  # of the network that Headway makes
+    public_addresses: bool = True  # the server connects to public addresses; otherwise to those of the subnet
+    disk_gib: int = 64
+    lease_s: int = DEFAULT_LEASE_S  # a machine that hears nothing of the server for this long ends itself
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceClaim:
+    """Who an instance belongs to, as its tags say. `number` counts the tries to rent a machine for the slot."""
+
+    server: str  # id of the server's state folder
+    cluster: str
+    machine: str  # head or slot name
+    number: int
+
+    @property
+    def token(self) -> str:
+        """The token of a launch: a cloud answers two launches with one token with the same instance."""
+        text = "/".join((self.server, self.cluster, self.machine, str(self.number)))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class InstanceState(StrEnum):
+    """State of an instance. STOPPED ones cost their disk only, ENDED ones nothing."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    ENDING = "ending"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One rented machine, as the cloud reports it."""
+
+    id: str
+    state: InstanceState
+    claim: InstanceClaim
+    instance_type: str
+    zone: str
+    purchase: PurchaseOption = PurchaseOption.ON_DEMAND
+    private_address: str = ""
+    public_address: str = ""
+    launched_at: float = 0.0  # unix seconds
+    why: str = ""  # why it stopped or ended, in the cloud's words
+
+    @property
+    def exists(self) -> bool:
+        """Returns whether the machine has a disk: it runs, or can be started."""
+        return self.state not in (InstanceState.ENDING, InstanceState.ENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class RentedThing:
+    """Something that costs money at a cloud."""
+
+    id: str
+    kind: str  # "instance" | "volume" | "address"
+    cluster: str
+    machine: str  # "" if its tags name none
+    since: float  # unix seconds; 0 = the cloud does not say
+    description: str  # instance type, or size
+    zone: str = ""
+    state: str = ""
+    usd_per_hour: Decimal | None = None  # None: the price is not known
+    number: int = 0  # the try of its tags; 0 = they name none
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A limit of the account, in the unit that the cloud counts."""
+
+    name: str
+    limit: float
+    used: float
+
+
+@dataclass(frozen=True, slots=True)
+class CloudNetwork:
+    """The network of a cluster at a cloud: one subnet a zone."""
+
+    subnets: Mapping[str, tuple[str, str]]  # zone -> (id, network "10.64.0.0/20")
+    groups: tuple[str, ...] = ()  # ids of the security groups of its machines

@@ -1,0 +1,102 @@
+"""CloudApi: everything that Headway needs from a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headway.domain.machines.offer import Offer, PurchaseOption
+from headway.domain.machines.rented import CloudNetwork, CloudSettings, Instance, InstanceClaim, Quota, RentedThing
+from headway.providers.base import ReclaimNotice
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOrder:
+    """The data that a cloud needs to launch one instance. Two orders with the same claim are equal in all fields."""
+
+    claim: InstanceClaim
+    offer: Offer  # the type, the zone, and how it is bought
+    image: str
+    user_data: str = field(repr=False)  # it holds a private key
+    subnet: str
+    groups: tuple[str, ...]
+    address: str  # its address in the subnet; "" = the cloud chooses
+    public_address: bool
+    disk_gib: int
+    ends_when_off: bool  # it ends when its system is shut down; otherwise it keeps its disk
+
+
+class CloudApi(Protocol):
+    """One region of a cloud. All methods raise a CloudRefusal (providers.cloud.refusals), Unreachable if the cloud does
+    not answer, and Unanswered if it is not known whether the request was carried out."""
+
+    async def zones(self, settings: CloudSettings) -> tuple[str, ...]:
+        """Returns the zones in which the cluster's machines may be, in the order in which they are tried: those of the
+        file's subnets or of the file, else all that are open."""
+        ...
+
+    async def offers(self, types: Sequence[str], zones: Sequence[str], purchase: PurchaseOption) -> tuple[Offer, ...]:
+        """Returns an offer for each type and zone in which it is sold, in the order of `types`, then `zones`.
+        A price of 0 is not known."""
+        ...
+
+    async def quota(self, offer: Offer) -> Quota | None:
+        """Returns the limit that holds for the offer; None if it is not known."""
+        ...
+
+    async def find_image(self, debian: str) -> str:
+        """Returns the id of the newest official image of a Debian release ("13")."""
+        ...
+
+    async def find_network(self, server: str, cluster: str, settings: CloudSettings) -> CloudNetwork | None:
+        """Returns the cluster's network, None if a part of it does not exist yet."""
+        ...
+
+    async def make_network(
+        self, server: str, cluster: str, settings: CloudSettings, ssh_from: Sequence[str]
+    ) -> CloudNetwork:
+        """Creates what is missing of the cluster's network. Idempotent. `ssh_from`: networks that may use SSH; () =
+        all."""
+        ...
+
+    async def remove_network(self, server: str, cluster: str) -> None:
+        """Deletes what `make_network` created. Does nothing if it is gone."""
+        ...
+
+    async def launch(self, order: LaunchOrder) -> Instance:
+        """Launches an instance. A repeated order returns the instance of the first one, whatever its state."""
+        ...
+
+    async def instances(self, server: str, cluster: str = "") -> tuple[Instance, ...]:
+        """Returns the instances with this server's tags, and with the cluster's if one is given; also those that ended a
+        short while ago. An instance may be missing for some seconds after its launch."""
+        ...
+
+    async def describe(self, instance: str) -> Instance | None:
+        """Returns one instance by its id, None if the cloud does not know it."""
+        ...
+
+    async def terminate(self, instances: Sequence[str]) -> None:
+        """Ends these instances and deletes their disks. Does nothing for those that are gone."""
+        ...
+
+    async def start(self, instance: str) -> None:
+        """Starts a stopped instance."""
+        ...
+
+    async def stop(self, instance: str, *, at_once: bool) -> None:
+        """Stops an instance, which keeps its disk and its address in the subnet. `at_once`: without a shutdown."""
+        ...
+
+    async def costly_things(self, server: str) -> tuple[RentedThing, ...]:
+        """Returns everything with this server's tags that costs money: instances, disks, addresses."""
+        ...
+
+    async def delete_things(self, things: Sequence[RentedThing]) -> None:
+        """Deletes volumes and addresses that belong to no instance."""
+        ...
+
+    async def notices(self, instances: Sequence[Instance]) -> tuple[ReclaimNotice, ...]:
+        """Returns the cloud's notices that it takes one of these instances back."""
+        ...

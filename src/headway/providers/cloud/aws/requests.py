@@ -1,0 +1,143 @@
+"""Requests to AWS in threads, with time limits, and AWS's error codes as Headway's errors."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+from headway.errors import HeadwayError, Unanswered, Unreachable
+from headway.providers.cloud.refusals import AuthFailed, CloudRefusal, NoCapacity, QuotaExceeded, Rejected, Throttled
+
+_CONNECT_S, _READ_S, _TRIES = 5, 30, 3
+_NO_CAPACITY = frozenset(
+    (
+        "InsufficientInstanceCapacity",
+        "InsufficientHostCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InsufficientCapacity",
+        "SpotMaxPriceTooLow",
+        "Unsupported",  # the type is not sold in this zone
+    )
+)
+_QUOTA = frozenset(
+    (
+        "VcpuLimitExceeded",
+        "InstanceLimitExceeded",
+        "MaxSpotInstanceCountExceeded",
+        "VolumeLimitExceeded",
+        "AddressLimitExceeded",
+        "VpcLimitExceeded",
+        "SubnetLimitExceeded",
+        "SecurityGroupLimitExceeded",
+        "InternetGatewayLimitExceeded",
+    )
+)
+_THROTTLED = frozenset(("RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"))
+_AUTH = frozenset(
+    (
+        "AuthFailure",
+        "UnauthorizedOperation",
+        "AccessDenied",
+        "AccessDeniedException",
+        "InvalidClientTokenId",
+        "UnrecognizedClientException",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "InvalidSignatureException",
+        "OptInRequired",
+        "PendingVerification",
+    )
+)
+_SERVER_FAULTS = frozenset(("InternalError", "InternalFailure", "Unavailable", "ServiceUnavailable"))
+
+
+def refusal(code: str, said: str, *, instance_type: str = "", zone: str = "", need: float = 0) -> CloudRefusal:
+    """Returns the refusal for an error code of AWS."""
+    if code in _NO_CAPACITY:
+        return NoCapacity(instance_type or "machine of this type", zone, said)
+    if code in _QUOTA:
+        limit = re.search(r"limit of (\d+)", said)
+        return QuotaExceeded(code.removesuffix("LimitExceeded") or code, float(limit[1]) if limit else 0, need)
+    if code in _THROTTLED:
+        return Throttled(said)
+    if code in _AUTH:
+        return AuthFailed(f"{said} ({code})")
+    return Rejected(code, said)
+
+
+class AwsClients:
+    """The clients of one region. Each request runs in a thread."""
+
+    def __init__(self, region: str) -> None:
+        self.region = region
+        self._clients: dict[str, Any] = {}
+
+    def client(self, service: str) -> Any:
+        """Returns boto3's client of a service."""
+        if service not in self._clients:
+            import boto3
+            from botocore.config import Config
+
+            # The price list is served in few regions, for all of them.
+            region = "us-east-1" if service == "pricing" else self.region
+            retries = {"total_max_attempts": _TRIES, "mode": "standard"}
+            config = Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries=retries)
+            self._clients[service] = boto3.session.Session().client(service, region_name=region, config=config)
+        return self._clients[service]
+
+    async def call(self, operation: str, service: str = "ec2", **parameters: Any) -> dict[str, Any]:
+        """Sends a request and returns its answer. Raises a CloudRefusal, Unreachable or Unanswered."""
+        return await asyncio.to_thread(self._call, service, operation, parameters)
+
+    async def pages(self, operation: str, key: str, **parameters: Any) -> list[dict[str, Any]]:
+        """Returns the items under `key` of all pages of an answer."""
+
+        def read(client: Any) -> list[dict[str, Any]]:
+            return [item for page in client.get_paginator(operation).paginate(**parameters) for item in page[key]]
+
+        return list(await asyncio.to_thread(self._guarded, "ec2", read))
+
+    def _call(self, service: str, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        return dict(self._guarded(service, lambda client: getattr(client, operation)(**parameters)))
+
+    def _guarded(self, service: str, request: Callable[[Any], Any]) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return request(self.client(service))
+        except ClientError as error:
+            raise self._client_error(service, error.response) from error
+        except BotoCoreError as error:
+            raise self._connection_error(service, error) from error
+
+    def _client_error(self, service: str, response: dict[str, Any]) -> HeadwayError:
+        fault = response.get("Error", {})
+        code, said = str(fault.get("Code", "")), str(fault.get("Message", "")).strip()
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if code in _SERVER_FAULTS or (status >= 500 and code not in _NO_CAPACITY | _THROTTLED):
+            return Unanswered(f"AWS {service} in {self.region} failed: {said} ({code})", hint="try again in a minute")
+        return refusal(code, said)
+
+    def _connection_error(self, service: str, error: Exception) -> HeadwayError:
+        from botocore import exceptions
+
+        no_keys = (
+            exceptions.NoCredentialsError,
+            exceptions.PartialCredentialsError,
+            exceptions.CredentialRetrievalError,
+            exceptions.ProfileNotFound,
+            exceptions.TokenRetrievalError,
+        )
+        if isinstance(error, no_keys):
+            return AuthFailed(str(error))
+        if isinstance(error, exceptions.EndpointConnectionError | exceptions.ConnectTimeoutError):
+            return Unreachable(f"AWS {service} in {self.region} does not answer: {error}", hint="check the network")
+        if isinstance(error, exceptions.ParamValidationError):
+            return Rejected("ParamValidation", str(error))
+        return Unanswered(
+            f"an answer of AWS {service} in {self.region} was lost: {error}", hint="try again in a minute"
+        )

@@ -1,0 +1,74 @@
+"""Refusals of a cloud, each with its remedy. After all of these it is certain that nothing was launched."""
+
+from __future__ import annotations
+
+from headway.errors import Refused
+
+
+class CloudRefusal(Refused):
+    """The cloud refused a request."""
+
+    kind = "cloud_refusal"
+
+
+class NoCapacity(CloudRefusal):
+    """The cloud has no machine of this type in this zone now."""
+
+    kind = "no_capacity"
+
+    def __init__(self, instance_type: str, zone: str, said: str = "") -> None:
+        super().__init__(
+            f"{zone or 'the region'} has no {instance_type} now" + (f": {said}" if said else ""),
+            hint="name more zones or instance types in cloud, reserve capacity, or try again later",
+        )
+        self.instance_type, self.zone = instance_type, zone
+
+
+class QuotaExceeded(CloudRefusal):
+    """The account's limit does not allow another machine. `have` and `need` in the cloud's unit; 0: not known."""
+
+    kind = "quota_exceeded"
+
+    def __init__(self, name: str, have: float, need: float) -> None:
+        known = f" is {have:g}" if have else " is used up"
+        needs = f", {need:g} are needed" if need else ""
+        super().__init__(
+            f"the quota {name}{known}{needs}", hint=f"ask the cloud for a higher quota {name}, or rent less"
+        )
+        self.name, self.have, self.need = name, have, need
+
+
+class Throttled(CloudRefusal):
+    """The cloud takes no more requests for the moment."""
+
+    kind = "throttled"
+    http_status = 429
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"the cloud takes fewer requests than were sent: {said}", hint="try again in a minute")
+
+
+class AuthFailed(CloudRefusal):
+    """The cloud does not accept the credentials, or they do not allow the request."""
+
+    kind = "cloud_auth_failed"
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"the cloud refuses the server's credentials: {said}",
+            hint="renew the credentials of the server's user, or allow the request (docs/howto/cloud.md lists the rights)",
+        )
+
+
+class Rejected(CloudRefusal):
+    """The cloud rejects the request itself: an unknown image, a wrong network."""
+
+    kind = "cloud_rejected"
+
+    def __init__(self, code: str, said: str) -> None:
+        super().__init__(f"the cloud rejects the request: {said} ({code})", hint="correct cloud in the cluster file")
+        self.code = code
+
+
+# After these another zone or instance type may have a machine.
+TRY_ELSEWHERE: tuple[type[CloudRefusal], ...] = (NoCapacity, QuotaExceeded)

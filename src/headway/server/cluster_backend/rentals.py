@@ -1,0 +1,53 @@
+"""What a server rents from clouds, over all its clusters and regions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from headway.domain.cluster import Cluster
+from headway.domain.machines.rented import CloudSettings, RentedThing
+from headway.errors import HeadwayError
+from headway.server.cluster_backend.connections import ConnectionPool
+
+
+class RentalsBackend:
+    """Implements services.cluster_backend.ClusterRentals."""
+
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    async def rented_things(self) -> tuple[tuple[RentedThing, ...], tuple[str, ...]]:
+        from headway.providers.base import RentingProvider
+        from headway.providers.cloud.rental_records import RentalRecords
+        from headway.providers.registry import open_provider
+
+        things: list[RentedThing] = []
+        silent: list[str] = []
+        for name, region in await asyncio.to_thread(RentalRecords(self._pool.state_dir).places):
+            provider = open_provider(name, self._pool.state_dir, cloud=CloudSettings(region))
+            if not isinstance(provider, RentingProvider):
+                continue
+            try:
+                things += await provider.things()
+            except HeadwayError as error:
+                silent.append(f"{name} {region}: {error.message}")
+        return tuple(things), tuple(silent)
+
+    async def unclaimed_things(self, cluster: Cluster) -> tuple[RentedThing, ...]:
+        from headway.providers.base import RentingProvider
+
+        provider = (await self._pool.context(cluster)).provider
+        return await provider.unclaimed(cluster.name) if isinstance(provider, RentingProvider) else ()
+
+    async def end_things(self, cluster: Cluster, things: Sequence[RentedThing]) -> None:
+        from headway.providers.base import RentingProvider
+
+        provider = (await self._pool.context(cluster)).provider
+        if isinstance(provider, RentingProvider):
+            await provider.end_things(things)
+
+    async def renew_leases(self, cluster: Cluster) -> tuple[str, ...]:
+        from headway.cluster.rented.leases import renew_leases
+
+        return await renew_leases(cluster, await self._pool.context(cluster))

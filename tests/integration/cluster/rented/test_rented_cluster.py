@@ -1,0 +1,163 @@
+"""Machines are rented side by side, get host keys of their own over SSH, and keep their leases; a plan says what it would
+rent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.catalog.plans import load_catalogue
+from headway.catalog.providers import AWS
+from headway.cluster.context import ClusterContext
+from headway.cluster.keys.secrets import host_key_name, new_key, public_key
+from headway.cluster.rented.leases import renew_leases
+from headway.cluster.rented.missing_machines import rent_missing
+from headway.cluster.rented.plan_notes import with_rental_notes
+from headway.domain.changeset import ChangeSet
+from headway.domain.machines.machine import Machine
+from headway.domain.machines.rented import CloudSettings
+from headway.errors import HeadwayError, Refused, Unreachable
+from headway.providers.cloud.provider import CloudProvider
+from headway.providers.cloud.refusals import NoCapacity
+from tests.support.cloud.fake_cloud import FakeCloud
+from tests.support.clusters import builders
+
+SETTINGS = CloudSettings("r", types={"cpu-64": ("big",)}, head_types=("little",), image="image")
+CLUSTER = builders.cluster(name="lab", nodes=2, spares=0, plan=load_catalogue()["cpu-64"], provider=AWS)
+NAMES = CLUSTER.machine_names
+KEYS = {host_key_name(name): new_key() for name in NAMES} | {"bootstrap_key": new_key()}
+
+
+def line(key: str) -> str:
+    return " ".join(public_key(key).split()[:2])
+
+
+class Wire:
+    """Stands in for the SSH connections and for what machines show on them: name -> the key that a machine answers
+    with. `dead`: machines that do not answer."""
+
+    def __init__(self, provider: CloudProvider) -> None:
+        self.provider = provider
+        self.shown: dict[str, str] = {}
+        self.dead: set[str] = set()
+        self.ran: list[tuple[str, str]] = []
+
+    async def first_host_key(self, machine: Machine, own: str) -> Machine:
+        shown = self.shown.setdefault(machine.name, machine.host_key)
+        assert shown in (machine.host_key, line_of(own))
+        return replace(machine, host_key=shown)
+
+    async def drop(self, name: str) -> None: ...
+
+    async def wait_ready(self, machine: Machine, *, timeout_s: float) -> None:
+        assert machine.host_key == self.shown[machine.name]
+
+    async def remote(self, machine: Machine, argv: Sequence[str], **options: Any) -> Any:
+        if machine.name in self.dead:
+            raise Unreachable(f"{machine.name} does not answer")
+        self.ran.append((machine.name, argv[-1].splitlines()[-1]))
+        if options.get("input"):
+            self.shown[machine.name] = line(options["input"].decode())
+
+
+def line_of(public: str) -> str:
+    return " ".join(public.split()[:2])
+
+
+class Site:
+    def __init__(self, folder: Path) -> None:
+        self.cloud = FakeCloud()
+        self.provider = CloudProvider(AWS, folder, SETTINGS, self.cloud)
+        self.wire = Wire(self.provider)
+        self.provider.first_host_key = self.wire.first_host_key  # type: ignore[method-assign]
+        self.context = ClusterContext(self.provider, None, self.wire, folder)  # type: ignore[arg-type]
+        self.told: list[str] = []
+
+    async def report(self, step: str, text: str, **_: object) -> None:
+        self.told.append(f"{step}: {text}")
+
+    async def rent(self, *names: str) -> None:
+        await rent_missing(CLUSTER, self.context, self.report, KEYS, names or NAMES)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+async def test_each_machine_gets_a_key_that_its_user_data_does_not_have(site: Site) -> None:
+    await site.rent()
+    assert sorted(one.claim.machine for one in site.cloud.living) == sorted(NAMES)
+    assert site.wire.shown == {name: line(KEYS[host_key_name(name)]) for name in NAMES}
+    for order, _ in site.cloud.orders.values():
+        assert KEYS[host_key_name(order.claim.machine)] not in order.user_data
+        assert public_key(KEYS["bootstrap_key"]).split()[1] in order.user_data
+    rented = await site.provider.rented(CLUSTER)
+    assert {name: machine.host_key for name, machine in rented.items()} == site.wire.shown
+    calls = len(site.cloud.calls)
+    await site.rent()
+    assert "launch" not in site.cloud.calls[calls:]
+
+
+async def test_key_is_not_replaced_twice_after_a_kill(site: Site) -> None:
+    """The server was killed after the machine had taken its key, and before that was written down."""
+    await site.rent(NAMES[0])
+    made = site.provider._records.read("lab").tries[NAMES[0]]
+    site.provider._records.set_try("lab", NAMES[0], replace(made, settled=False, host_key="ssh-ed25519 OLD"))
+    site.wire.ran.clear()
+    await site.rent(NAMES[0])
+    assert all("reload ssh" not in last for _, last in site.wire.ran)
+    assert (await site.provider.rented(CLUSTER))[NAMES[0]].host_key == line(KEYS[host_key_name(NAMES[0])])
+
+
+async def test_all_machines_that_can_not_be_had_are_named_and_the_others_stay(site: Site) -> None:
+    for zone in ("a", "b"):
+        site.cloud.refusals["big", zone] = NoCapacity("big", zone)
+    with pytest.raises(Refused) as refused:
+        await site.rent()
+    assert refused.value.message.startswith(
+        "2 machines could not be rented:\n  lab-1-1: no machine can be had for lab-1-1"
+    )
+    assert [one.claim.machine for one in site.cloud.living] == ["lab-head"]
+    site.cloud.refusals = {}
+    await site.rent()
+    assert len(site.cloud.living) == 3
+
+
+async def test_leases_are_renewed_on_machines_that_answer(site: Site) -> None:
+    await site.rent()
+    for name in NAMES:
+        await site.provider.create(_request(name))
+    site.wire.ran.clear()
+    site.wire.dead = {"lab-1-2"}
+    assert await renew_leases(CLUSTER, site.context) == ("lab-1-2",)
+    assert sorted(site.wire.ran) == [(name, "/var/lib/headway/lease") for name in ("lab-1-1", "lab-head")]
+
+
+def _request(name: str) -> Any:
+    from headway.cluster.machine_request import machine_request
+
+    return machine_request(CLUSTER, KEYS, name, "")
+
+
+async def test_plan_says_what_is_missing_and_launches_nothing(site: Site) -> None:
+    site.cloud.prices = {"big": "3.20", "little": "0.20"}
+    planned = await with_rental_notes(CLUSTER, site.context, ChangeSet("lab", ()), NAMES)
+    assert [note.partition(":")[0] for note in planned.notes[:2]] == ["lab-head", "lab-1-[1-2]"]
+    assert planned.notes[2].startswith("what apply rents costs 6.60 USD an hour")
+    assert site.cloud.machines == {}
+    await site.rent()
+    assert (await with_rental_notes(CLUSTER, site.context, ChangeSet("lab", ()), NAMES)).notes == ()
+
+
+async def test_plan_says_that_the_cloud_does_not_answer(site: Site) -> None:
+    def away(_: str) -> None:
+        raise HeadwayError("the region is away", hint="wait")
+
+    site.cloud.before = away
+    planned = await with_rental_notes(CLUSTER, site.context, ChangeSet("lab", ()), NAMES)
+    assert planned.notes == ("the cloud does not say what can be had: the region is away; wait",)

@@ -1,0 +1,148 @@
+"""A cloud in memory. It allows only the calls that a test names, and answers launches by token as a cloud does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from decimal import Decimal
+
+from headway.domain.machines.offer import Offer, PurchaseOption
+from headway.domain.machines.rented import CloudNetwork, CloudSettings, Instance, InstanceState, Quota, RentedThing
+from headway.errors import HeadwayError, Unanswered
+from headway.providers.base import ReclaimNotice
+from headway.providers.cloud.api import CloudApi, LaunchOrder
+from headway.providers.cloud.refusals import Rejected
+
+ZONES = ("a", "b")
+ALL_CALLS = frozenset(name for name in vars(CloudApi) if not name.startswith("_"))
+
+
+@dataclass
+class FakeCloud:
+    """Implements providers.cloud.api.CloudApi. `allowed`: the calls that the test expects; others fail."""
+
+    allowed: frozenset[str] = ALL_CALLS
+    prices: dict[str, str] = field(default_factory=dict)  # type -> USD an hour
+    refusals: dict[tuple[str, str], HeadwayError] = field(default_factory=dict)  # (type, zone) -> of each launch
+    lost: int = 0  # answers of launches to lose
+    before: Callable[[str], None] = lambda _: None  # called with the name of each call, for example to fail there
+    after_launch: Callable[[], None] = lambda: None  # called when an instance is launched, before the answer
+    machines: dict[str, Instance] = field(default_factory=dict)
+    orders: dict[str, tuple[LaunchOrder, str]] = field(default_factory=dict)  # token -> order and instance
+    warned: tuple[ReclaimNotice, ...] = ()
+    things: list[RentedThing] = field(default_factory=list)  # besides the instances
+    quotas: dict[str, Quota] = field(default_factory=dict)  # by type
+    calls: list[str] = field(default_factory=list)
+
+    @property
+    def living(self) -> list[Instance]:
+        return [one for one in self.machines.values() if one.exists]
+
+    def _call(self, name: str) -> None:
+        assert name in self.allowed, f"{name} was not expected"
+        self.calls.append(name)
+        self.before(name)
+
+    async def zones(self, settings: CloudSettings) -> tuple[str, ...]:
+        self._call("zones")
+        return settings.zones or ZONES
+
+    async def offers(self, types: Sequence[str], zones: Sequence[str], purchase: PurchaseOption) -> tuple[Offer, ...]:
+        self._call("offers")
+        day = date(2026, 11, 1)
+        return tuple(
+            Offer(
+                "fake", name, "", 0, Decimal(self.prices.get(name, "1")), "https://example.org", day, purchase, "r", zone,
+                cpus=64, memory_mib=262144,
+            )
+            for name in types
+            for zone in zones
+        )  # fmt: skip
+
+    async def quota(self, offer: Offer) -> Quota | None:
+        self._call("quota")
+        return self.quotas.get(offer.instance_type)
+
+    async def find_image(self, debian: str) -> str:
+        self._call("find_image")
+        return f"image-{debian}"
+
+    async def find_network(self, server: str, cluster: str, settings: CloudSettings) -> CloudNetwork | None:
+        self._call("find_network")
+        return None
+
+    async def make_network(
+        self, server: str, cluster: str, settings: CloudSettings, ssh_from: Sequence[str]
+    ) -> CloudNetwork:
+        self._call("make_network")
+        return CloudNetwork({zone: (f"subnet-{zone}", f"10.64.{n}.0/24") for n, zone in enumerate(ZONES)}, ("group",))
+
+    async def remove_network(self, server: str, cluster: str) -> None:
+        self._call("remove_network")
+
+    async def launch(self, order: LaunchOrder) -> Instance:
+        self._call("launch")
+        refusal = self.refusals.get((order.offer.instance_type, order.offer.zone))
+        if refusal is not None:
+            raise refusal
+        asked, known = self.orders.get(order.claim.token, (order, ""))
+        if asked != order:
+            raise Rejected("IdempotentParameterMismatch", "the token was used with other parameters")
+        if not known:
+            known = f"i-{len(self.machines) + 1}"
+            address = order.address or f"10.64.9.{len(self.machines) + 1}"
+            self.machines[known] = Instance(
+                known, InstanceState.RUNNING, order.claim, order.offer.instance_type, order.offer.zone,
+                order.offer.purchase, address, f"203.0.113.{len(self.machines) + 1}", 1000.0,
+            )  # fmt: skip
+            self.orders[order.claim.token] = (order, known)
+        self.after_launch()
+        if self.lost:
+            self.lost -= 1
+            raise Unanswered("an answer was lost")
+        return self.machines[known]
+
+    async def instances(self, server: str, cluster: str = "") -> tuple[Instance, ...]:
+        self._call("instances")
+        return tuple(
+            one for one in self.machines.values() if one.claim.server == server and cluster in ("", one.claim.cluster)
+        )
+
+    async def describe(self, instance: str) -> Instance | None:
+        self._call("describe")
+        return self.machines.get(instance)
+
+    async def terminate(self, instances: Sequence[str]) -> None:
+        self._call("terminate")
+        for one in instances:
+            if one in self.machines:
+                self.machines[one] = replace(self.machines[one], state=InstanceState.ENDED, why="User initiated")
+
+    async def start(self, instance: str) -> None:
+        self._call("start")
+        self.machines[instance] = replace(self.machines[instance], state=InstanceState.RUNNING)
+
+    async def stop(self, instance: str, *, at_once: bool) -> None:
+        self._call("stop")
+        self.machines[instance] = replace(self.machines[instance], state=InstanceState.STOPPED)
+
+    async def costly_things(self, server: str) -> tuple[RentedThing, ...]:
+        self._call("costly_things")
+        rented = (
+            RentedThing(
+                one.id, "instance", one.claim.cluster, one.claim.machine, one.launched_at, one.instance_type, one.zone,
+                one.state.value, number=one.claim.number,
+            )
+            for one in self.living
+            if one.claim.server == server
+        )  # fmt: skip
+        return (*rented, *self.things)
+
+    async def delete_things(self, things: Sequence[RentedThing]) -> None:
+        self._call("delete_things")
+        self.things = [thing for thing in self.things if thing not in things]
+
+    async def notices(self, instances: Sequence[Instance]) -> tuple[ReclaimNotice, ...]:
+        self._call("notices")
+        return self.warned

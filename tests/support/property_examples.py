@@ -1,0 +1,13 @@
+"""How many examples a property is tried with."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+_USUAL = 100  # examples without a number of their own, in full runs
+
+
+def examples(full: int) -> int:
+    """Returns the number of examples for a property that gets `full` in full runs: a fifth of it in `make check`, as other
+    properties do (tests/conftest.py)."""
+    return max(1, full * settings.default.max_examples // _USUAL)

@@ -1,0 +1,53 @@
+"""In a browser, an invoice prints as one sheet, and a note above the queue shows when a budget is nearly spent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from headway.domain.billing import GroupAllocation, JobRun
+from headway.domain.cluster import Budget
+from tests.support.site.server import Site
+
+pytestmark = pytest.mark.browser
+
+
+def test_invoice_prints_without_navigation(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/costs?section=invoice")
+    total = page.get_by_role("row", name="total")
+    around = [page.locator(one) for one in (".bar", ".strip", ".costs__sections", ".head__end", "a[download]")]
+    for one in around:
+        expect(one.first).to_be_visible()
+    page.emulate_media(media="print")
+    for one in around:
+        expect(one.first).to_be_hidden()
+    expect(total).to_be_visible()
+    expect(page.get_by_role("row", name="spare")).to_be_visible()
+
+
+def test_day_in_the_capacity_chart_links_to_its_runs(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/costs?section=capacity")
+    page.locator(".heat__map a").first.dispatch_event("click")
+    expect(page.get_by_role("link", name="All runs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Runs of gpu h100 from")).to_be_visible()
+
+
+def test_spent_budget_is_shown_above_the_queue_to_its_team(demo: Site, page: Page) -> None:
+    now, made = int(demo.state.clock()), demo.backend.clusters["demo"]
+    budget = Budget("gpu_hours", Decimal("0.000001"), "year")
+    demo.backend.clusters["demo"] = {**made, "teams": tuple(replace(one, budget=budget) for one in made["teams"])}
+    begun = now - 7200
+    run = JobRun(
+        900, begun, 0, begun, begun, "vision", "alice", "train", "vision", "RUNNING", ("demo-1-1",), 8, 64, 1, None, 0, 0,
+    )  # fmt: skip
+    demo.run(
+        demo.state.store.runs.save("demo", [(run, [GroupAllocation("main", ("demo-1-1",), "h100", 8, 64, 8, 8)], 0)])
+    )
+    demo.goto(page, "/clusters/demo/queue", role="viewer")
+    expect(page.get_by_role("heading", name="Queue")).to_be_visible()
+    expect(page.get_by_text("The budget of vision")).to_have_count(0)  # a team that is not theirs
+    demo.goto(page, "/clusters/demo/queue")
+    expect(page.get_by_role("status").filter(has_text="The budget of vision is spent.")).to_be_visible()

@@ -1,0 +1,69 @@
+"""An open job page updates its state, charts and array task count."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from headway.domain.slurm.nodes_and_jobs import JobState
+from tests.support.clusters import builders
+from tests.support.site import demo_state
+from tests.support.site.server import Site
+
+pytestmark = pytest.mark.browser
+
+
+def shows(site: Site, *jobs: JobState) -> None:
+    async def put() -> None:
+        known = site.state.live.snapshot("demo")
+        others = [job for job in known.jobs if job.id not in {job.id for job in jobs}]
+        demo_state.SHOWN["demo"] = replace(
+            known, jobs=(*others, *jobs), as_of=time.time()
+        )  # a new reading has them too
+        site.state.live.store_snapshot(demo_state.SHOWN["demo"])
+
+    site.run(put())
+
+
+def test_starting_job_gets_its_charts_on_an_open_page(demo: Site, page: Page) -> None:
+    expected = int(time.time()) + 600
+    job = builders.job(300, "PENDING", user="alice", gpus=8, node_count=1, start_time=expected, reason="Priority")
+    shows(demo, job)
+    demo.goto(page, "/clusters/demo/jobs/300")
+    expect(page.locator("#job-state")).to_have_text("waiting")
+    expect(page.locator("#gpus")).to_be_empty()
+    assert page.locator("#gpus").bounding_box() is None, "and takes no room"
+    shows(demo, replace(job, state="RUNNING", start_time=int(time.time()) - 60, nodes=("demo-1-1",), reason=""))
+    expect(page.locator("#job-state")).to_have_text("running")
+    expect(page.locator("#gpus [data-charts]")).to_have_attribute("data-state", "drawn")
+    expect(page.locator("#gpus figure")).to_have_count(4)
+
+
+def test_array_task_count_updates_on_an_open_page(demo: Site, page: Page) -> None:
+    states: dict[str, Any] = {"0": "RUNNING", "1": "PENDING"}
+    demo.backend.answers["array_states"] = lambda *_: dict(states)
+    task = replace(builders.job(300, "RUNNING", user="alice"), array_job_id=300, array_task="0")
+    other = replace(builders.job(301, "PENDING", user="alice"), array_job_id=300, array_task="1")
+    shows(demo, task, other)
+    demo.goto(page, "/clusters/demo/jobs/300", role="viewer")
+    expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 1 waiting")
+    states |= {"0": "RUNNING", "1": "FAILED"}
+    demo.state.cache.forget_cluster("demo")
+    shows(demo, task, replace(other, state="FAILED"))
+    expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 0 waiting, 1 failed: 1")
+
+
+def test_charts_are_not_reloaded_by_an_unchanged_update(demo: Site, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url) if "/metrics?" in one.url else None)
+    page.add_init_script(
+        "document.addEventListener('htmx:sseBeforeMessage', (one) => { if (one.target.id === 'gpus') window.told = 'yes'; })"
+    )
+    demo.goto(page, "/clusters/demo/jobs/104")
+    expect(page.locator("#gpus [data-charts]")).to_have_attribute("data-state", "drawn")
+    page.wait_for_function("() => window.told")
+    assert len(asked) == 1

@@ -1,0 +1,40 @@
+"""The submit page shows what lint finds in the script, and corrects it."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.site.server import Site
+
+pytestmark = pytest.mark.browser
+SCRIPT = "#!/bin/bash\n#SBATCH --time=10\ncd /scratch\n#SBATCH --nodes=1\nexport NCCL_DEBUG=INFO\nsrun hostname\n"
+
+
+def test_correction_changes_the_script(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/submit", role="member")
+    text = page.locator("#f-script")
+    text.fill(SCRIPT)
+    text.dispatch_event("change")
+    finding = page.locator(".s-findings li").first
+    expect(finding).to_contain_text("Line 4 sbatch ignores this line")
+    expect(finding.locator("pre")).to_contain_text("+ #SBATCH --nodes=1\n- #SBATCH --nodes=1")
+    expect(page.locator(".s-notes > summary")).to_have_text("1 note on the script")
+    finding.get_by_role("button", name="Correct it").click()
+    expect(page.locator(".s-findings li", has_text="sbatch ignores")).to_have_count(0)
+    expect(text).to_have_value(
+        "#!/bin/bash\n#SBATCH --time=10\n#SBATCH --nodes=1\ncd /scratch\nexport NCCL_DEBUG=INFO\nsrun hostname\n"
+    )
+
+
+def test_correction_waits_for_the_check_of_a_changed_script(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/submit", role="member")
+    text = page.locator("#f-script")
+    text.fill(SCRIPT)
+    text.dispatch_event("change")
+    button = page.get_by_role("button", name="Correct it").first
+    expect(button).to_be_enabled()
+    page.route("**/submit/check", lambda route: None)  # the next check does not end
+    text.press("End")
+    text.press_sequentially("x")
+    expect(button).to_be_disabled()
