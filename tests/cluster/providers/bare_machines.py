@@ -4,6 +4,7 @@ for the machines of an inventory. They install packages from their own sources, 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import shutil
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.images.apt_mirror import host_mirror
-from headway.images.podman import Podman
+from headway.images.podman import Podman, file_lock, host_lock_folder
 from headway.providers.local import network
 from headway.providers.local.provider import systemd_argv
 
@@ -83,10 +84,12 @@ class Bare:
         for part in ("home", "scratch"):
             (self.folder / part).mkdir(exist_ok=True)
         (self.folder / "scratch").chmod(0o1777)
-        subnet = network.choose_subnet(self.name, network.routed_networks())
-        self.subnet = str(subnet)
         labels = ("--label", "headway=1", "--label", f"headway.owner={self.name}")
-        run("podman", "network", "create", "--disable-dns", "--subnet", str(subnet), *labels, self.name)
+        # The lock of local clusters, which are made beside these machines.
+        with file_lock(host_lock_folder() / "headway-network.lock"):
+            listed = network.listed_networks(json.loads(run("podman", "network", "ls", "--format", "json")))
+            self.subnet = str(network.choose_subnet(self.name, [*listed, *network.routed_networks()]))
+            run("podman", "network", "create", "--disable-dns", "--subnet", self.subnet, *labels, self.name)
 
     def address(self, number: int) -> str:
         return self.subnet.rsplit(".", 1)[0] + f".{number}"

@@ -9,6 +9,7 @@ import socket
 import struct
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.errors import Refused
@@ -46,6 +47,13 @@ def routed_networks(table: str | None = None) -> list[ipaddress.IPv4Network]:
         if prefix:
             found.append(ipaddress.IPv4Network(f"{socket.inet_ntoa(destination)}/{prefix}", strict=False))
     return found
+
+
+def listed_networks(found: Iterable[dict[str, Any]]) -> list[ipaddress.IPv4Network]:
+    """Returns the IPv4 networks of podman's list of networks, also those without a running container, which have no
+    route: podman's default network is one."""
+    subnets = [subnet["subnet"] for item in found for subnet in item.get("subnets") or ()]
+    return [ipaddress.IPv4Network(subnet) for subnet in subnets if ":" not in subnet]
 
 
 def machine_addresses(cluster: Cluster, subnet: ipaddress.IPv4Network) -> dict[str, str]:

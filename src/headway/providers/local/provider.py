@@ -106,12 +106,7 @@ class LocalProvider:
             if found is not None:
                 return found
             known = await self._podman.json("network", "ls", "--format", "json") or []
-            taken = [
-                ipaddress.IPv4Network(subnet["subnet"])
-                for item in known
-                for subnet in item.get("subnets") or ()
-                if ":" not in subnet["subnet"]
-            ]
+            taken = network.listed_networks(known)
             owner = self._owner(cluster.name)
             subnet = network.choose_subnet(owner, [*taken, *network.routed_networks()])
             argv = [

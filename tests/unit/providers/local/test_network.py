@@ -55,3 +55,11 @@ def test_addresses_follow_slot_numbers_and_are_unique() -> None:
 def test_refuses_more_than_240_local_nodes() -> None:
     with pytest.raises(Refused, match="at most 240"):
         network.machine_addresses(builders.cluster(nodes=241, spares=0), IPv4Network("10.70.1.0/24"))
+
+
+def test_networks_of_podman_are_taken_also_without_a_route() -> None:
+    default = {"name": "podman", "subnets": [{"subnet": "10.88.0.0/16"}, {"subnet": "fd00::/64"}]}
+    listed = network.listed_networks([default, {"name": "none"}])
+    assert listed == [IPv4Network("10.88.0.0/16")]
+    seed = next(f"s{n}" for n in range(4000) if network.choose_subnet(f"s{n}", []).overlaps(listed[0]))
+    assert not network.choose_subnet(seed, listed).overlaps(listed[0])
