@@ -188,11 +188,19 @@ class Lab:
         """Returns scontrol's output for a job, for messages of failed tests."""
         return self.head("scontrol", "show", "job", str(job), check=False).out
 
-    def wait(self, ask: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
-        """Calls `ask` until its answer is true, and returns it. The deadline only limits a failing test."""
+    def wait(
+        self,
+        ask: Callable[[], T],
+        what: str,
+        patience_s: float = PATIENCE_S,
+        *,
+        seen: Callable[[Lab], str] | None = None,
+    ) -> T:
+        """Calls `ask` until its answer is true, and returns it. The deadline only limits a failing test, which adds what
+        `seen` returns to its message."""
         ends = time.monotonic() + patience_s
         while not (answer := ask()):
-            assert time.monotonic() < ends, f"gave up waiting for {what}"
+            assert time.monotonic() < ends, f"gave up waiting for {what}" + (f": {seen(self)}" if seen else "")
             time.sleep(0.1)
         return answer
 

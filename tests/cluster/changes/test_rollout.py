@@ -44,6 +44,13 @@ def images(lab: Lab) -> list[str]:
     return [found[name] for name in ("roll-1-1", "roll-1-2") if name in found]
 
 
+def progress(lab: Lab) -> str:
+    """Returns what the last operation has reported, and what Slurm says of the nodes."""
+    last = lab.client.operations.list("roll")[0]
+    lines = [f"{event.step}: {event.text}" for event in lab.client.operations.events(last.id)]
+    return "\n".join([f"{last.kind} {last.state}", *lines, lab.head("sinfo", "-N", "-o", "%N %T %E").out])
+
+
 def test_broken_node_image_stops_at_one_node_and_a_fixed_one_rolls_out(lab: Lab, own: Installation) -> None:
     before = images(lab)
     job = lab.sbatch("ann", "--nodelist=roll-1-1", wrap="while [ ! -e go ]; do sleep 0.1; done")
@@ -57,21 +64,21 @@ def test_broken_node_image_stops_at_one_node_and_a_fixed_one_rolls_out(lab: Lab,
     assert "headway: rolls: nvidia-smi" in lab.head("sinfo", "-h", "-N", "-o", "%N %T %E", "-n", "roll-1-2").out
     assert images(lab)[0] == before[0]
     own.image(own.smi + "\n# newer\n")
-    roll = subprocess.Popen(
-        [sys.executable, "-m", "headway", "roll", "roll", "--yes"], env=lab.env, stdout=subprocess.PIPE, text=True
-    )
+    argv = [sys.executable, "-m", "headway", "roll", "roll", "--yes"]
+    roll = subprocess.Popen(argv, env=lab.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert roll.stdout is not None
-    for line in roll.stdout:
-        if "roll-1-2" in line and "machine" in line:
-            break
+    shown = ""
+    while not ("roll-1-2" in (line := roll.stdout.readline()) and "machine" in line):
+        shown += line
+        assert line, f"the roll ended before it created a machine: {shown}"
     os.kill(lab.cli("server", "status", "-o", "json").json()["pid"], signal.SIGKILL)
     lab.forget_client()
     lab.cli("server", "start")
-    lab.wait(lambda: own.tags[1] in images(lab), "the node without a job to be of the new image")
+    lab.wait(lambda: own.tags[1] in images(lab), "the node without a job to be of the new image", seen=progress)
     assert lab.state_of(job) == "RUNNING"
     lab.head("touch", "/home/ann/go", user="ann")
     assert lab.wait_job(job) == "COMPLETED"
-    lab.wait(lambda: lab.client.operations.list("roll")[0].state == "done", "the roll to end")
+    lab.wait(lambda: lab.client.operations.list("roll")[0].state == "done", "the roll to end", seen=progress)
     roll.communicate(timeout=240)
     assert images(lab) == [own.tags[1]] * 2
     assert lab.field(job, "Restarts") == "0"
