@@ -44,7 +44,7 @@ static struct {
     int mount_home, readonly, root;
 } asked = {.mount_home = -1, .readonly = -1, .root = -1};
 
-static char *cache = "", *shared = "";
+static char cache[PATH_MAX], shared[PATH_MAX];
 
 /* Shared memory of all tasks of the step on this node: the first task stores here whether the container started. */
 enum { WAITING, READY, FAILED };
@@ -188,9 +188,9 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 
     for (int i = 0; i < argc; i++) {
         if (strncmp(argv[i], "cache=", 6) == 0)
-            cache = strdup(argv[i] + 6);
+            snprintf(cache, sizeof(cache), "%s", argv[i] + 6);
         else if (strncmp(argv[i], "shared=", 7) == 0)
-            shared = strdup(argv[i] + 7);
+            snprintf(shared, sizeof(shared), "%s", argv[i] + 7);
     }
     if (context != S_CTX_LOCAL && context != S_CTX_ALLOCATOR && context != S_CTX_REMOTE)
         return 0;
@@ -279,14 +279,15 @@ static char **plain(char **environment)
 
     while (environment[count] != NULL)
         count++;
-    result = calloc(count + 1, sizeof(*result));
-    for (size_t i = 0; result != NULL && i < count; i++)
+    if ((result = calloc(count + 1, sizeof(*result))) == NULL)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
         if (strncmp(environment[i], "LD_", 3) != 0 && strncmp(environment[i], "PYTHON", 6) != 0)
             result[kept++] = environment[i];
     return result;
 }
 
-static void run_runtime(spank_t spank, int report)
+static _Noreturn void run_runtime(spank_t spank, int report)
 {
     char *argv[40], **environment = NULL, step[16], fd[16];
     int count = 0;
@@ -334,11 +335,17 @@ static pid_t start(spank_t spank)
 {
     char line[64] = "";
     size_t length = 0;
-    int ends[2], null;
+    int ends[2], null, report;
     pid_t child;
 
-    if (pipe2(ends, O_CLOEXEC) != 0 || (child = fork()) < 0) {
+    if (pipe2(ends, O_CLOEXEC) != 0) {
         say("headway: no container: %s", strerror(errno));
+        return 0;
+    }
+    if ((child = fork()) < 0) {
+        say("headway: no container: %s", strerror(errno));
+        close(ends[0]);
+        close(ends[1]);
         return 0;
     }
     if (child == 0) {
@@ -349,10 +356,10 @@ static pid_t start(spank_t spank)
         if ((null = open("/dev/null", O_RDWR)) >= 0)
             dup2(null, STDIN_FILENO);
         dup2(STDERR_FILENO, STDOUT_FILENO);
-        if (dup2(ends[1], 3) < 0 || fcntl(3, F_SETFD, 0) != 0)
+        if ((report = dup2(ends[1], 3)) < 0 || fcntl(report, F_SETFD, 0) != 0)
             _exit(1);
         close_range(4, ~0U, 0);
-        run_runtime(spank, 3);
+        run_runtime(spank, report);
     }
     told->helper = child;
     close(ends[1]);
@@ -373,27 +380,31 @@ static pid_t start(spank_t spank)
     return child;
 }
 
+static int open_namespace(pid_t holder, const char *kind)
+{
+    char path[64];
+    int handle;
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)holder, kind);
+    if ((handle = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+        say("headway: the container has ended: %s: %s", path, strerror(errno));
+    return handle;
+}
+
+/* Enters the user namespace first, which gives the right to enter the other. */
 static int enter(pid_t holder)
 {
-    const char *kinds[] = {"user", "mnt"};
-    int types[] = {CLONE_NEWUSER, CLONE_NEWNS}, handles[2];
-    char path[64];
+    int user, mounts, failed = 1;
 
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)holder, kinds[i]);
-        if ((handles[i] = open(path, O_RDONLY | O_CLOEXEC)) < 0) {
-            say("headway: the container has ended: %s: %s", path, strerror(errno));
-            return -1;
-        }
-    }
-    for (int i = 0; i < 2; i++) {
-        if (setns(handles[i], types[i]) != 0) {
+    if ((user = open_namespace(holder, "user")) < 0)
+        return -1;
+    if ((mounts = open_namespace(holder, "mnt")) >= 0) {
+        if ((failed = setns(user, CLONE_NEWUSER) != 0 || setns(mounts, CLONE_NEWNS) != 0))
             say("headway: the container can't be entered: %s", strerror(errno));
-            return -1;
-        }
-        close(handles[i]);
+        close(mounts);
     }
-    return 0;
+    close(user);
+    return failed ? -1 : 0;
 }
 
 /* Returns the runtime's file about the container: working folder, then NAME=VALUE of the image, each ended by a NUL. */
@@ -589,9 +600,11 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
         return 0;
     if (child == 0) {
         int null = open("/dev/null", O_RDWR);
-        dup2(null, STDIN_FILENO);
-        dup2(null, STDOUT_FILENO);
-        dup2(null, STDERR_FILENO);
+        if (null >= 0) {
+            dup2(null, STDIN_FILENO);
+            dup2(null, STDOUT_FILENO);
+            dup2(null, STDERR_FILENO);
+        }
         close_range(3, ~0U, 0);
         execl("/bin/rm", "rm", "-rf", "--one-file-system", "--", path, (char *)NULL);
         _exit(1);
