@@ -7,7 +7,8 @@ import asyncio
 from typing import Protocol
 
 from headway.datasets.file_store import DatasetFileStore, FileProgress
-from headway.datasets.manifest import DatasetManifest, DatasetSource
+from headway.datasets.manifest import DatasetManifest
+from headway.datasets.source import DatasetSource
 
 
 class AsyncDatasetFileStore(Protocol):

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from headway.datasets.manifest import DatasetFile, DatasetManifest, DatasetSource, Item, pieces
+from headway.datasets.manifest import DatasetFile, DatasetManifest
+from headway.datasets.source import DatasetSource, Item, pieces
 from headway.errors import HeadwayError, Refused
 
 _JOURNAL_S = 7 * 86_400.0  # seconds after which an unfinished addition is given up

@@ -13,7 +13,8 @@ from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
 from headway.datasets.file_store import FileProgress, Stopped
 from headway.datasets.file_store_program import MARK
-from headway.datasets.manifest import DatasetManifest, DatasetSource, Item, Listing
+from headway.datasets.manifest import DatasetManifest
+from headway.datasets.source import DatasetSource, Item, Listing
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.errors import Refused, Unreachable
@@ -22,6 +23,7 @@ from headway.transport.remote_program import with_modules
 _WAITS_S = 0.5  # seconds between checks whether the work was stopped
 _MODULES = (
     "headway.errors",
+    "headway.datasets.source",
     "headway.datasets.manifest",
     "headway.datasets.file_store",
     "headway.datasets.file_store_program",

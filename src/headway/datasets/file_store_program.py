@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.datasets.file_store import DatasetFileStore, FileProgress
-from headway.datasets.manifest import DatasetManifest, Item, Listing
+from headway.datasets.manifest import DatasetManifest
+from headway.datasets.source import Item, Listing
 from headway.errors import HeadwayError, Refused
 
 MARK = 4  # bytes of the length before each piece; a piece of length 0 ends a file

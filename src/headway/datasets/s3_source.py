@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from headway.datasets.manifest import PIECE, Item, Listing
+from headway.datasets.source import PIECE, Item, Listing
 from headway.errors import HeadwayError, Refused, Unreachable
 
 SCHEME = "s3://"
@@ -20,7 +20,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Access:
+class S3Access:
     """How a bucket is reached. Without a key, requests are unsigned and read public buckets only."""
 
     endpoint_url: str = ""  # "" = Amazon's
@@ -30,10 +30,10 @@ class Access:
     token: str = field(default="", repr=False)  # for temporary keys
 
 
-class Bucket:
+class S3Source:
     """`s3://BUCKET/PREFIX` as a source: the objects below the prefix, or the one object with that key."""
 
-    def __init__(self, url: str, access: Access) -> None:
+    def __init__(self, url: str, access: S3Access) -> None:
         self._bucket, _, prefix = url.removeprefix(SCHEME).partition("/")
         self._prefix = prefix.strip("/")
         self._url = f"{SCHEME}{self._bucket}" + (f"/{self._prefix}" if self._prefix else "")
@@ -139,7 +139,7 @@ def _folders(paths: Any) -> set[str]:
     return found
 
 
-def _client(access: Access) -> Any:
+def _client(access: S3Access) -> Any:
     """Returns an S3 client that uses none of the server's own settings and keys."""
     import boto3
     from botocore import UNSIGNED

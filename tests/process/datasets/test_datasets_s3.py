@@ -12,8 +12,8 @@ from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
 from headway.datasets.file_store import DatasetFileStore, FileProgress
-from headway.datasets.manifest import Item
-from headway.datasets.s3_source import Access, Bucket
+from headway.datasets.s3_source import S3Access, S3Source
+from headway.datasets.source import Item
 from headway.errors import Refused, Unreachable
 from headway.sdk.aws_credentials import s3_access
 
@@ -46,7 +46,7 @@ def put(s3: Any, **objects: bytes) -> None:
         s3.put_object(Bucket=s3.bucket, Key=key.replace("__", "/"), Body=body)
 
 
-class Counting(Bucket):
+class Counting(S3Source):
     def __init__(self, *args: Any, dies_at: str = "") -> None:
         super().__init__(*args)
         self.seen: list[str] = []
@@ -66,24 +66,24 @@ def file_store(tmp_path: Path) -> DatasetFileStore:
 
 
 @pytest.fixture
-def access(endpoint: str) -> Access:
-    return Access(endpoint, **KEYS)
+def access(endpoint: str) -> S3Access:
+    return S3Access(endpoint, **KEYS)
 
 
-def test_imports_objects_below_prefix_as_version(s3: Any, file_store: DatasetFileStore, access: Access) -> None:
+def test_imports_objects_below_prefix_as_version(s3: Any, file_store: DatasetFileStore, access: S3Access) -> None:
     put(s3, sets__tiny__a=b"alpha", sets__tiny__deep__b=b"b" * 9_000_000, sets__tiny2__c=b"no", sets__tiny__deep__=b"")
-    manifest = file_store.bring("tiny", Bucket(f"s3://{s3.bucket}/sets/tiny", access), FileProgress())
+    manifest = file_store.bring("tiny", S3Source(f"s3://{s3.bucket}/sets/tiny", access), FileProgress())
     file_store.publish("tiny", 1, manifest)
     assert [(file.path, file.bytes) for file in manifest.files] == [("a", 5), ("deep/b", 9_000_000)]
     assert (file_store.folder("tiny") / "1/deep/b").read_bytes() == b"b" * 9_000_000
-    whole = file_store.bring("all", Bucket(f"s3://{s3.bucket}", access), FileProgress())
+    whole = file_store.bring("all", S3Source(f"s3://{s3.bucket}", access), FileProgress())
     assert [file.path for file in whole.files] == ["sets/tiny/a", "sets/tiny/deep/b", "sets/tiny2/c"]
-    one = file_store.bring("one", Bucket(f"s3://{s3.bucket}/sets/tiny/a", access), FileProgress())
+    one = file_store.bring("one", S3Source(f"s3://{s3.bucket}/sets/tiny/a", access), FileProgress())
     assert [(entry.path, entry.sha256) for entry in one.files] == [("a", manifest.files[0].sha256)]
 
 
 def test_killed_import_resumes_without_fetching_objects_again(
-    s3: Any, file_store: DatasetFileStore, access: Access
+    s3: Any, file_store: DatasetFileStore, access: S3Access
 ) -> None:
     put(s3, d__a=b"alpha", d__b=b"beta", d__c=b"gamma")
     url = f"s3://{s3.bucket}/d"
@@ -98,29 +98,29 @@ def test_killed_import_resumes_without_fetching_objects_again(
     assert third.seen == []
 
 
-def test_imports_multipart_uploaded_object(s3: Any, file_store: DatasetFileStore, access: Access) -> None:
+def test_imports_multipart_uploaded_object(s3: Any, file_store: DatasetFileStore, access: S3Access) -> None:
     upload = s3.create_multipart_upload(Bucket=s3.bucket, Key="d/big")["UploadId"]
     parts = []
     for number, body in ((1, b"x" * (5 << 20)), (2, b"y")):
         done = s3.upload_part(Bucket=s3.bucket, Key="d/big", UploadId=upload, PartNumber=number, Body=body)
         parts.append({"PartNumber": number, "ETag": done["ETag"]})
     s3.complete_multipart_upload(Bucket=s3.bucket, Key="d/big", UploadId=upload, MultipartUpload={"Parts": parts})
-    (entry,) = file_store.bring("tiny", Bucket(f"s3://{s3.bucket}/d", access), FileProgress()).files
+    (entry,) = file_store.bring("tiny", S3Source(f"s3://{s3.bucket}/d", access), FileProgress()).files
     assert entry.bytes == (5 << 20) + 1
 
 
-def test_refuses_object_changed_after_listing(s3: Any, access: Access) -> None:
+def test_refuses_object_changed_after_listing(s3: Any, access: S3Access) -> None:
     put(s3, d__a=b"alpha")
-    bucket = Bucket(f"s3://{s3.bucket}/d", access)
+    bucket = S3Source(f"s3://{s3.bucket}/d", access)
     (item,) = bucket.listing().files
     put(s3, d__a=b"ALPHA")
     with pytest.raises(Refused, match="a was changed while it was read"):
         list(bucket.read(item))
 
 
-def test_refuses_content_that_does_not_match_etag(s3: Any, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_content_that_does_not_match_etag(s3: Any, access: S3Access, monkeypatch: pytest.MonkeyPatch) -> None:
     put(s3, d__a=b"alpha")
-    bucket = Bucket(f"s3://{s3.bucket}/d", access)
+    bucket = S3Source(f"s3://{s3.bucket}/d", access)
     (item,) = bucket.listing().files
     real = bucket._client.get_object
 
@@ -143,29 +143,29 @@ def test_refuses_content_that_does_not_match_etag(s3: Any, access: Access, monke
         list(bucket.read(item))
 
 
-def test_refuses_keys_that_are_not_valid_paths(s3: Any, access: Access) -> None:
+def test_refuses_keys_that_are_not_valid_paths(s3: Any, access: S3Access) -> None:
     for key in ("d/a", "d/a/b", "d/../up", "d//x"):
         s3.put_object(Bucket=s3.bucket, Key=key, Body=b"x")
     with pytest.raises(Refused) as error:
-        Bucket(f"s3://{s3.bucket}/d", access).listing()
+        S3Source(f"s3://{s3.bucket}/d", access).listing()
     assert "a is an object and a folder" in error.value.message
     assert "'d/../up' is not a valid file path" in error.value.message
 
 
-def test_refuses_key_with_empty_path_segment(s3: Any, access: Access) -> None:
+def test_refuses_key_with_empty_path_segment(s3: Any, access: S3Access) -> None:
     put(s3, books__a=b"one", books____a=b"two")
     with pytest.raises(Refused, match="'books//a' is not a valid file path"):
-        Bucket(f"s3://{s3.bucket}/books", access).listing()
+        S3Source(f"s3://{s3.bucket}/books", access).listing()
 
 
-def test_missing_or_unreachable_bucket_errors_omit_credentials(s3: Any, endpoint: str, access: Access) -> None:
+def test_missing_or_unreachable_bucket_errors_omit_credentials(s3: Any, endpoint: str, access: S3Access) -> None:
     with pytest.raises(Refused, match="bucket or object does not exist") as error:
-        Bucket("s3://no-such-bucket-here/x", access).listing()
+        S3Source("s3://no-such-bucket-here/x", access).listing()
     assert KEYS["secret"] not in str(error.value) + repr(access)
     with pytest.raises(Refused, match="has no object"):
-        Bucket(f"s3://{s3.bucket}/none", access).listing()
+        S3Source(f"s3://{s3.bucket}/none", access).listing()
     with pytest.raises(Unreachable, match="continues where it stopped"):
-        Bucket("s3://bucket/x", Access("http://127.0.0.1:1", **KEYS)).listing()
+        S3Source("s3://bucket/x", S3Access("http://127.0.0.1:1", **KEYS)).listing()
 
 
 def test_s3_access_uses_standard_aws_credential_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

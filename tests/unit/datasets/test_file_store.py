@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from headway.datasets.file_store import DatasetFileStore, FileProgress, Stopped
-from headway.datasets.manifest import DatasetManifest, Folder, Item, Listing
+from headway.datasets.folder_source import FolderSource
+from headway.datasets.manifest import DatasetManifest
+from headway.datasets.source import Item, Listing
 from headway.errors import Refused
 
 
@@ -33,7 +35,7 @@ def file_store(tmp_path: Path) -> DatasetFileStore:
     return DatasetFileStore(tmp_path / "store")
 
 
-class Counting(Folder):
+class Counting(FolderSource):
     """Says which files were read, and can end like a killed server."""
 
     def __init__(self, path: Path, *, dies_at: str = "") -> None:
@@ -50,7 +52,7 @@ class Counting(Folder):
 
 
 def add(file_store: DatasetFileStore, source: Path, number: int, name: str = "tiny") -> DatasetManifest:
-    manifest = file_store.bring(name, Folder(source), FileProgress(), number - 1)
+    manifest = file_store.bring(name, FolderSource(source), FileProgress(), number - 1)
     file_store.publish(name, number, manifest)
     file_store.done(name)
     return manifest
@@ -77,7 +79,7 @@ def test_version_matches_source_and_stores_each_content_once(file_store: Dataset
 def test_same_content_keeps_digest_and_versions_share_files(file_store: DatasetFileStore, source: Path) -> None:
     first = add(file_store, source, 1)
     (source / "train/a.bin").touch()
-    assert file_store.bring("tiny", Folder(source), FileProgress(), 1).digest == first.digest
+    assert file_store.bring("tiny", FolderSource(source), FileProgress(), 1).digest == first.digest
     (source / "more.txt").write_text("more")
     second = add(file_store, source, 2)
     assert second.digest != first.digest
@@ -120,7 +122,7 @@ def test_publish_never_replaces_different_complete_version(file_store: DatasetFi
     """It may be of a server whose records of it are lost. One of which nothing says what it holds is made anew."""
     first = add(file_store, source, 1)
     (source / "run.sh").unlink()
-    other = file_store.bring("tiny", Folder(source), FileProgress())
+    other = file_store.bring("tiny", FolderSource(source), FileProgress())
     assert not file_store.publish("tiny", 1, other)
     assert file_store.verify("tiny", 1, first.digest, FileProgress()) == []
     assert file_store.publish("tiny", 1, first)
@@ -134,7 +136,7 @@ def test_import_can_be_stopped(file_store: DatasetFileStore, source: Path) -> No
     progress = FileProgress()
     progress.stop.set()
     with pytest.raises(Stopped):
-        file_store.bring("tiny", Folder(source), progress)
+        file_store.bring("tiny", FolderSource(source), progress)
     assert not file_store.folder("tiny").exists()
 
 
@@ -200,13 +202,13 @@ def test_import_refuses_outside_links_special_files_and_empty_source(
     (source / "root").symlink_to("/etc/shadow")
     os.mkfifo(source / "train" / "pipe")
     with pytest.raises(Refused) as error:
-        file_store.bring("tiny", Folder(source), FileProgress())
+        file_store.bring("tiny", FolderSource(source), FileProgress())
     for words in ("out links to ../secret, outside", "root links to /etc/shadow, outside", "train/pipe is not a file"):
         assert words in error.value.message
     with pytest.raises(Refused, match="No such file"):
-        Folder(source / "none")
+        FolderSource(source / "none")
     with pytest.raises(Refused, match="has no file"):
-        file_store.bring("tiny", Folder(source / "empty"), FileProgress())
+        file_store.bring("tiny", FolderSource(source / "empty"), FileProgress())
 
 
 def test_import_refuses_source_with_unreadable_folder(
@@ -221,29 +223,29 @@ def test_import_refuses_source_with_unreadable_folder(
 
     monkeypatch.setattr(os, "open", closed)  # root may open any folder
     with pytest.raises(Refused, match=r"from can't be read completely: train/deep: Permission denied") as refused:
-        file_store.bring("tiny", Folder(source), FileProgress())
+        file_store.bring("tiny", FolderSource(source), FileProgress())
     assert "read every folder" in refused.value.hint
 
 
 def test_listing_refuses_folder_that_vanishes(source: Path) -> None:
-    class Vanishing(Folder):
+    class Vanishing(FolderSource):
         @staticmethod
         def _add_entry(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
             if name == "run.sh":  # of the topmost folder: what is below is opened after this
                 (source / "train").rename(source.parent / "old")
-            return Folder._add_entry(path, name, handle, files, links)
+            return FolderSource._add_entry(path, name, handle, files, links)
 
     with pytest.raises(Refused, match="can't be read completely: train: No such file"):
         Vanishing(source).listing()
 
 
 def test_import_refuses_file_that_vanishes_during_listing(file_store: DatasetFileStore, source: Path) -> None:
-    class Vanishing(Folder):
+    class Vanishing(FolderSource):
         @staticmethod
         def _add_entry(path: str, name: str, handle: int, files: list[Item], links: list[tuple[str, str]]) -> str:
             if path == "train/a.bin":
                 os.unlink(name, dir_fd=handle)
-            return Folder._add_entry(path, name, handle, files, links)
+            return FolderSource._add_entry(path, name, handle, files, links)
 
     with pytest.raises(Refused, match=r"from/train/a\.bin: No such file") as refused:
         file_store.bring("tiny", Vanishing(source), FileProgress())
@@ -267,7 +269,7 @@ def test_import_reports_io_error_during_listing(file_store: DatasetFileStore) ->
 def test_reader_does_not_follow_swapped_in_symlink(file_store: DatasetFileStore, source: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "b.bin").write_bytes(b"beta" * 1000)
-    reader = Folder(source)
+    reader = FolderSource(source)
     (item,) = [file for file in reader.listing().files if file.path == "train/deep/b.bin"]
     (source / "train/deep/b.bin").unlink()
     (source / "train/deep").rmdir()
@@ -277,7 +279,7 @@ def test_reader_does_not_follow_swapped_in_symlink(file_store: DatasetFileStore,
 
 
 def test_refuses_file_changed_after_listing(file_store: DatasetFileStore, source: Path) -> None:
-    reader = Folder(source)
+    reader = FolderSource(source)
     listed = reader.listing()
     (source / "run.sh").write_text("another")
     item = next(file for file in listed.files if file.path == "run.sh")

@@ -17,7 +17,9 @@ from headway.catalog.providers import SSH
 from headway.cluster.context import ClusterContext
 from headway.datasets.file_store import FileProgress, Stopped
 from headway.datasets.file_store_over_ssh import SshDatasetFileStore
-from headway.datasets.manifest import DatasetManifest, Folder, Item, Listing
+from headway.datasets.folder_source import FolderSource
+from headway.datasets.manifest import DatasetManifest
+from headway.datasets.source import Item, Listing
 from headway.domain.machines.machine import Machine
 from headway.domain.storage.folders import StorageFolders
 from headway.errors import Refused
@@ -97,7 +99,7 @@ def source(tmp_path: Path) -> Path:
 
 async def add(file_store: SshDatasetFileStore, source: Path, number: int = 1) -> tuple[DatasetManifest, FileProgress]:
     progress = FileProgress()
-    manifest = await file_store.bring("words", Folder(source), progress, number - 1)
+    manifest = await file_store.bring("words", FolderSource(source), progress, number - 1)
     await file_store.publish("words", number, manifest)
     await file_store.done("words")
     return manifest, progress
@@ -137,7 +139,7 @@ async def test_publish_keeps_existing_version_with_same_number(
 ) -> None:
     manifest, _ = await add(file_store, source)
     (source / "b.sh").write_text("gamma")
-    other = await file_store.bring("words", Folder(source), FileProgress(), 0)
+    other = await file_store.bring("words", FolderSource(source), FileProgress(), 0)
     assert [await file_store.publish("words", 1, one) for one in (other, manifest)] == [False, True]
     assert (place(scratch) / "b.sh").read_text() == "beta"
 
@@ -165,7 +167,7 @@ async def test_verify_names_damaged_file(file_store: SshDatasetFileStore, scratc
     assert wrong == "b.sh has different content"
 
 
-class Watched(Folder):
+class Watched(FolderSource):
     """Says what is read, and breaks off in one file."""
 
     def __init__(self, path: Path, broken: str = "") -> None:
@@ -193,7 +195,7 @@ async def test_interrupted_import_resumes_without_sending_files_again(
     assert again.seen == ["deep/a.txt"]
 
 
-class Endless(Folder):
+class Endless(FolderSource):
     def listing(self) -> Listing:
         return Listing((Item("big", 1 << 50, False, "1"),))
 

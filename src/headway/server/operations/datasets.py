@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 from headway.datasets.async_file_store import AsyncDatasetFileStore, LocalDatasetFileStore
 from headway.datasets.file_store import FileProgress, damage_text
-from headway.datasets.manifest import DatasetManifest, DatasetSource, Folder
-from headway.datasets.s3_source import SCHEME, Access, Bucket
+from headway.datasets.folder_source import FolderSource
+from headway.datasets.manifest import DatasetManifest
+from headway.datasets.s3_source import SCHEME, S3Access, S3Source
+from headway.datasets.source import DatasetSource
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, format_bytes
@@ -113,13 +115,13 @@ class DatasetOperations:
         value = await self._state.store.secrets.get(self._cluster, self._operation.secret)
         if value is None:
             raise Refused("the keys of this operation no longer exist", hint="start it again")
-        access = Access(**json.loads(value))
-        return lambda: Bucket(path, access)
+        access = S3Access(**json.loads(value))
+        return lambda: S3Source(path, access)
 
-    def _opened(self, path: Path) -> Folder:
+    def _opened(self, path: Path) -> FolderSource:
         """Opens a source folder. Checks the folder that was opened, not the path, which may have changed. Raises
         Refused or NotAllowed."""
-        folder = Folder(path)
+        folder = FolderSource(path)
         try:
             require_dataset_source(self._state, str(folder.real))
         except BaseException:

@@ -13,7 +13,7 @@ from moto.server import ThreadedMotoServer
 from headway.catalog.providers import SSH
 from headway.datasets import file_store
 from headway.datasets.async_file_store import LocalDatasetFileStore
-from headway.datasets.manifest import Folder
+from headway.datasets.folder_source import FolderSource
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.dataset import conflicting_field
 from headway.domain.storage.folders import Dataset, StorageFolders, Volume
@@ -32,14 +32,14 @@ async def test_dataset_source_replaced_by_a_link_is_not_followed(
     server: Server, mounts: Mounts, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may write above it would have the server read its own secrets into a dataset."""
-    real = datasets.Folder
+    real = datasets.FolderSource
 
-    def swapped(path: Path) -> Folder:
+    def swapped(path: Path) -> FolderSource:
         source.rename(tmp_path / "away")
         source.symlink_to(tmp_path / "state")
         return real(path)
 
-    monkeypatch.setattr(datasets, "Folder", swapped)
+    monkeypatch.setattr(datasets, "FolderSource", swapped)
     client = await server.client()
     operation = await done(server, await client.post(API, json={"name": "tiny", "source": str(source)}), "failed")
     assert "is a system folder of the server's machine" in operation.error["message"]
