@@ -29,7 +29,7 @@ from headway.billing.goodput import lost_s
 from headway.billing.periods import month_period, time_zone
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import resolve_cluster_file
-from headway.domain.billing import DAY_S, CheckpointStats, GroupAllocation, JobRun, NodePrice, NodeSpan, SpanKind
+from headway.domain.billing.ledger import DAY_S, CheckpointStats, GroupAllocation, JobRun, NodePrice, NodeSpan, SpanKind
 from headway.domain.cluster import Cluster
 from headway.domain.incident import FaultAction
 from headway.services.billing.invoice_views import load_chargeback

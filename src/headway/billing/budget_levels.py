@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 
-from headway.domain.cluster import Budget
+from headway.domain.teams import Budget
 
 
 class Level(StrEnum):

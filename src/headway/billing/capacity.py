@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from headway.domain.billing import DAY_S
+from headway.domain.billing.ledger import DAY_S
 
 # Job sizes: (smallest number of GPUs, label).
 SIZES = ((0, "no GPU"), (1, "1 GPU"), (2, "2 to 8"), (9, "9 to 64"), (65, "more than 64"))

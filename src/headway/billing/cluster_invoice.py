@@ -18,7 +18,7 @@ from headway.billing.intervals import Span
 from headway.billing.money import cents
 from headway.billing.periods import Period
 from headway.billing.price_segments import HOUR_S, Segment
-from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind, fixed_cost_name
+from headway.domain.billing.ledger import MachineLifetime, NodeSpan, SpanKind, fixed_cost_name
 
 
 @dataclass(frozen=True, slots=True)

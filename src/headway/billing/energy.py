@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from headway.domain.billing import CpuAllocation
+from headway.domain.billing.ledger import CpuAllocation
 
 KWH_J = 3_600_000
 

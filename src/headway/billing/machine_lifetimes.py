@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind
+from headway.domain.billing.ledger import MachineLifetime, NodeSpan, SpanKind
 
 
 @dataclass(frozen=True, slots=True)

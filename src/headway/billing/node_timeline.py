@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from headway.billing import intervals as spans
 from headway.billing.intervals import Span
-from headway.domain.billing import MachineLifetime, NodeSpan, SpanKind
+from headway.domain.billing.ledger import MachineLifetime, NodeSpan, SpanKind
 from headway.domain.slurm.hostlist import natural_key
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from headway.domain.billing import NodePrice, fixed_cost_group
+from headway.domain.billing.ledger import NodePrice, fixed_cost_group
 from headway.domain.cluster import Cluster
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from headway.billing.periods import Period
-from headway.domain.billing import NodePrice, fixed_cost_name
+from headway.domain.billing.ledger import NodePrice, fixed_cost_name
 
 HOUR_S = 3600
 

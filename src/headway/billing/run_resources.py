@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from headway.domain.billing import GroupAllocation, JobRun
+from headway.domain.billing.ledger import GroupAllocation, JobRun
 from headway.domain.cluster import Group
 from headway.domain.machines.gpu_parts import MPS_PER_GPU, WHOLE, GpuParts
 

@@ -13,11 +13,12 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from headway.domain.cap_periods import period_start
+from headway.domain.billing.cap_periods import period_start
 from headway.domain.changeset import Change, Disturbs
-from headway.domain.cluster import Cluster, Team, UserLimits
+from headway.domain.cluster import Cluster
 from headway.domain.machines.gpu_parts import tres_of_part
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
+from headway.domain.teams import Team, UserLimits
 
 OPERATOR = "headway"
 _OPERATOR_ACCOUNT = "root"

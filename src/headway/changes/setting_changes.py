@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 
 from headway.domain.changeset import Change
-from headway.domain.cluster import MAIN_GROUP, BackupRule, Budget, Cluster, Host, KeySource, StallRule
+from headway.domain.cluster import MAIN_GROUP, BackupRule, Cluster, Host, KeySource, StallRule
+from headway.domain.teams import Budget
 
 NONE = "none"
 FILE = "file"  # name of the change for a difference that no other change shows

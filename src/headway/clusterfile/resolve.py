@@ -27,14 +27,12 @@ from headway.clusterfile.models.software.packages import resolve_packages
 from headway.clusterfile.models.storage import MountedVolumePart
 from headway.clusterfile.models.teams import BudgetPart, TeamPart, UserLimitsPart
 from headway.clusterfile.rules.file_rules import dataset_mount, preemption_rules
+from headway.domain.billing.costs import Costs
 from headway.domain.cluster import (
     Alerts,
     BackupRule,
-    Budget,
     Cluster,
-    Costs,
     Firewall,
-    GpuHourCap,
     Health,
     Host,
     KeySource,
@@ -42,14 +40,12 @@ from headway.domain.cluster import (
     Plan,
     Slot,
     StallRule,
-    Team,
-    User,
-    UserLimits,
     head_names,
 )
 from headway.domain.machines.image_signatures import SignaturePolicy, SignatureRule
 from headway.domain.machines.machine import Jump
 from headway.domain.storage.folders import Dataset, StorageFolders, Volume
+from headway.domain.teams import Budget, GpuHourCap, Team, User, UserLimits
 from headway.validation.field_types import UNLIMITED
 
 DEFAULT_TEAM = "default"

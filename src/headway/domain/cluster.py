@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 
+from headway.domain.billing.costs import Costs
 from headway.domain.machines.gpu_driver import GpuDriver
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.image_signatures import SignaturePolicy
 from headway.domain.machines.machine import Jump
 from headway.domain.machines.rented import CloudSettings
-from headway.domain.network_policy import Network, NetworkPolicy
+from headway.domain.network_policy import Network
 from headway.domain.provider_traits import ProviderTraits
 from headway.domain.storage.folders import StorageFolders
+from headway.domain.teams import Team, User, UserLimits
 
 MAIN_GROUP = "main"  # the only group of a cluster file without groups
 SHARED_FOLDER = ".headway"  # Headway's own folder on the scratch of owned machines
@@ -106,17 +108,6 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class UserLimits:
-    """What each user of a team, or of a partition, may have at once; None: no limit."""
-
-    running_jobs: int | None = None
-    submitted_jobs: int | None = None
-    gpus: int | None = None
-    cpus: int | None = None
-    recent_gpu_hours: Decimal | None = None  # of a team's users: GPU-hours, of which old use counts less and less
-
-
-@dataclass(frozen=True, slots=True)
 class Partition:
     """A resolved partition."""
 
@@ -133,93 +124,12 @@ class Partition:
     slurm: Mapping[str, str] = field(default_factory=dict)  # allowlisted keys
     environment: str = ""  # software environment of commands that name none: NAME or NAME@VERSION
     container_image: str = ""  # container image of commands that name neither one nor an environment
-    per_user: UserLimits = UserLimits()
+    per_user: UserLimits = field(default_factory=UserLimits)
 
     @property
     def qos(self) -> str:
         """Name of the QOS that holds the partition's limits, "" without limits. No team has a name with a dot."""
         return f"partition.{self.name}" if self.per_user != UserLimits() else ""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuHourCap:
-    """A team's GPU-hours per period. The full amount is available again at the start of each period; use does not
-    decay."""
-
-    hours: Decimal
-    per: str  # "day" | "week" | "month" | "quarter" | "year"
-
-
-BUDGET_WARN_SHARE = 0.8  # default share of a budget at which its team is warned
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The most that a team's jobs may use in one period. `unit`: "usd" | "gpu_hours"."""
-
-    unit: str
-    limit: Decimal
-    per: str  # the same values as in GpuHourCap
-    warn: float = BUDGET_WARN_SHARE  # share of the limit
-    cap: bool = True  # when it is used up, no further job starts
-
-
-# Who pays for capacity that was allocated to no job: teams in proportion to their use, teams by their shares, or a cost centre.
-BY_USE = "use"
-BY_SHARE = "share"
-COST_CENTRE = "centre:"  # followed by its name
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """How costs are computed. `idle`, `spare`, `broken`: who pays for capacity that was allocated to no job, and `fixed` for
-    costs that do not depend on nodes: BY_USE, BY_SHARE or COST_CENTRE with a name. `fixed_usd_per_hour`: these costs by
-    name. The defaults are those of the cluster file."""
-
-    timezone: str = "UTC"
-    idle: str = BY_USE
-    spare: str = BY_SHARE
-    broken: str = BY_SHARE
-    pue: float = 1.3
-    usd_per_kwh: Decimal | None = None
-    fixed: str = BY_SHARE
-    fixed_usd_per_hour: Mapping[str, Decimal] = field(default_factory=dict)
-
-
-DEFAULT_COSTS = Costs()
-
-
-@dataclass(frozen=True, slots=True)
-class Team:
-    """A team. It becomes a Slurm account and a QOS of the same name."""
-
-    name: str
-    users: tuple[str, ...]
-    share: int
-    gpu_hours: GpuHourCap | None = None
-    running_jobs: int | None = None
-    submitted_jobs: int | None = None
-    gpus: int | None = None  # GPUs allocated at once; MIG instances count as GPUs
-    leads: tuple[str, ...] = ()  # users of the team who may act on all its jobs
-    budget: Budget | None = None
-    environment: str = ""  # as in Partition
-    container_image: str = ""  # as in Partition
-    gpu_parts: Mapping[str, int] = field(
-        default_factory=dict
-    )  # allocated at once: MIG profile, "shard" or "mps" -> number
-    per_user: UserLimits = UserLimits()
-    network: NetworkPolicy = field(default_factory=NetworkPolicy)
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """A person with an account on the machines. The server chooses the uid: it is the same on every machine and is
-    never used again."""
-
-    name: str
-    ssh_keys: tuple[str, ...]  # public keys, one line each
-    teams: tuple[str, ...]  # the first is the default account
-    admin: bool = False  # the person who applied
 
 
 @dataclass(frozen=True, slots=True)

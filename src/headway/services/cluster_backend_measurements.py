@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
-from headway.domain.billing import CheckpointStats, JobRun, NodeSpan, Notification
+from headway.domain.billing.ledger import CheckpointStats, JobRun, NodeSpan, Notification
 from headway.domain.cluster import Cluster
 from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.schemas.fabric_tests import FabricTestOut

@@ -17,7 +17,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from headway.domain.billing import NodePrice
+from headway.domain.billing.ledger import NodePrice
 from headway.errors import Conflict, NotFound, Refused, Unreachable
 from headway.store import DatabaseLocked, Store, StoreUnavailable, open_store
 from headway.store.db.engine import database_url, migrate, open_engine, run_migrations, shown_url

@@ -10,7 +10,7 @@ import pytest
 
 from headway.billing.run_resources import allocations_by_group
 from headway.catalog.mig_profiles import lay_out
-from headway.domain.billing import DAY_S, MAX_STORED_INTEGER, CheckpointStats, JobRun
+from headway.domain.billing.ledger import DAY_S, MAX_STORED_INTEGER, CheckpointStats, JobRun
 from headway.domain.incident import FaultAction
 from headway.domain.machines.gpu_parts import GpuParts
 from headway.services.billing.ledger import daily_rollups

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from headway.api.http import authorized_stream
-from headway.domain.cluster import Team, User
+from headway.domain.teams import Team, User
 from headway.errors import Conflict
 from headway.schemas.clusters import ClusterEventOut
 from headway.schemas.submission.batch_script_request import SubmitOut

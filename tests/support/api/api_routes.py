@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from headway.domain.cluster import Team, User
 from headway.domain.dataset import DatasetVersion
 from headway.domain.environment import EnvironmentVersion
+from headway.domain.teams import Team, User
 from headway.errors import Unreachable
 from headway.schemas.access.scim import USER_SCHEMA
 from headway.schemas.base import API_PREFIX

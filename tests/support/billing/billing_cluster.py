@@ -14,8 +14,9 @@ import httpx
 import pytest
 
 from headway.billing import periods
-from headway.domain.billing import JobRun, NodeSpan
-from headway.domain.cluster import Cluster, Team, User
+from headway.domain.billing.ledger import JobRun, NodeSpan
+from headway.domain.cluster import Cluster
+from headway.domain.teams import Team, User
 from headway.errors import Unreachable
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

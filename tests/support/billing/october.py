@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from headway.billing import cluster_invoice, periods, price_segments
-from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan
+from headway.domain.billing.ledger import MachineLifetime, NodePrice, NodeSpan
 
 UTC = periods.time_zone("UTC")
 OCTOBER = periods.month_period("2026-10", UTC)

@@ -14,12 +14,13 @@ from typing import Any
 from headway.catalog.providers import LOCAL
 from headway.clusterfile.models.health import HealthPart
 from headway.clusterfile.resolve import health_settings
-from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Health, Partition, Plan, Slot, Switch, Team, User
+from headway.domain.cluster import MAIN_GROUP, Cluster, Group, Health, Partition, Plan, Slot, Switch
 from headway.domain.machines.gpu_parts import WHOLE
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.site import Site
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.domain.storage.folders import StorageFolders
+from headway.domain.teams import Team, User
 from headway.schemas.clusters import ClusterOut
 from headway.store import Store, open_store
 from headway.store.db.sealing import KEY_FILE

@@ -6,8 +6,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from headway.domain.cluster import Budget, Cluster, GpuHourCap, Partition, Team, UserLimits
+from headway.domain.cluster import Cluster, Partition
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
+from headway.domain.teams import Budget, GpuHourCap, Team, UserLimits
 from headway.jobs.explain.pending import PendingReason, explain_pending
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.placement_search import ClusterSnapshot
@@ -45,7 +46,7 @@ CLUSTER = builders.cluster(
     teams=(
         Team("vision", ("alice",), 1, gpus=24, running_jobs=2, gpu_hours=GpuHourCap(Decimal(100), "week")),
         Team("speech", ("bob",), 1),
-        Team("small", ("sue",), 1, budget=Budget("usd", Decimal(20000), "month")),
+        Team("small", ("sue",), 1, budget=Budget("usd", Decimal(20000), "month", 0.8, True)),
         Team("quota", ("carol",), 1, per_user=UserLimits(gpus=12, cpus=400)),
     ),
 )

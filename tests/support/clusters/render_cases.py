@@ -8,12 +8,13 @@ from typing import Any
 
 from headway.catalog.mig_profiles import lay_out
 from headway.catalog.providers import LOCAL, SSH
-from headway.domain.cluster import MAIN_GROUP, Cluster, Firewall, Group, Partition, Plan, Slot, Switch, Team, User
+from headway.domain.cluster import MAIN_GROUP, Cluster, Firewall, Group, Partition, Plan, Slot, Switch
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.image_signatures import SignaturePolicy, SignatureRule
 from headway.domain.machines.site import OwnedSite, Site
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
 from headway.domain.storage.folders import Dataset, StorageFolders
+from headway.domain.teams import Team, User
 from headway.render.files_by_role import render_files
 from tests.support.clusters import builders
 

@@ -15,11 +15,12 @@ from typing import Any
 from sqlalchemy import insert, select
 
 from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
-from headway.domain.cluster import Cluster, Group, Partition, Slot, Team, User, UserLimits
+from headway.domain.cluster import Cluster, Group, Partition, Slot
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.readiness import ReadinessCheck
 from headway.domain.slurm.accounts import AccountShare
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
+from headway.domain.teams import Team, User, UserLimits
 from headway.errors import NotFound, Unreachable
 from headway.jobs.logs.log_part import last_lines
 from headway.schemas.clusters import ClusterOut, StatusOut

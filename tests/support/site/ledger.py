@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from headway.domain.billing import GroupAllocation, JobRun, NodePrice, NodeSpan, SpanKind
+from headway.domain.billing.ledger import GroupAllocation, JobRun, NodePrice, NodeSpan, SpanKind
 from headway.services.app_state import AppState
 from headway.store import Store
 

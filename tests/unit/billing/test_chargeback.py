@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headway.billing import chargeback, cluster_invoice, intervals, price_segments
 from headway.billing.chargeback import Rules, TeamCosts
-from headway.domain.billing import (
+from headway.domain.billing.ledger import (
     GroupUsage,
     MachineLifetime,
     NodePrice,

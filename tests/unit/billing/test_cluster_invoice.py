@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from headway.billing import cluster_invoice, price_segments
 from headway.billing.money import usd
-from headway.domain.billing import NodePrice, NodeSpan, SpanKind
+from headway.domain.billing.ledger import NodePrice, NodeSpan, SpanKind
 from tests.support.billing.october import OCTOBER, H, billed, life, priced
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.billing import energy
-from headway.domain.billing import CpuAllocation
+from headway.domain.billing.ledger import CpuAllocation
 
 
 def test_unmeasured_energy_is_estimated_from_gpu_type() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.billing import machine_lifetimes
-from headway.domain.billing import MachineLifetime
+from headway.domain.billing.ledger import MachineLifetime
 
 
 def test_machine_lifetime_starts_on_arrival_and_ends_when_last_seen() -> None:

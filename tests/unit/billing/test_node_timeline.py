@@ -11,7 +11,7 @@ from headway.billing import cluster_invoice, price_segments
 from headway.billing import intervals as spans
 from headway.billing.node_timeline import NodeCondition, NodeInterval, intervals
 from headway.billing.periods import Period
-from headway.domain.billing import MachineLifetime, NodePrice, NodeSpan, SpanKind
+from headway.domain.billing.ledger import MachineLifetime, NodePrice, NodeSpan, SpanKind
 
 UP, DRAINED, DOWN, SPARE, OFF = (
     NodeCondition.UP,

@@ -6,8 +6,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 from headway.billing.price_history import current_prices
-from headway.domain.billing import NodePrice
-from headway.domain.cluster import Costs
+from headway.domain.billing.costs import Costs
+from headway.domain.billing.ledger import NodePrice
 from tests.support.clusters import builders
 
 NOW = 1000.0

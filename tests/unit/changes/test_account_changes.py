@@ -20,8 +20,9 @@ from headway.changes.account_changes import (
     usage_resets_due,
 )
 from headway.domain.changeset import Disturbs
-from headway.domain.cluster import Cluster, GpuHourCap, Team, User, UserLimits
+from headway.domain.cluster import Cluster
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
+from headway.domain.teams import GpuHourCap, Team, User, UserLimits
 from headway.slurm.accounting.sacctmgr_commands import account_change_argv
 from headway.slurm.accounting.sacctmgr_reader import parse_accounts
 from tests.support.clusters.builders import cluster

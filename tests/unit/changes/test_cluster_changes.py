@@ -19,12 +19,13 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import build_desired_state
 from headway.cluster.observe import _aborted, _of_earlier_image, heads_with_other_slurm
 from headway.domain.changeset import Change, Disturbs
-from headway.domain.cluster import Cluster, User
+from headway.domain.cluster import Cluster
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.observed_state import Observed, ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.machines.systemd_unit import Unit
+from headway.domain.teams import User
 from headway.errors import CommandFailed, Unreachable
 from headway.images import local_images
 from headway.slurm import node_jobs

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from headway.changes.machine_changes import DesiredMachine
 from headway.changes.user_changes import user_changes, user_part
-from headway.domain.cluster import Cluster, Team, User
+from headway.domain.cluster import Cluster
 from headway.domain.machines.observed_state import ObservedFile, ObservedMachine, ObservedUnit
 from headway.domain.network_policy import TEAM, NetworkPolicy
 from headway.domain.storage.quotas import DesiredQuota, ObservedQuota, UserQuota
+from headway.domain.teams import Team, User
 from headway.render.files_by_role import USER_RULES, render_files
 from headway.render.system import job_network, port_access
 from headway.render.system.login.users import FOLDER, KEYS

@@ -14,9 +14,11 @@ from headway.catalog.plans import load_catalogue
 from headway.clusterfile.json_schema import cluster_file_schema
 from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
 from headway.clusterfile.starter_file import starting_file
-from headway.domain.cluster import Alerts, Budget, Cluster, Costs, GpuHourCap, Host, Slot, Switch, UserLimits
+from headway.domain.billing.costs import Costs
+from headway.domain.cluster import Alerts, Cluster, Host, Slot, Switch
 from headway.domain.machines.machine import Jump
 from headway.domain.network_policy import Network, NetworkPolicy
+from headway.domain.teams import Budget, GpuHourCap, UserLimits
 from headway.errors import Fault, InvalidSpec
 from headway.validation.yaml_parser import parse_yaml
 

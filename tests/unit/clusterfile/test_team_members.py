@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway.clusterfile.team_members import with_team_members, without_users
-from headway.domain.cluster import Team, User
+from headway.domain.teams import Team, User
 from tests.support.clusters import builders
 
 

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from playwright.sync_api import Page, expect
 
-from headway.domain.billing import GroupAllocation, JobRun
-from headway.domain.cluster import Budget
+from headway.domain.billing.ledger import GroupAllocation, JobRun
+from headway.domain.teams import Budget
 from tests.support.site.server import Site
 
 pytestmark = pytest.mark.browser
@@ -37,7 +37,7 @@ def test_day_in_the_capacity_chart_links_to_its_runs(demo: Site, page: Page) -> 
 
 def test_spent_budget_is_shown_above_the_queue_to_its_team(demo: Site, page: Page) -> None:
     now, made = int(demo.state.clock()), demo.backend.clusters["demo"]
-    budget = Budget("gpu_hours", Decimal("0.000001"), "year")
+    budget = Budget("gpu_hours", Decimal("0.000001"), "year", 0.8, True)
     demo.backend.clusters["demo"] = {**made, "teams": tuple(replace(one, budget=budget) for one in made["teams"])}
     begun = now - 7200
     run = JobRun(

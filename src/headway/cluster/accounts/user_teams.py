@@ -19,8 +19,9 @@ from headway.cluster.machine_steps import steps_by_stage
 from headway.cluster.observe import FAN_OUT, observe_machine
 from headway.cluster.parallel_machines import errors_of_all
 from headway.domain.access.user_update import UserUpdateResult
-from headway.domain.cluster import Cluster, User
+from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
+from headway.domain.teams import User
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.slurm.accounting import sacctmgr_reader
 from headway.slurm.accounting.sacctmgr_commands import apply_account_change

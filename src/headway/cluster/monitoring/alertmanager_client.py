@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 
 from headway.cluster.monitoring.http_client import ForwardsPorts, open_http_client
-from headway.domain.billing import Notification
+from headway.domain.billing.ledger import Notification
 from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError, Unreachable
 from headway.render.monitoring.alertmanager_conf import NOTIFICATION

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from headway.domain.cluster import DEFAULT_COSTS
+from headway.domain.billing.costs import DEFAULT_COSTS
 from headway.validation import syntax_rules
 from headway.validation.field_types import (
     SHARED_BY,

@@ -11,7 +11,6 @@ from headway.clusterfile.models.software.environments import (
     ContainerImage,
     DefaultEnvironment,
 )
-from headway.domain.cluster import BUDGET_WARN_SHARE
 from headway.validation.field_types import (
     MOST_USERS,
     FileSection,
@@ -82,7 +81,7 @@ class BudgetPart(FileSection):
     )
     per: Literal["day", "week", "month", "quarter", "year"] = Field("month", description="The period.")
     warn: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
-        BUDGET_WARN_SHARE, description="Warn the team when it has used this share."
+        0.8, description="Warn the team when it has used this share."
     )
     cap: bool = Field(
         True, description="Start no more jobs of the team when the budget is spent; running jobs continue."

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headway.domain.cluster import Team, UserLimits
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.domain.teams import Team, UserLimits
 from headway.jobs.explain.phrases import Phrase, count_of, describe_end, format_duration, join_phrases
 from headway.jobs.explain.placement_search import ClusterSnapshot
 

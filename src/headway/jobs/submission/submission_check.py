@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from headway.domain.cluster import Cluster, Partition, Team
+from headway.domain.cluster import Cluster, Partition
 from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.domain.slurm.sbatch_options import DOS_LINES_HINT
+from headway.domain.teams import Team
 from headway.errors import Fault
 from headway.jobs.explain.phrases import format_duration
 from headway.jobs.submission.credential_redaction import masked_lines, masked_names

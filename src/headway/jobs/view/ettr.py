@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from headway.domain.billing import MAX_STORED_INTEGER
+from headway.domain.billing.ledger import MAX_STORED_INTEGER
 
 MAX_MARKS = 2000
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from headway.domain.billing import MAX_STORED_INTEGER, CheckpointStats
+from headway.domain.billing.ledger import MAX_STORED_INTEGER, CheckpointStats
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.nodes_and_jobs import JobState

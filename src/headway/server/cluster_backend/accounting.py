@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.domain.billing import CheckpointStats, JobRun, NodeSpan
+from headway.domain.billing.ledger import CheckpointStats, JobRun, NodeSpan
 from headway.domain.cluster import Cluster
 from headway.server.cluster_backend.connections import ConnectionPool
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
-from headway.domain.billing import Notification
+from headway.domain.billing.ledger import Notification
 from headway.domain.cluster import Cluster
 from headway.server.cluster_backend.connections import ConnectionPool
 

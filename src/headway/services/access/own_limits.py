@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headway.domain.cluster import Cluster, UserLimits
+from headway.domain.cluster import Cluster
 from headway.domain.slurm.accounts import AccountShare
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.domain.storage.quotas import ObservedQuota
+from headway.domain.teams import UserLimits
 from headway.errors import HeadwayError
 from headway.schemas.access.limits import LimitOut, LimitsOut
 from headway.services.access.role_rights import Principal

@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 from fractions import Fraction
 
-from headway.domain.cluster import Cluster, Team
+from headway.domain.cluster import Cluster
 from headway.domain.slurm.accounts import AccountShare
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.domain.teams import Team
 from headway.errors import HeadwayError
 from headway.schemas.access.people import TeamOut, TeamsOut
 from headway.services.access.ownership_rights import may_see_team_usage

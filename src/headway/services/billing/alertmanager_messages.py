@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headway.billing.budget_levels import BudgetStatus, Level
 from headway.billing.periods import last_week, time_zone
-from headway.domain.billing import Notification
+from headway.domain.billing.ledger import Notification
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut, GoodputOut, UsageOut
 from headway.services.app_state import AppState

@@ -10,7 +10,7 @@ from fractions import Fraction
 from headway.billing import budget_levels
 from headway.billing.budget_levels import BudgetStatus, Level
 from headway.billing.periods import Period, time_zone
-from headway.domain.cap_periods import period_end, period_start
+from headway.domain.billing.cap_periods import period_end, period_start
 from headway.domain.cluster import Cluster
 from headway.schemas.billing import BudgetOut
 from headway.services.app_state import AppState

@@ -9,7 +9,7 @@ from headway.billing import chargeback, cluster_invoice, intervals
 from headway.billing.chargeback import Chargeback
 from headway.billing.cluster_invoice import Invoice
 from headway.billing.periods import Period, month_of, month_period, time_zone
-from headway.domain.billing import fixed_cost_name
+from headway.domain.billing.ledger import fixed_cost_name
 from headway.services.app_state import AppState
 from headway.services.billing.priced_usage import SegmentTotals, cut_by_prices
 from headway.services.billing.reports.report_scope import BilledCluster

@@ -10,7 +10,7 @@ from fractions import Fraction
 from headway.billing import price_segments
 from headway.billing.periods import Period
 from headway.billing.price_segments import Segment
-from headway.domain.billing import fixed_cost_name
+from headway.domain.billing.ledger import fixed_cost_name
 from headway.services.app_state import AppState
 from headway.services.billing.reports.report_scope import BilledCluster
 from headway.store.billing.run_sums import NONE, Only, ReportSpan

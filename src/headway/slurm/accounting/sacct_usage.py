@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from headway.domain.billing import JobRun, NodeSpan, SpanKind
+from headway.domain.billing.ledger import JobRun, NodeSpan, SpanKind
 from headway.domain.machines.gpu_parts import gpus_worth
 from headway.domain.machines.machine import Machine
 from headway.errors import HeadwayError

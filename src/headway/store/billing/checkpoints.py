@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import select
 
-from headway.domain.billing import CheckpointStats
+from headway.domain.billing.ledger import CheckpointStats
 from headway.store.billing.runs import upsert
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart

@@ -11,7 +11,7 @@ from itertools import pairwise
 from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.billing import DAY_S
+from headway.domain.billing.ledger import DAY_S
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart, insert_into
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import or_, select
 
-from headway.domain.billing import NodeSpan, SpanKind
+from headway.domain.billing.ledger import NodeSpan, SpanKind
 from headway.store.billing.runs import upsert
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import select, update
 
-from headway.domain.billing import Notification
+from headway.domain.billing.ledger import Notification
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart, insert_into
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from sqlalchemy import insert, select
 
-from headway.domain.billing import NodePrice
+from headway.domain.billing.ledger import NodePrice
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, and_, case, delete, func, insert, literal, or_, select
 
-from headway.domain.billing import DAY_S
+from headway.domain.billing.ledger import DAY_S
 from headway.store.billing.daily_rollups import RUNS, DailyRollupStore, days_between
 from headway.store.billing.ledger_progress import LedgerProgress
 from headway.store.billing.runs import KIND, OPEN

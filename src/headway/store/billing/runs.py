@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.domain.billing import CpuAllocation, GroupAllocation, JobRun
+from headway.domain.billing.ledger import CpuAllocation, GroupAllocation, JobRun
 from headway.domain.slurm.hostlist import compress, expand
 from headway.store.billing.daily_rollups import DailyRollupStore, Part
 from headway.store.billing.ledger_progress import LedgerProgress

@@ -19,7 +19,7 @@ from sqlalchemy import (
     select,
 )
 
-from headway.domain.billing import GroupUsage
+from headway.domain.billing.ledger import GroupUsage
 from headway.store.billing.run_sums import Only, ReportSpan, RunSumStore, matches_filter
 from headway.store.billing.runs import KIND
 from headway.store.db import billing_schema as t

@@ -11,8 +11,9 @@ import httpx
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.domain.cluster import Host, Team, User
+from headway.domain.cluster import Host
 from headway.domain.storage.folders import Dataset
+from headway.domain.teams import Team, User
 from headway.schemas.base import PROBLEM_JSON, Problem
 from headway.schemas.jobs import JobsPage, JobStacksOut, RankStackOut
 from headway.schemas.submission.batch_script_request import SubmitOut

@@ -18,7 +18,7 @@ import pytest
 
 from headway.backup.archive import ArchiveReader, Header, key_of
 from headway.backup.restore import read_contents, restore_records
-from headway.domain.billing import NodePrice
+from headway.domain.billing.ledger import NodePrice
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import BackupRule
 from headway.domain.dataset import DatasetVersion

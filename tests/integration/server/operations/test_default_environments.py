@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.domain.cluster import User
+from headway.domain.teams import User
 from headway.errors import Unreachable
 from tests.support.clusters import builders
 from tests.support.clusters.environment_builds import API, Builds, add, builds, declare, server

@@ -12,7 +12,7 @@ import pytest
 
 from headway.domain.access.user_lock import UserLockResult
 from headway.domain.access.user_update import UserUpdateResult
-from headway.domain.cluster import Team, User
+from headway.domain.teams import Team, User
 from headway.errors import Unreachable
 from headway.server.workers.user_changes import AGAIN_S, UserChanges
 from headway.store import AuditAsk

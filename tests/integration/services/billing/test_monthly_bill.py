@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headway.billing.money import cents
 from headway.billing.run_resources import allocations_by_group
-from headway.domain.billing import JobRun, NodePrice, NodeSpan, SpanKind
+from headway.domain.billing.ledger import JobRun, NodePrice, NodeSpan, SpanKind
 from headway.services.billing import monthly_bill
 from headway.services.billing.reports.report_scope import BilledCluster
 from tests.support.billing.billing_cluster import OCTOBER, Accounting, H, lab, run

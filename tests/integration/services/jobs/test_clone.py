@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.domain.cluster import Team, User
+from headway.domain.teams import Team, User
 from headway.jobs.submission.credential_redaction import MASK
 from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut

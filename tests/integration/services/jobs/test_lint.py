@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from headway.domain.cluster import GpuHourCap, Team
+from headway.domain.teams import GpuHourCap, Team
 from headway.schemas.submission.batch_script_request import SubmitOut
 from tests.support.servers.server_fakes import Server
 

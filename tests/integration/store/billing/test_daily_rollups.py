@@ -13,7 +13,7 @@ from sqlalchemy import delete
 from headway.billing.capacity import cover
 from headway.billing.periods import month_period, time_zone
 from headway.billing.run_resources import allocations_by_group
-from headway.domain.billing import DAY_S, GroupAllocation, JobRun
+from headway.domain.billing.ledger import DAY_S, GroupAllocation, JobRun
 from headway.services.billing.ledger import daily_rollups
 from headway.store import Store
 from headway.store.billing.daily_rollups import HOURS, RUNS, SUMS

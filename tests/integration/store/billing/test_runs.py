@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from headway.billing import goodput
 from headway.billing.run_resources import allocations_by_group
-from headway.domain.billing import GroupAllocation, JobRun, MachineLifetime, NodeSpan, SpanKind
+from headway.domain.billing.ledger import GroupAllocation, JobRun, MachineLifetime, NodeSpan, SpanKind
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict
 from headway.store import Store

@@ -11,7 +11,7 @@ from sqlalchemy import insert, select
 
 from headway.billing import machine_lifetimes
 from headway.billing.run_resources import allocations_by_group
-from headway.domain.billing import JobRun, NodeSpan, SpanKind
+from headway.domain.billing.ledger import JobRun, NodeSpan, SpanKind
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Refused
 from headway.store.billing.run_sums import ReportSpan

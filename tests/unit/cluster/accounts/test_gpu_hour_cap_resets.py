@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from headway.cluster.accounts.gpu_hour_cap_resets import reset_due_usage
 from headway.cluster.context import ClusterContext
-from headway.domain.cluster import GpuHourCap, Team
 from headway.domain.machines.machine import Machine
+from headway.domain.teams import GpuHourCap, Team
 from headway.transport.process import CommandResult
 from tests.support.clusters import builders
 from tests.support.clusters.builders import cluster, machine

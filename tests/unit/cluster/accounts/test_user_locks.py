@@ -12,8 +12,9 @@ import pytest
 from headway.cluster.accounts import user_locks
 from headway.cluster.context import ClusterContext
 from headway.domain.access.user_lock import UserLockResult
-from headway.domain.cluster import Host, Team, User
+from headway.domain.cluster import Host
 from headway.domain.machines.machine import Machine
+from headway.domain.teams import Team, User
 from headway.errors import CommandFailed, Unreachable
 from headway.transport.process import CommandResult
 from tests.support.clusters import builders

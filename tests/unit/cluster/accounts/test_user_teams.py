@@ -12,8 +12,8 @@ import pytest
 from headway.cluster.accounts import user_teams
 from headway.cluster.context import ClusterContext
 from headway.domain.access.user_update import UserUpdateResult
-from headway.domain.cluster import Team, User
 from headway.domain.machines.machine import Machine
+from headway.domain.teams import Team, User
 from headway.errors import CommandFailed, Unreachable
 from headway.providers.base import Placement
 from headway.transport.process import CommandResult

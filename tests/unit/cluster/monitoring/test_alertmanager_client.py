@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headway.cluster.monitoring.alertmanager_client import send_alerts
-from headway.domain.billing import Notification
+from headway.domain.billing.ledger import Notification
 from headway.errors import Unreachable
 from headway.render.monitoring.prometheus import ALERTS_PORT
 from tests.support.clusters.builders import machine

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.cluster import Team, UserLimits
+from headway.domain.teams import Team, UserLimits
 from tests.support.clusters.explained_jobs import (
     CLUSTER,
     RUNNING,

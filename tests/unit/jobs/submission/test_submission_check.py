@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from headway.domain.cluster import UserLimits
 from headway.domain.slurm.nodes_and_jobs import NodeState
+from headway.domain.teams import UserLimits
 from headway.errors import Fault
 from headway.jobs.submission.batch_script import run_faults
 from headway.jobs.submission.node_capacity import largest_node

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.domain.cluster import Team, User
+from headway.domain.teams import Team, User
 from headway.render.system.login.users import FOLDER, people
 from ops import user_locks
 from tests.support.clusters import builders

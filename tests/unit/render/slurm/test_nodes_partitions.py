@@ -8,10 +8,11 @@ import pytest
 
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import resolve_cluster_file
-from headway.domain.cluster import Cluster, UserLimits
+from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.domain.machines.survey import DetectedGpu, DetectedHardware
 from headway.domain.slurm.hostlist import expand
+from headway.domain.teams import UserLimits
 from headway.render.slurm import conf_syntax
 from headway.render.slurm.slurm_conf import slurm_conf
 from headway.validation.yaml_parser import parse_yaml

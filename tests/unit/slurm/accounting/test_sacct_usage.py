@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.domain.billing import NodeSpan, SpanKind
+from headway.domain.billing.ledger import NodeSpan, SpanKind
 from headway.errors import HeadwayError
 from headway.slurm.accounting import sacct_usage
 from headway.transport.process import CommandResult

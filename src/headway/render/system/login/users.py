@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headway.domain.cluster import Cluster, User
+from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
+from headway.domain.teams import User
 from headway.errors import Fault, InvalidSpec
 from headway.render.escaping import MARK, one_line, path, require_word, script
 

@@ -16,7 +16,7 @@ from headway.billing import energy, goodput
 from headway.billing.idle_gpus import idle_seconds
 from headway.billing.run_resources import allocations_by_group
 from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
-from headway.domain.billing import DAY_S, GroupAllocation, JobRun, SpanKind
+from headway.domain.billing.ledger import DAY_S, GroupAllocation, JobRun, SpanKind
 from headway.domain.cluster import Cluster
 from headway.services.app_state import AppState
 from headway.store.billing.runs import Sample

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from headway.billing.capacity import HALF_S, Cover, Ends, Stretches, allocated_between, cover, halves
-from headway.domain.billing import DAY_S
+from headway.domain.billing.ledger import DAY_S
 from headway.store import Store
 from headway.store.billing.capacity import Touched
 from headway.store.billing.daily_rollups import HOURS, RUNS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headway.billing import machine_lifetimes
-from headway.domain.billing import MachineLifetime
+from headway.domain.billing.ledger import MachineLifetime
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.nodes_and_jobs import SPARES

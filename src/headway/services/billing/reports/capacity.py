@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from headway.billing import capacity as rules
 from headway.billing.capacity import Cover, Fragments, Stretches
-from headway.domain.billing import MachineLifetime
+from headway.domain.billing.ledger import MachineLifetime
 from headway.domain.machines.gpu_parts import mig_profiles
 from headway.schemas.billing import CapacityOut, HourOut, TypeOut, WaitOut
 from headway.services.app_state import AppState

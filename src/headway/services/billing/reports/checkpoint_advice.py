@@ -13,7 +13,7 @@ from headway.billing.goodput import Advice, Cause
 from headway.billing.money import cents, usd
 from headway.billing.periods import Period
 from headway.billing.price_segments import Segment
-from headway.domain.billing import CheckpointStats, MachineLifetime
+from headway.domain.billing.ledger import CheckpointStats, MachineLifetime
 from headway.errors import Refused
 from headway.schemas.billing import AdviceOut
 from headway.services.access.role_rights import Principal

@@ -14,7 +14,7 @@ from functools import partial
 from headway.billing import intervals
 from headway.billing.capacity import Cover, Fragments, Stretches, fragments
 from headway.billing.intervals import Span as Stretch
-from headway.domain.billing import MachineLifetime
+from headway.domain.billing.ledger import MachineLifetime
 from headway.domain.cluster import Plan
 from headway.domain.machines.gpu_parts import mig_profiles
 from headway.services.app_state import AppState

@@ -8,7 +8,8 @@ import structlog
 
 from headway.billing.chargeback import Rules
 from headway.billing.periods import Period, month_of, month_period, parse_moment, time_zone
-from headway.domain.cluster import Cluster, Costs
+from headway.domain.billing.costs import Costs
+from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotAllowed, Refused
 from headway.services.access.ownership_rights import may_see_team_usage
 from headway.services.access.role_rights import Principal, Right

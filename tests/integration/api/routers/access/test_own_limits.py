@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from headway.domain.cluster import Team, UserLimits
 from headway.domain.slurm.accounts import AccountShare
+from headway.domain.teams import Team, UserLimits
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server, reading
 

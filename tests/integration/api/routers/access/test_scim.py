@@ -15,7 +15,7 @@ from headway.api.http.request_limits import MAX_SCIM_BODY
 from headway.domain.access.role import Role
 from headway.domain.access.user_lock import UserLockResult
 from headway.domain.access.user_update import UserUpdateResult
-from headway.domain.cluster import Team, User
+from headway.domain.teams import Team, User
 from headway.schemas.access.scim import (
     GROUP_SCHEMA,
     HEADWAY_USER_SCHEMA,

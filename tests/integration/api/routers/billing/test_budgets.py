@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from headway.domain.cluster import Budget, Cluster, GpuHourCap
+from headway.domain.cluster import Cluster
 from headway.domain.slurm.accounts import AccountShare
+from headway.domain.teams import Budget, GpuHourCap
 from headway.errors import Unreachable
 from headway.services.billing.billing_round import run_billing_round
 from tests.support.billing.billing_cluster import (
@@ -28,7 +29,7 @@ __all__ = ["accounting", "server"]  # fixtures
 
 
 async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: Server, accounting: Accounting) -> None:
-    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8, True)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.clusters.get("lab"))[1]
@@ -60,7 +61,7 @@ async def test_budget_warns_then_holds_team_jobs_until_the_next_period(server: S
 
 async def spent(server: Server, accounting: Accounting) -> Cluster:
     """The budget of vision is, and its jobs are held back."""
-    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8, True)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.clusters.get("lab"))[1]
@@ -126,7 +127,7 @@ async def test_recreated_cluster_holds_teams_with_a_spent_budget(server: Server,
 
 
 async def test_budget_alert_is_sent_once_despite_failures_and_recounts(server: Server, accounting: Accounting) -> None:
-    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8)), TEAMS[1])
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(100), "month", 0.8, True)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.clusters.get("lab"))[1]
@@ -161,7 +162,7 @@ async def test_weekly_summary_reports_budget_left_at_the_end_of_the_week(
     server: Server, accounting: Accounting
 ) -> None:
     """It is told on the next Monday, when a budget by the week is whole again and the month goes on."""
-    limits = (Budget("gpu_hours", Decimal(500), "week"), Budget("usd", Decimal(1000), "month"))
+    limits = (Budget("gpu_hours", Decimal(500), "week", 0.8, True), Budget("usd", Decimal(1000), "month", 0.8, True))
     teams = tuple(replace(team, budget=budget) for team, budget in zip(TEAMS, limits, strict=True))
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")

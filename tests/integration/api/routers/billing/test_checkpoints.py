@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from headway.domain.billing import CheckpointStats
+from headway.domain.billing.ledger import CheckpointStats
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.ledger.collector import ledger_entries

@@ -8,8 +8,9 @@ from decimal import Decimal
 import pytest
 
 from headway.catalog.mig_profiles import lay_out
-from headway.domain.cluster import Budget, Group, Partition
+from headway.domain.cluster import Group, Partition
 from headway.domain.machines.gpu_parts import GpuParts
+from headway.domain.teams import Budget
 from headway.schemas.submission.batch_script_request import SubmitOut
 from tests.support.billing.billing_cluster import (
     OCTOBER,
@@ -26,7 +27,7 @@ __all__ = ["accounting", "server"]  # fixtures
 
 
 async def test_estimate_reports_price_start_time_and_remaining_budget(server: Server) -> None:
-    teams = (replace(TEAMS[0], budget=Budget("gpu_hours", Decimal(10), "month")), TEAMS[1])
+    teams = (replace(TEAMS[0], budget=Budget("gpu_hours", Decimal(10), "month", 0.8, True)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     start = OCTOBER.start + 60

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from headway.domain.cluster import Costs
+from headway.domain.billing.costs import Costs
 from tests.support.billing.billing_cluster import (
     V1,
     Accounting,

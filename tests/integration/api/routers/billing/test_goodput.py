@@ -10,8 +10,9 @@ import httpx
 import pytest
 
 from headway.cluster.monitoring.metric_queries import MetricRow
-from headway.domain.billing import CheckpointStats, NodePrice
-from headway.domain.cluster import Budget, Cluster
+from headway.domain.billing.ledger import CheckpointStats, NodePrice
+from headway.domain.cluster import Cluster
+from headway.domain.teams import Budget
 from headway.errors import HeadwayError
 from headway.jobs.view.ettr import EffectiveTime
 from headway.services.billing.billing_round import run_billing_round
@@ -237,7 +238,7 @@ async def test_goodput_reports_slow_checkpoints_and_savings_of_a_better_interval
 async def test_weekly_summary_is_sent_once_and_matches_usage_and_goodput(
     server: Server, accounting: Accounting
 ) -> None:
-    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month")), TEAMS[1])
+    teams = (replace(TEAMS[0], budget=Budget("usd", Decimal(1000), "month", 0.8, True)), TEAMS[1])
     server.backend.clusters["lab"]["teams"] = teams
     await server.apply("lab", note="budget")
     cluster = (await server.state.clusters.get("lab"))[1]

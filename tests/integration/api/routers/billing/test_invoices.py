@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headway.domain.billing import DAY_S, MachineLifetime, NodePrice, NodeSpan, SpanKind
-from headway.domain.cluster import Costs
+from headway.domain.billing.costs import Costs
+from headway.domain.billing.ledger import DAY_S, MachineLifetime, NodePrice, NodeSpan, SpanKind
 from headway.errors import HeadwayError
 from headway.services.billing.billing_round import run_billing_round
 from tests.support.billing.billing_cluster import (

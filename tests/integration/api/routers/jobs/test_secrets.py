@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from headway.domain.access.job_secret import SecretDelivery
-from headway.domain.cluster import Team, User
+from headway.domain.teams import Team, User
 from headway.errors import Unreachable
 from headway.health.detection.agent_events import parse_event
 from headway.jobs.logs.follow import log_piece

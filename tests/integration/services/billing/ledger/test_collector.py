@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway.cluster.monitoring.metric_queries import MetricRow
-from headway.domain.billing import CheckpointStats
+from headway.domain.billing.ledger import CheckpointStats
 from headway.domain.cluster import Cluster
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.ledger import collector as collecting

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.billing import GroupAllocation, NodeSpan, SpanKind
+from headway.domain.billing.ledger import GroupAllocation, NodeSpan, SpanKind
 from headway.services.billing.ledger.collector import ledger_entries
 from tests.support.billing.billing_cluster import OCTOBER, Accounting, H, at, got, lab, machines, run
 from tests.support.clusters import builders

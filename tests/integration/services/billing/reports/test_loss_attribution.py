@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from headway.domain.billing import CheckpointStats, NodePrice
+from headway.domain.billing.ledger import CheckpointStats, NodePrice
 from headway.domain.incident import FaultAction
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.ledger.collector import ledger_entries

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.domain.billing import NodeSpan, SpanKind
-from headway.domain.cluster import Budget
+from headway.domain.billing.ledger import NodeSpan, SpanKind
+from headway.domain.teams import Budget
 from headway.services.billing.alertmanager_messages import summary
 from headway.services.billing.priced_usage import ALL
 from headway.services.billing.reports.goodput import load_goodput
@@ -47,7 +47,7 @@ async def server(tmp_path: Path, accounting: Accounting) -> AsyncIterator[Server
         ]
         await made.store.node_spans.save("lab", [NodeSpan("lab-1-3", SpanKind.SPARE, OCTOBER.start, 0)])
         made.backend.clusters["lab"]["teams"] = (
-            TEAMS[0], TEAMS[1].__class__("speech", ("sam",), 1, budget=Budget("usd", Decimal(30), "week"))
+            TEAMS[0], TEAMS[1].__class__("speech", ("sam",), 1, budget=Budget("usd", Decimal(30), "week", 0.8, True))
         )  # fmt: skip
         await made.apply("lab", note="budget")
         at(made, 10 * H)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.cluster import Team
+from headway.domain.teams import Team
 from headway.errors import HeadwayError, Refused, Unanswered, Unreachable
 from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.services.token_buckets import TokenBuckets

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from headway.domain.cap_periods import period_end, period_start
+from headway.domain.billing.cap_periods import period_end, period_start
 
 
 @pytest.mark.parametrize(

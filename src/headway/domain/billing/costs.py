@@ -1,0 +1,31 @@
+"""How the costs of a cluster are computed, and who pays for capacity that was allocated to no job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+# Who pays for capacity that was allocated to no job: teams in proportion to their use, teams by their shares, or a cost centre.
+BY_USE = "use"
+BY_SHARE = "share"
+COST_CENTRE = "centre:"  # followed by its name
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """How costs are computed. `idle`, `spare`, `broken`: who pays for capacity that was allocated to no job, and `fixed` for
+    costs that do not depend on nodes: BY_USE, BY_SHARE or COST_CENTRE with a name. `fixed_usd_per_hour`: these costs by
+    name. The defaults hold for cluster files and for reports on a cluster whose file is not known."""
+
+    timezone: str = "UTC"
+    idle: str = BY_USE
+    spare: str = BY_SHARE
+    broken: str = BY_SHARE
+    pue: float = 1.3
+    usd_per_kwh: Decimal | None = None
+    fixed: str = BY_SHARE
+    fixed_usd_per_hour: Mapping[str, Decimal] = field(default_factory=dict)
+
+
+DEFAULT_COSTS = Costs()
