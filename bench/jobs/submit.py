@@ -27,7 +27,7 @@ import asyncssh
 from bench_cluster import BenchCluster, bench_cluster
 from headway.domain.machines.machine import Machine
 from headway.providers.registry import open_provider
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.sdk.client import connect
 from headway.store import open_store
 from headway.transport.ssh import Connections

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from headway.errors import Unreachable
 from headway.paths import instance_label
-from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.sdk.client import Client, connect
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.slurm.nodes_and_jobs import SPARES
 from headway.errors import HeadwayError
 from headway.jobs.submission.submit import run_sbatch
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.slurm import node_commands, reservations
 from headway.slurm.accounting import sacct_jobs, sacct_usage, sacctmgr_reader
 from headway.slurm.adapters import adapter_for

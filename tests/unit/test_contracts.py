@@ -11,7 +11,7 @@ from tests.support.source_trees import SOURCE, modules_below, nodes
 PROGRAMS = frozenset({"sbatch", "scancel", "scontrol", "squeue", "sacct", "sacctmgr", "sshare", "sinfo", "srun"})
 # What names a program and is no argv that the server runs, with the reason.
 ALLOWED = {
-    "schemas/submission/run_flags.py": "srun is a launcher that a user chooses",
+    "schemas/submission/run_request.py": "srun is a launcher that a user chooses",
     "web/views/submit.py": "srun is a launcher that a user chooses",
     "jobs/submission/batch_script.py": "renders a batch script",
     "jobs/remote/helper_pool.py": "the name of a request to the user helper, which itself builds the argv",

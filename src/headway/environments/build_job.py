@@ -17,7 +17,7 @@ from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.jobs.submission.submit import JobFiles
 from headway.render.system.package_sources import PROXY_PORT
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 PYTHON = "/usr/bin/python3"  # of the node image: the same on every machine
 _TIME = "4:00:00"

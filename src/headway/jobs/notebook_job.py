@@ -15,8 +15,8 @@ from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.jobs.submission.submit import JobFiles
-from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.notebooks import NotebookIn
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.transport.remote_program import program_source
 
 SECRET_VARIABLE = "HEADWAY_NOTEBOOK_SECRET"  # noqa: S105 (the name of a variable)

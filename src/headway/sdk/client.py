@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 from headway.schemas.access.people import MeOut
 from headway.schemas.server import KeyRotatedOut, ServerOut
-from headway.schemas.submission.run_flags import RunOptions
+from headway.schemas.submission.run_request import RunOptions
 from headway.sdk.connection import Connection
 from headway.sdk.resources.access import People, Tokens
 from headway.sdk.resources.backups import Backups

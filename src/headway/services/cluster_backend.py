@@ -27,8 +27,8 @@ from headway.schemas.clusters import Document
 from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.services.cluster_backend_measurements import ClusterFabricTests, ClusterMonitoring, ClusterUsage
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.lab import Lab
 
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 USER = "viola"
 READS = """\

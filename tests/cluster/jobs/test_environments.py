@@ -13,7 +13,7 @@ from tests.support.machines.package_index import make_wheel, serve_index
 
 from headway.errors import Conflict
 from headway.schemas.submission.reruns import RetryIn
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
 
 USER = "viola"
 SCRIPT = """\

@@ -14,7 +14,7 @@ from tests.cluster.lab import Lab
 
 from headway import AsyncClient
 from headway.schemas.submission.reruns import RetryIn
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ARRAY = """#!/bin/bash

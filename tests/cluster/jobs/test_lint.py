@@ -7,8 +7,8 @@ import pytest
 from tests.cluster.jobs.lint_agreement import COUNT, compare
 from tests.cluster.lab import Lab
 
-from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.submission_check import CheckJobIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 USER = "stan"
 

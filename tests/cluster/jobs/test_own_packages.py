@@ -13,7 +13,7 @@ from tests.cluster.lab import Lab
 from tests.support.machines.package_index import list_wheels, make_wheel, serve_index
 from tests.support.paths import ROOT
 
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
 
 USER = "stan"
 PAGE = ROOT / "docs/howto/python-packages.md"

@@ -19,7 +19,7 @@ from headway.domain.dataset import DatasetVersion
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.schemas.jobs import JobStacksOut
-from headway.schemas.submission.batch_script_request import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.services.server_settings import Oidc
 from headway.store import AuditAsk

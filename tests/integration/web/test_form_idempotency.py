@@ -9,7 +9,7 @@ import pytest
 
 from headway.errors import Unanswered
 from headway.jobs import notebook_job
-from headway.schemas.submission.batch_script_request import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server, reading

@@ -19,8 +19,8 @@ from headway.api.http import authorized_stream
 from headway.domain.teams import Team, User
 from headway.errors import Conflict
 from headway.schemas.clusters import ClusterEventOut
-from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.jobs.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
 from tests.support.api.api_routes import ask, routes

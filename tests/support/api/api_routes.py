@@ -20,8 +20,8 @@ from headway.errors import Unreachable
 from headway.schemas.access.scim import USER_SCHEMA
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import LogFoundOut, LogPartOut
-from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.store import NotebookRow
 from tests.support.api.access_table import Row

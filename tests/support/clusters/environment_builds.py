@@ -15,8 +15,8 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.environments.environment_folder import Published
 from headway.errors import Refused
 from headway.schemas.jobs import LogPartOut
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.server.operations import environments
 from headway.store import Operation
 from tests.support.clusters import builders

@@ -13,7 +13,7 @@ from headway import paths
 from headway.errors import Unreachable
 from headway.jobs.remote.helper_pool import HelperPool
 from headway.jobs.submission.submit import run_sbatch
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.server.main import NotebookAddress, serve
 from headway.store import Store
 from tests.support.clusters.fake_backend import FakeBackend

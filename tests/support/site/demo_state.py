@@ -27,8 +27,8 @@ from headway.schemas.clusters import ClusterOut, StatusOut
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.nodes import NodeOut
-from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.app_state import AppState
 from headway.services.cluster.cluster_to_schema import summary_of
 from headway.services.cluster_backend import SlurmReading

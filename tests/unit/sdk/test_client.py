@@ -29,7 +29,7 @@ from headway.errors import (
     Unreachable,
 )
 from headway.schemas.base import ErrorOut
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.sdk.client import Client
 from headway.sdk.connection import Connection
 from headway.sdk.errors import error_from_answer

@@ -13,8 +13,8 @@ import pytest
 from headway import AsyncClient, Client
 from headway.errors import Refused, Unreachable
 from headway.schemas.jobs import ArrayOut, JobsPage
-from headway.schemas.submission.batch_script_request import SubmitOut
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.sdk.async_client import AsyncJob
 from headway.sdk.connection import Resource
 from headway.sdk.resources.jobs import Job, Jobs

@@ -17,8 +17,8 @@ from headway.domain.slurm.accounts import AccountShare
 from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogLineOut, LogPartOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
-from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.cluster_backend.cluster_lifecycle import LifecycleBackend
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

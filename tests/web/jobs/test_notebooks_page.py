@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from headway.schemas.submission.batch_script_request import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.main import bind_socket
 from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.services.jobs import notebooks

@@ -15,8 +15,8 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
 from headway.jobs.submission.lineage import stored_request
 from headway.jobs.submission.prepare_job import prepare_run
-from headway.schemas.submission.batch_script_request import SubmitOut
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
+from headway.schemas.submission.submit_request import SubmitOut
 from tests.support.clusters import builders
 from tests.support.site import demo_state, snapshots
 from tests.support.site.server import PEOPLE, Site

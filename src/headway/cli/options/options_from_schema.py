@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from headway.cli.options.env_option import parse_env_options
 from headway.schemas.submission.job_flag import job_flags
-from headway.schemas.submission.run_flags import ContainerIn, RunIn
+from headway.schemas.submission.run_request import ContainerIn, RunIn
 
 CONTAINER = "container_"  # before a container field's name, in the name of its parameter
 F = TypeVar("F", bound=Callable[..., Any])

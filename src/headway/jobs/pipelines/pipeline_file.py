@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from headway.errors import Fault, InvalidSpec
-from headway.schemas.submission.run_flags import JobFields
+from headway.schemas.submission.run_request import JobFields
 from headway.validation.error_paths import MOST_FAULTS, pydantic_faults
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"

@@ -10,7 +10,7 @@ from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.pipelines.pipeline_file import Pipeline
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.pipelines import PipelineOut, StepOut
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
 from headway.store.db.rows import PipelineRow
 
 

@@ -21,8 +21,8 @@ from headway.jobs.submission.requested_resources import requested_resources
 from headway.jobs.submission.software_environment import FLAG as ENVIRONMENT_FLAG
 from headway.jobs.submission.software_environment import environment_faults, environment_lines
 from headway.jobs.submission.stage_in import EXPORT, stage_faults, stage_lines
-from headway.schemas.submission.batch_script_request import SubmitIn
-from headway.schemas.submission.run_flags import ContainerIn, RunIn
+from headway.schemas.submission.run_request import ContainerIn, RunIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")

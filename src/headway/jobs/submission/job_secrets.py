@@ -4,7 +4,7 @@ Pure."""
 from __future__ import annotations
 
 from headway.domain.slurm.sbatch_options import parse_options, script_options
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 FLAG = "--secret"
 

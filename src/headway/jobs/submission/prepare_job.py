@@ -20,8 +20,8 @@ from headway.jobs.submission.software_environment import with_environment
 from headway.jobs.submission.stage_in import with_stage
 from headway.jobs.submission.submit import JobFiles
 from headway.paths import node_dir
-from headway.schemas.submission.batch_script_request import SubmitIn
-from headway.schemas.submission.run_flags import RunIn, RunOut, ScriptLine
+from headway.schemas.submission.run_request import RunIn, RunOut, ScriptLine
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.transport.remote_program import program_source
 
 _MARKED = re.compile(r"-\d{8}-\d{6}-[0-9a-f]{4}$")  # the mark in the name of a job's own folder

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headway.domain.slurm.hostlist import expand
 from headway.domain.slurm.sbatch_options import LONG, parse_options, remove_options, remove_script_options, script_lines
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 _HET = ("hetjob", "packjob")  # `#SBATCH hetjob` separates two components; older versions of Slurm call it packjob
 # Options that a component inherits from the one before, as in sbatch.

@@ -10,7 +10,7 @@ from headway.domain.environment import FOLDER, NAME_PATTERN, EnvironmentVersion,
 from headway.errors import Fault, Refused
 from headway.jobs.submission.requested_resources import RequestedResources, requested_resources
 from headway.jobs.submission.user_script_lines import insert_lines
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 FLAG = "--environment"
 _PATH = re.compile(rf"(?<![\w.-]){FOLDER}/({NAME_PATTERN})/([1-9][0-9]{{0,8}})(?![\w.-])")

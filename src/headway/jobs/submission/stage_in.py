@@ -11,7 +11,7 @@ from headway.domain.dataset import FOLDER
 from headway.errors import Fault, Refused
 from headway.jobs.submission.requested_resources import RequestedResources, requested_resources
 from headway.jobs.submission.user_script_lines import insert_lines
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 SCRATCH = "/tmp"
 EXPORT = f"export HEADWAY_SCRATCH={SCRATCH}"

@@ -16,7 +16,7 @@ from headway.jobs.submission.credential_redaction import masked_lines, masked_na
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources
 from headway.jobs.submission.submit import MAX_SCRIPT_BYTES, export_fault
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 _UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)

@@ -16,7 +16,7 @@ from headway.jobs.remote.user_helper import REFUSED_CODE as PROGRAM_REFUSED
 from headway.jobs.remote.user_helper import HelperConnections, call_helper, helper_argv, helper_error
 from headway.jobs.submission.requested_resources import requested_resources
 from headway.jobs.submission.user_script_lines import insert_arguments
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.slurm.commands_as_user import CONTROL_VERBS, control_argv, scancel_argv
 from headway.transport.process import CommandResult
 

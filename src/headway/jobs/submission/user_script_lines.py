@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from headway.domain.slurm.sbatch_options import script_head
 from headway.errors import Refused
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 _SHELL = re.compile(r"#!\s*(?:\S*/env\s+)?(?:\S*/)?(?:ba|da|k|z)?sh(?:\s.*)?")
 # The line that `insert_arguments` adds: words as shlex.quote writes them.

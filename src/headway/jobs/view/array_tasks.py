@@ -10,7 +10,7 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.domain.slurm.sbatch_options import parse_options, remove_options, script_options
 from headway.schemas.jobs import ArrayOut
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 
 def array_out(states: Mapping[str, str]) -> ArrayOut:

@@ -6,8 +6,8 @@ from pydantic import model_validator
 
 from headway.lint.findings import Level
 from headway.schemas.base import FaultOut, RequestModel, ResponseModel
-from headway.schemas.submission.batch_script_request import SubmitIn
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 
 class CheckJobIn(RequestModel):

@@ -12,12 +12,12 @@ from typing import Unpack
 from headway.domain.slurm.job_states import ENDED
 from headway.errors import NotFound, Unreachable
 from headway.schemas.jobs import ArrayOut, JobOut, JobsPage, JobStacksOut
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.reruns import RetryIn
-from headway.schemas.submission.run_flags import RunIn, RunOptions, RunOut
+from headway.schemas.submission.run_request import RunIn, RunOptions, RunOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.sdk.connection import Resource, cluster_path, non_empty
 from headway.sdk.reconnect import RECONNECT_S, ServerOutage, follow_log
 from headway.sdk.resources.bundles import Bundles

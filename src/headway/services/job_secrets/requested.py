@@ -8,7 +8,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
 from headway.jobs.submission.job_secrets import FLAG, requested_secrets
 from headway.jobs.submission.requested_resources import requested_resources
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.app_state import AppState
 
 

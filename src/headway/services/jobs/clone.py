@@ -11,7 +11,7 @@ from headway.jobs.submission.credential_redaction import lost_secrets as find_lo
 from headway.jobs.submission.prepare_job import job_own_folder
 from headway.jobs.submission.requested_resources import without_dependency
 from headway.schemas.jobs import ScriptOut
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.access.ownership_rights import authorize_action, cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

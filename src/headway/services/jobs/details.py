@@ -28,8 +28,8 @@ from headway.schemas.jobs import (
     PlacementOut,
     ScriptOut,
 )
-from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.exec_commands import ExecIn
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import authorize_action, authorize_log, cluster_to_work_on
 from headway.services.access.role_rights import Principal

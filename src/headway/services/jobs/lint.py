@@ -9,8 +9,8 @@ from headway.domain.dataset import FOLDER as DATASETS
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.lint.rules import lint_script
 from headway.lint.site_rules import Site
-from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.submission_check import LintFindingOut
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.app_state import AppState
 from headway.services.storage.environments import environment_choices
 

@@ -7,8 +7,8 @@ from headway.jobs.submission import credential_redaction
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_resubmit
 from headway.jobs.submission.requested_resources import without_dependency
 from headway.jobs.view.array_tasks import failed_tasks, with_array
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.reruns import RetryIn
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.services.access.ownership_rights import authorize_as_owner, cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

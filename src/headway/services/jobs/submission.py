@@ -23,9 +23,9 @@ from headway.jobs.submission.submission_check import (
     submission_faults,
 )
 from headway.schemas.base import FaultOut
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
-from headway.schemas.submission.run_flags import RunIn, RunOut
+from headway.schemas.submission.run_request import RunIn, RunOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import cluster_to_work_on

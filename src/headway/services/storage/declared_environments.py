@@ -9,7 +9,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.environment import FILE_SOURCE, PYTORCH, request_digest
 from headway.domain.operation_kinds import EnvironmentParams
 from headway.domain.operation_progress import ReportProgress
-from headway.schemas.submission.run_flags import ContainerIn, JobFields
+from headway.schemas.submission.run_request import ContainerIn, JobFields
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation
 from headway.services.storage.environments import missing_environments, pin_environment

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ValidationError
 from headway.errors import Fault
 from headway.jobs.submission.requested_resources import add_flags, requested_resources
 from headway.schemas.base import FaultOut
-from headway.schemas.submission.batch_script_request import SubmitIn
 from headway.schemas.submission.job_flag import job_flags
-from headway.schemas.submission.run_flags import ContainerIn, RunIn
+from headway.schemas.submission.run_request import ContainerIn, RunIn
 from headway.schemas.submission.submission_check import CheckJobIn
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.jobs.clone import CloneSource
 
 LAUNCHERS: tuple[tuple[str, str], ...] = (

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.domain.access import session_validity
 from headway.errors import TooManyTries
-from headway.schemas.submission.batch_script_request import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.access.role_rights import TOKEN_SCOPES
 from headway.services.login_throttle import MAX_FAILURES, MAX_KEYS, LoginThrottle, address_key
 from headway.services.server_settings import Oidc

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.api.http.idempotency import RESUMABLE_PATHS
 from headway.errors import Unanswered, Unreachable
-from headway.schemas.submission.batch_script_request import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from tests.support.servers.interrupted_request import KEY, cut_off
 from tests.support.servers.server_fakes import Server
 

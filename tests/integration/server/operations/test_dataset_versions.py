@@ -17,7 +17,7 @@ from headway.domain.storage.folders import Dataset, StorageFolders
 from headway.errors import Refused, Unreachable
 from headway.jobs.submission import lineage
 from headway.jobs.submission.prepare_job import PreparedJob
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.store.db import schema as t
 from tests.support.clusters import builders
 from tests.support.clusters.dataset_cluster import API, Mounts, add, done, mounts, server, source

@@ -15,8 +15,8 @@ import pytest
 
 from headway.domain.teams import Team, User
 from headway.jobs.submission.credential_redaction import MASK
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server, reading

@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from headway.domain.teams import GpuHourCap, Team
-from headway.schemas.submission.batch_script_request import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from tests.support.servers.server_fakes import Server
 
 CHECK = "/api/v1/clusters/lab/jobs/check"

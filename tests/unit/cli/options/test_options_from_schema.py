@@ -14,7 +14,7 @@ from headway.cli.options import options_from_schema
 from headway.cli.registry import ENTRIES
 from headway.jobs.pipelines.pipeline_file import PipelineStep
 from headway.schemas.submission.job_flag import JobFlag, job_flags
-from headway.schemas.submission.run_flags import ContainerIn, JobFields, RunIn, RunOptions
+from headway.schemas.submission.run_request import ContainerIn, JobFields, RunIn, RunOptions
 from headway.web.views.submit import SubmitForm, request
 
 NOT_TYPED = {"argv", "bundle", "git"}  # what the command and the client fill in themselves

@@ -20,7 +20,7 @@ from headway.errors import Refused, Unanswered
 from headway.jobs.remote.helper_pool import HELPER_IDLE_S, MAX_HELPERS_PER_USER, HelperPool
 from headway.jobs.remote.user_helper import call_helper, helper_argv
 from headway.jobs.submission.submit import run_sbatch
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.transport.process import CommandResult
 from headway.transport.program_io import StreamSplitter
 from tests.support.clusters.builders import Clock

@@ -12,7 +12,7 @@ from headway.errors import Refused
 from headway.jobs.submission.batch_script import Script, dependency, job_name, run_script
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.prepare_job import prepare_run
-from headway.schemas.submission.run_flags import ContainerIn, RunIn
+from headway.schemas.submission.run_request import ContainerIn, RunIn
 from tests.support.clusters.builders import cluster
 
 LAB = cluster(4)

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from headway.jobs.submission.job_secrets import requested_secrets, with_secrets
 from headway.jobs.submission.prepare_job import prepare_run
-from headway.schemas.submission.batch_script_request import SubmitIn
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
+from headway.schemas.submission.submit_request import SubmitIn
 from tests.support.clusters import builders
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headway.jobs.submission.prepare_job import prepare_resubmit, prepare_run, prepare_submit
-from headway.schemas.submission.batch_script_request import SubmitIn
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
+from headway.schemas.submission.submit_request import SubmitIn
 from tests.support.clusters import builders
 
 LAB = builders.cluster(4)

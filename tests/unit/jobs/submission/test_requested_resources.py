@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headway.jobs.submission.requested_resources import without_dependency
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 WAITED = """#!/bin/bash
 #SBATCH -N2 --dependency=afterok:12 --comment="a --dependency=b" # why

@@ -9,7 +9,7 @@ import pytest
 from headway.domain.environment import EnvironmentVersion
 from headway.errors import Refused
 from headway.jobs.submission.software_environment import environment_lines, used_environments, with_environment
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 
 
 def version(name: str, number: int) -> EnvironmentVersion:

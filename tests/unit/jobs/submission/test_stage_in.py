@@ -12,8 +12,8 @@ import pytest
 from headway.errors import Refused
 from headway.jobs.submission.prepare_job import prepare_run, prepare_submit, preview_run
 from headway.jobs.submission.stage_in import stage_lines, with_stage
-from headway.schemas.submission.batch_script_request import SubmitIn
-from headway.schemas.submission.run_flags import ContainerIn, RunIn
+from headway.schemas.submission.run_request import ContainerIn, RunIn
+from headway.schemas.submission.submit_request import SubmitIn
 from tests.support.clusters import builders
 
 LAB = builders.cluster(4)

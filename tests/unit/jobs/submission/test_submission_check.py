@@ -14,8 +14,8 @@ from headway.jobs.submission.batch_script import run_faults
 from headway.jobs.submission.node_capacity import largest_node
 from headway.jobs.submission.requested_resources import add_flags, requested_resources
 from headway.jobs.submission.submission_check import parse_test_only, submission_faults
-from headway.schemas.submission.batch_script_request import SubmitIn
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
+from headway.schemas.submission.submit_request import SubmitIn
 from tests.support.clusters import builders
 
 LAB = builders.cluster(2, 0)  # h100-8: 8 GPUs, 128 CPUs

@@ -20,7 +20,7 @@ from headway.errors import CommandFailed, NotAllowed, NotFound, Refused
 from headway.jobs.remote.user_helper import helper_argv
 from headway.jobs.submission.submit import cancel_jobs, run_command, run_sbatch, script_name
 from headway.jobs.submission.user_script_lines import insert_arguments
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 from headway.transport.process import CommandResult
 from headway.transport.remote_program import program_source as text
 from tests.support.clusters.builders import machine, open_to_all, question_of

@@ -8,7 +8,7 @@ import pytest
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.jobs.view.array_tasks import array_out, failed_tasks, tasks_of, with_array
-from headway.schemas.submission.batch_script_request import SubmitIn
+from headway.schemas.submission.submit_request import SubmitIn
 from tests.support.clusters import builders
 
 

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Path, Request
 from headway.api.auth.dependencies import Member, State
 from headway.api.http.path_numbers import PathNumber
 from headway.schemas.base import API_PREFIX
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.bundles import BundleOut
 from headway.schemas.submission.reruns import RetryIn
-from headway.schemas.submission.run_flags import RunIn, RunOut
+from headway.schemas.submission.run_request import RunIn, RunOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.services.jobs import bundles, reruns, submission
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["jobs"])

@@ -99,8 +99,8 @@ def _findings(text: str, cluster: str) -> tuple[list[Finding], list[FaultOut]]:
     here = lint_script(text, folder_exists=lambda folder: Path(folder).is_dir())
     if not cluster or not text.strip():
         return here, []
-    from headway.schemas.submission.batch_script_request import SubmitIn
     from headway.schemas.submission.submission_check import CheckJobIn
+    from headway.schemas.submission.submit_request import SubmitIn
 
     answer = common.connect().jobs.check(cluster, CheckJobIn(submit=SubmitIn(script=text)))
     found = [

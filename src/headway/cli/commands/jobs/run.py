@@ -12,11 +12,11 @@ from headway.cli.common import ClusterName
 from headway.cli.options.options_from_schema import run_fields, with_job_options
 from headway.cli.output.output_formats import Format, Output
 from headway.cli.registry import WORDS_AFTER_DASHES
-from headway.schemas.submission.run_flags import RunIn
+from headway.schemas.submission.run_request import RunIn
 from headway.schemas.submission.submission_check import CheckJobIn
 
 if TYPE_CHECKING:
-    from headway.schemas.submission.run_flags import RunOut
+    from headway.schemas.submission.run_request import RunOut
 
 
 @with_job_options

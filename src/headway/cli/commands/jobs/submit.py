@@ -16,7 +16,7 @@ from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
     from headway.errors import Unreachable
-    from headway.schemas.submission.batch_script_request import SubmitIn
+    from headway.schemas.submission.submit_request import SubmitIn
     from headway.sdk.client import Client
 
 WAIT_S = 2.0
@@ -90,7 +90,7 @@ submit.__doc__ = inspect.cleandoc(submit.__doc__ or "").replace("{own_flags}", s
 def _request(**fields: Any) -> SubmitIn:
     from pydantic import ValidationError
 
-    from headway.schemas.submission.batch_script_request import SubmitIn
+    from headway.schemas.submission.submit_request import SubmitIn
 
     try:
         return SubmitIn(**fields)

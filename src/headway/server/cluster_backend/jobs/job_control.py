@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut, RankStackOut
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.server.cluster_backend.connections import ConnectionPool
 from headway.server.cluster_backend.slurm_state import SlurmStateBackend
 from headway.services.jobs.job_to_schema import effective_time_out

@@ -11,7 +11,7 @@ from headway.catalog.mig_profiles import lay_out
 from headway.domain.cluster import Group, Partition
 from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.teams import Budget
-from headway.schemas.submission.batch_script_request import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from tests.support.billing.billing_cluster import (
     OCTOBER,
     TEAMS,

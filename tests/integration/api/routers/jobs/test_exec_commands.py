@@ -14,8 +14,8 @@ import pytest
 from headway.domain.cluster import Cluster
 from headway.errors import Unreachable
 from headway.schemas.base import ErrorOut
-from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.stream_frames import frames
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.access.concurrency_limits import MAX_COMMANDS_PER_PERSON, MAX_OPEN_LOGS_PER_PERSON
 from headway.services.jobs.bundles import MAX_ARCHIVES_IN_MEMORY, MAX_ARCHIVES_OF_PERSON
 from headway.web.rendering import STATIC

@@ -11,8 +11,8 @@ import pytest
 from headway.errors import Refused, Unanswered, Unreachable
 from headway.jobs import notebook_job
 from headway.jobs.submission.node_capacity import largest_node
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
 from headway.schemas.submission.notebooks import NotebookIn
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

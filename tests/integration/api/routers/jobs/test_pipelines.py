@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Unreachable
-from headway.schemas.submission.batch_script_request import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

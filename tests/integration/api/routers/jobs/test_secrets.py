@@ -17,7 +17,7 @@ from headway.errors import Unreachable
 from headway.health.detection.agent_events import parse_event
 from headway.jobs.logs.follow import log_piece
 from headway.schemas.jobs import LogFoundOut, LogLineOut, LogPartOut
-from headway.schemas.submission.batch_script_request import SubmitOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.workers.job_secret_delivery import AGAIN_S, JobSecretDelivery
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

@@ -14,8 +14,8 @@ import pytest
 
 from headway.domain.environment import EnvironmentVersion
 from headway.errors import NotAllowed, NotFound, Refused
-from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.exec_commands import ExecOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.jobs import submission
 from headway.services.token_buckets import TokenBuckets
 from headway.store import StoreUnavailable

@@ -8,10 +8,10 @@ import pytest
 
 from headway.errors import NotFound
 from headway.schemas.jobs import ArrayOut, JobStacksOut, ProgressOut, RankStackOut
-from headway.schemas.submission.batch_script_request import SubmitOut
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.reruns import RetryIn
+from headway.schemas.submission.submit_request import SubmitOut
 from tests.support.cli_fakes import Cli, cli, cluster, job
 
 __all__ = ["cli"]  # a fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.schemas.submission.bundles import BundleOut
-from headway.schemas.submission.run_flags import RunOut, ScriptLine
+from headway.schemas.submission.run_request import RunOut, ScriptLine
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -9,7 +9,7 @@ import pytest
 
 from headway.errors import Unreachable
 from headway.schemas.jobs import ArrayOut
-from headway.schemas.submission.batch_script_request import SubmitIn, SubmitOut
+from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from tests.support.cli_fakes import Cli, cli, cluster, job
 
 __all__ = ["cli"]  # a fixture

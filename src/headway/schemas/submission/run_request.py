@@ -1,5 +1,5 @@
 """The request of `headway run`: a command and its flags, which the command line, `Client.run`, pipelines and the submit
-page share. That of `headway submit` is in `batch_script_request`."""
+page share. That of `headway submit` is in `submit_request`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The request of `headway submit`, a batch script with flags of sbatch, and its answer. That of `headway run` is in
-`run_flags`."""
+`run_request`."""
 
 from __future__ import annotations
 
