@@ -10,6 +10,9 @@ HEADWAY_OIDC_TEAMS       values of that claim and the team for each, in all clus
 HEADWAY_OIDC_USER_CLAIM  the claim that holds the Linux user name; unset = an admin sets it
 HEADWAY_OIDC_SUBJECT_CLAIM  the claim that holds the person's id, which people can't choose; unset = sub; Entra ID: oid
 HEADWAY_OIDC_SCOPES      scopes to request besides openid, profile and email, separated by ","
+HEADWAY_OIDC_ACR         values of the claim acr, separated by ",": a sign-in must have one of them; unset = any
+HEADWAY_OIDC_AMR         values of the claim amr, such as mfa: a sign-in must have one of them; unset = any
+HEADWAY_OIDC_ONLY        1: browsers sign in by the provider only, neither by links nor by tokens
 """
 
 from __future__ import annotations
@@ -31,6 +34,11 @@ def read_oidc_settings(env: Mapping[str, str]) -> Oidc | None:
     """Returns the provider, or None if none is set. Raises Refused for invalid settings."""
     issuer = env.get("HEADWAY_OIDC_ISSUER", "")
     if not issuer:
+        if _switch(env, "HEADWAY_OIDC_ONLY"):
+            raise Refused(
+                "HEADWAY_OIDC_ONLY is set without HEADWAY_OIDC_ISSUER",
+                hint="set both: without a provider no browser could sign in",
+            )
         return None
     parts = urlsplit(issuer)
     if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname))):
@@ -65,8 +73,21 @@ def read_oidc_settings(env: Mapping[str, str]) -> Oidc | None:
         teams=teams,
         subject_claim=env.get("HEADWAY_OIDC_SUBJECT_CLAIM", "") or "sub",
         user_claim=env.get("HEADWAY_OIDC_USER_CLAIM", ""),
-        scopes=tuple(word.strip() for word in env.get("HEADWAY_OIDC_SCOPES", "").split(",") if word.strip()),
+        scopes=_words(env.get("HEADWAY_OIDC_SCOPES", "")),
+        acr=_words(env.get("HEADWAY_OIDC_ACR", "")),
+        amr=_words(env.get("HEADWAY_OIDC_AMR", "")),
+        only=_switch(env, "HEADWAY_OIDC_ONLY"),
     )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    if (text := env.get(name, "")) not in ("", "0", "1"):
+        raise Refused(f"{name} is neither 0 nor 1: {text[:20]!r}", hint="set it to 1, or unset it")
+    return text == "1"
 
 
 def _secret(file: str) -> str:

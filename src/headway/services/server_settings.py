@@ -29,6 +29,9 @@ class Oidc:
     subject_claim: str = "sub"  # claim with the person's id at the provider, which SCIM sends as externalId
     user_claim: str = ""  # claim with the Linux user; "" if an admin sets it
     scopes: tuple[str, ...] = ()  # requested in addition to openid, profile and email
+    acr: tuple[str, ...] = ()  # values of the claim acr, one of which a sign-in must have; () = any
+    amr: tuple[str, ...] = ()  # values of the claim amr, one of which a sign-in must have; () = any
+    only: bool = False  # browsers sign in neither by links nor by tokens
 
     @property
     def host(self) -> str:

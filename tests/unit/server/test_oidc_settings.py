@@ -21,7 +21,14 @@ def test_oidc_settings_are_read_from_environment(tmp_path: Path) -> None:
     assert found
     assert (found.client_secret, found.roles) == ("s3cret", (("cn=hpc", "admin"), ("staff", "member")))
     assert found.teams == (("ml", "red"), ("vision", "lab/blue"))
+    assert (found.acr, found.amr, found.only) == ((), (), False)
     assert "s3cret" not in repr(found)
+    strong = read_oidc_settings({
+        "HEADWAY_OIDC_ISSUER": "https://id.example.org/realm", "HEADWAY_OIDC_CLIENT_ID": "headway",
+        "HEADWAY_OIDC_ACR": "phr, phrh", "HEADWAY_OIDC_AMR": "mfa", "HEADWAY_OIDC_ONLY": "1",
+    })  # fmt: skip
+    assert strong
+    assert (strong.acr, strong.amr, strong.only) == (("phr", "phrh"), ("mfa",), True)
     assert read_oidc_settings({}) is None
 
 
@@ -38,6 +45,8 @@ def test_refuses_invalid_oidc_settings_and_says_what_to_do(tmp_path: Path) -> No
         ({**provider, "HEADWAY_OIDC_TEAMS": "ml=red"}, "without HEADWAY_OIDC_TEAM_CLAIM"),
         ({**provider, "HEADWAY_OIDC_TEAM_CLAIM": "groups"}, "without HEADWAY_OIDC_TEAMS"),
         ({**provider, "HEADWAY_OIDC_TEAMS": "ml=lab/red/x", "HEADWAY_OIDC_TEAM_CLAIM": "g"}, "invalid entry"),
+        ({**provider, "HEADWAY_OIDC_ONLY": "yes"}, "neither 0 nor 1"),
+        ({"HEADWAY_OIDC_ONLY": "1"}, "without HEADWAY_OIDC_ISSUER"),
         ({**provider, "HEADWAY_OIDC_CLIENT_SECRET_FILE": "/nowhere"}, "can't be read"),
         ({**provider, "HEADWAY_OIDC_CLIENT_SECRET_FILE": str(empty)}, "is empty"),
     ):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from headway.errors import Conflict, NotAllowed, NotSignedIn, Unreachable
-from headway.services.access.oidc_claims import role_from_claims, subject_of
+from headway.services.access.oidc_claims import require_strength, role_from_claims, subject_of
 from headway.services.access.people import delete_person
 from headway.services.access.provider_people import update_from_provider
 from headway.services.app_state import AppState
@@ -70,6 +70,7 @@ class OidcProvider:
                 code_verifier=verifier,
                 nonce=nonce,
                 **({"prompt": "login", "max_age": "0"} if again else {}),
+                **({"acr_values": " ".join(self.settings.acr)} if self.settings.acr else {}),
             )
         await state.store.sessions.start_oidc_flow(secret, nonce, verifier, again=again, next_path=next_path)
         return str(url), str(secret)
@@ -92,11 +93,12 @@ class OidcProvider:
             raise NotSignedIn(f"the sign-in provider refused: {why[:200]}", hint="sign in again, or ask an admin")
         id_token, access_token = await self._tokens(state, parameters["code"], flow.verifier)
         claims = await self._claims(id_token, flow.nonce)
+        require_strength(self.settings, claims)
         sign_in = _sign_in(claims, state.clock())
         if flow.again and sign_in.authenticated_at < flow.started_at - LEEWAY_S:
             raise NotSignedIn(
                 "the sign-in provider did not ask for the password again, or does not say so (claim auth_time)",
-                hint="sign in by a link: headway token link",
+                hint="begin again" if self.settings.only else "sign in by a link: headway token link",
             )
         person = await self._person(state, {**await self._more(access_token, str(claims["sub"])), **claims})
         return person, sign_in, flow.next_path

@@ -15,6 +15,7 @@ from headway.api.http.client_address import client_address
 from headway.domain.access.session_validity import OIDC_FLOW_S
 from headway.errors import NotAllowed, NotFound, NotSignedIn
 from headway.services.access.audit import write_audit_line
+from headway.services.access.oidc_claims import require_links_and_tokens
 from headway.services.access.role_rights import principal_for
 from headway.services.app_state import AppState
 from headway.services.login_throttle import account_key, address_key
@@ -45,8 +46,10 @@ async def sign_in_attempt(state: AppState, request: Request, how: str, account: 
 
 
 async def sign_in_by_code(state: AppState, request: Request, code: str) -> tuple[Person, str, float]:
-    """Returns (person, cookie, expiry in unix seconds) for a sign-in link, which is used up. Raises NotSignedIn."""
+    """Returns (person, cookie, expiry in unix seconds) for a sign-in link, which is used up. Raises NotSignedIn, and
+    NotAllowed where only the provider signs people in."""
     async with sign_in_attempt(state, request, "link"):
+        require_links_and_tokens(state.settings.oidc)
         spent = await state.store.sessions.redeem_signin_code(code, **_client_of(request)) if code else None
         if spent is None:
             raise NotSignedIn(
@@ -57,9 +60,11 @@ async def sign_in_by_code(state: AppState, request: Request, code: str) -> tuple
 
 async def sign_in_by_token(state: AppState, request: Request, person: str, token: str) -> tuple[Person, SignIn]:
     """Returns (person, their sign-in) for their name and one of their tokens. Raises NotSignedIn. Raises NotAllowed for
-    a token that is limited to scopes or a cluster, because a browser session has all rights of its person."""
+    a token that is limited to scopes or a cluster, because a browser session has all rights of its person, and where only
+    the provider signs people in."""
     holder = await state.store.tokens.holder(token)
     async with sign_in_attempt(state, request, "token", person):
+        require_links_and_tokens(state.settings.oidc)
         if holder is None or holder.person.name != person:
             raise NotSignedIn("the token is not valid for this person", hint="create one with headway token create")
         if "all" not in holder.scopes or holder.cluster:

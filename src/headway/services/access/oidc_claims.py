@@ -7,11 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.domain.access.role import Role
-from headway.errors import NotAllowed
+from headway.errors import NotAllowed, NotSignedIn
 from headway.services.server_settings import Oidc
 from headway.validation.syntax_rules import user_name_fault
 
 Claims = Mapping[str, Any]
+
+
+def require_links_and_tokens(oidc: Oidc | None) -> None:
+    """Raises NotAllowed where only the OpenID provider signs browsers in."""
+    if oidc is not None and oidc.only:
+        raise NotAllowed(
+            f"this server's pages take only sign-ins of {oidc.host}", hint="sign in there, from the page /signin"
+        )
 
 
 def subject_of(oidc: Oidc, sub: str) -> str:
@@ -34,6 +42,18 @@ def role_from_claims(oidc: Oidc, claims: Claims) -> Role | None:
         if word in words:
             return role
     raise NotAllowed("your account at the sign-in provider has no role here", hint="ask an admin of Headway")
+
+
+def require_strength(oidc: Oidc, claims: Claims) -> None:
+    """Raises NotSignedIn unless the ID token says that the person signed in as the settings ask, for example with a second
+    factor (claims acr and amr, RFC 8176)."""
+    for name, permitted in (("acr", oidc.acr), ("amr", oidc.amr)):
+        if permitted and not _words(claims.get(name)).intersection(permitted):
+            said = " ".join(sorted(_words(claims.get(name))))[:100] or "(none)"
+            raise NotSignedIn(
+                f"this sign-in is too weak: its claim {name} is {said}, not {' or '.join(permitted)}",
+                hint="sign in at the provider with a second factor, or ask an admin of Headway",
+            )
 
 
 def teams_from_claims(oidc: Oidc, claims: Claims) -> tuple[str, ...]:

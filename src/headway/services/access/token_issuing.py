@@ -11,6 +11,7 @@ from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.access.people import PersonIn, SignInLinkOut
 from headway.schemas.access.tokens import TokenIn, TokenOut
 from headway.services.access.audit import write_audit_line
+from headway.services.access.oidc_claims import require_links_and_tokens
 from headway.services.access.people import store_person
 from headway.services.access.role_rights import TOKEN_SCOPES, Principal, Right
 from headway.services.app_state import AppState
@@ -84,7 +85,8 @@ async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:
 
 async def create_signin_link(state: AppState, who: Principal, base_url: str) -> SignInLinkOut:
     """Returns a link that signs a browser in as this person, once, within five minutes. `base_url` is the server's
-    address that is used if its settings have none."""
+    address that is used if its settings have none. Raises NotAllowed where only the OpenID provider signs people in."""
+    require_links_and_tokens(state.settings.oidc)
     authenticated_at = state.clock() if who.authenticated_at is None else who.authenticated_at
     made_in = SignIn(authenticated_at, who.provider_session)
     code, expires_at = await state.store.sessions.create_signin_code(who.person, made_in)

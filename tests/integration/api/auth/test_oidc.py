@@ -45,6 +45,40 @@ async def test_oidc_user_signs_in_as_viewer_until_admin_sets_role(server: Server
     assert len([one for one in await server.store.people.all() if one.subject]) == 1
 
 
+@pytest.mark.parametrize("claim", ["acr", "amr"])
+async def test_sign_in_without_the_required_factor_is_refused(server: Server, provider: Provider, claim: str) -> None:
+    use(server, provider, **{claim: ("mfa", "hwk")})
+    for said in ({}, {claim: ["pwd"]}, {claim: "pwd"}, {claim: 2}):
+        provider.people("u-8", preferred_username="eve", **said)
+        browser, back = await sign_in_by(server, provider, "u-8")
+        assert (back.status_code, "too weak" in back.text) == (401, True), said
+        assert (await browser.get("/api/v1/me")).status_code == 401
+    assert provider.asked[-1].get("acr_values") == ("mfa hwk" if claim == "acr" else None)
+    provider.people("u-8", preferred_username="eve", **{claim: ["pwd", "mfa"]})
+    _, back = await sign_in_by(server, provider, "u-8")
+    assert back.status_code == 200, back.text
+
+
+async def test_browsers_sign_in_by_the_provider_only(server: Server, provider: Provider) -> None:
+    use(server, provider)
+    admin = await server.client("ann", "admin")
+    link = (await admin.post("/api/v1/signin-links")).json()["url"].removeprefix(URL)
+    _, token = await server.store.tokens.create("ann", label="laptop")
+    use(server, provider, only=True)
+    browser = server.anonymous(origin=URL)
+    assert (await browser.get(link)).status_code == 403
+    answer = await browser.post("/signin", data={"person": "ann", "token": token})
+    assert answer.status_code == 403
+    refused = await admin.post("/api/v1/signin-links")
+    assert (refused.status_code, provider.issuer.partition("//")[2] in refused.text) == (403, True)
+    assert (await browser.get("/api/v1/me")).status_code == 401
+    page = (await browser.get("/signin")).text
+    assert ("Sign in with" in page, "headway token link" in page, 'name="token"' in page) == (True, False, False)
+    provider.people("u-9", preferred_username="eve")
+    _, back = await sign_in_by(server, provider, "u-9")
+    assert back.status_code == 200, back.text
+
+
 async def test_oidc_claims_set_role_and_linux_user(server: Server, provider: Provider) -> None:
     roles = (("gpu-admins", "admin"), ("gpu-ops", "operator"))
     use(server, provider, role_claim="groups", roles=roles, user_claim="preferred_username")

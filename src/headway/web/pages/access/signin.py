@@ -60,7 +60,7 @@ async def by_code(request: Request, state: State, code: Annotated[str, Form(max_
 async def _by_code(request: Request, state: State, code: str) -> Response:
     try:
         person, cookie, expires = await sign_in.sign_in_by_code(state, request, code)
-    except (NotSignedIn, TooManyTries) as error:
+    except (NotSignedIn, NotAllowed, TooManyTries) as error:
         return _sign_in_page(state, error)
     answer = RedirectResponse("/", status_code=303)
     await sign_in.set_session_cookie(state, request, person, answer, "link", cookie, expires)
