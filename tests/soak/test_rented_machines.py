@@ -5,75 +5,28 @@ left behind."""
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-from tests.cluster.lab import Lab
-from tests.cluster.providers.cloud_machines import CloudMachines
-from tests.support.cloud.ec2_stand_in import Ec2StandIn, aws_environment
+from tests.cluster.providers.rented_cluster import APPLY_S, RentedCluster, rented_cluster
 
 pytestmark = pytest.mark.soak
-APPLY_S = 2400
 HEAD, NODE, SPOT = "rent-head", "rent-own-1-1", "rent-cheap-1-1"
 
 
-class Rented:
-    """A server, and the cloud that it rents from."""
-
-    def __init__(self, folder: Path, ec2: Ec2StandIn) -> None:
-        self.ec2 = ec2
-        self.machines = CloudMachines(folder / "cloud", ec2)
-        self.lab = Lab(folder / "state", name="rent")
-        self.lab.env.update(aws_environment(ec2.url))
-        groups = "{own: {plan: cpu-64, nodes: 1, max: 2}, cheap: {plan: cpu-64, nodes: 1, spot: true}}"
-        self.file = self.machines.spec("rent", groups, "cost: {usd_per_hour: 100}\n")
-
-    def names(self) -> list[str]:
-        """Returns the machines that cost money, by their tags."""
-        tags = [tag for one in self.ec2.living() for tag in one["Tags"]]
-        return sorted(tag["Value"] for tag in tags if tag["Key"] == "headway:machine")
-
-    def wait(self, what: str, ask: Callable[[], bool], timeout_s: float = 1200) -> None:
-        ends = time.monotonic() + timeout_s
-        while not ask():
-            assert time.monotonic() < ends, what
-            time.sleep(1)
-
-    def instance(self, machine: str) -> str:
-        return str(self.machines.instance_of(machine)["InstanceId"])
-
-    def plan(self) -> str:
-        """Returns the words of a plan, whatever the lines that they were wrapped to."""
-        done = self.lab.cli("plan", str(self.file), check=False)
-        return " ".join((done.out + done.err).split())
-
-    def close(self) -> None:
-        self.lab.cli("down", "rent", "--yes", "--delete-data", check=False, timeout_s=300)
-        self.lab.cli("server", "stop", check=False)
-        self.machines.close()
-
-
 @pytest.fixture(scope="module")
-def rented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
-    if os.geteuid() != 0 or shutil.which("podman") is None:
-        pytest.fail("this test makes real machines: run it as root after `make setup`")
-    with Ec2StandIn(prices={"m5.16xlarge": "3.68", "m5.xlarge": "0.23", "m5.large": "0.115"}) as ec2:
-        made = Rented(tmp_path_factory.mktemp("rented"), ec2)
-        try:
-            yield made
-        finally:
-            made.close()
+def rented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RentedCluster]:
+    groups = "{own: {plan: cpu-64, nodes: 1, max: 2}, cheap: {plan: cpu-64, nodes: 1, spot: true}}"
+    with rented_cluster(tmp_path_factory.mktemp("rented"), "rent", groups, "{cpu-64: [m5.16xlarge]}") as made:
+        yield made
 
 
-def test_plan_says_what_would_be_rented_and_rents_nothing(rented: Rented) -> None:
+def test_plan_says_what_would_be_rented_and_rents_nothing(rented: RentedCluster) -> None:
     rented.lab.cli("server", "start")
     rented.ec2.quotas["L-1216C47A"] = 32
     said = rented.plan()
@@ -85,7 +38,7 @@ def test_plan_says_what_would_be_rented_and_rents_nothing(rented: Rented) -> Non
     assert rented.ec2.living() == []
 
 
-def test_cost_limit_stops_before_a_launch(rented: Rented) -> None:
+def test_cost_limit_stops_before_a_launch(rented: RentedCluster) -> None:
     text = rented.file.read_text()
     rented.file.write_text(text.replace("usd_per_hour: 100", "usd_per_hour: 5.20"))
     try:
@@ -95,7 +48,7 @@ def test_cost_limit_stops_before_a_launch(rented: Rented) -> None:
     assert rented.ec2.living() == []
 
 
-def test_next_apply_finishes_one_whose_server_was_killed_in_the_middle_of_a_launch(rented: Rented) -> None:
+def test_next_apply_finishes_one_whose_server_was_killed_in_the_middle_of_a_launch(rented: RentedCluster) -> None:
     """Besides, answers of launches are lost, and the first type for the head can't be had."""
     rented.ec2.refuse("RunInstances", "InsufficientInstanceCapacity", times=9, InstanceType="m5.xlarge")
     rented.ec2.losing["RunInstances"] = 2
@@ -116,7 +69,7 @@ def test_next_apply_finishes_one_whose_server_was_killed_in_the_middle_of_a_laun
     assert "nothing to change" in rented.lab.cli("apply", str(rented.file), "--yes").out
 
 
-def test_host_key_of_the_user_data_is_replaced(rented: Rented) -> None:
+def test_host_key_of_the_user_data_is_replaced(rented: RentedCluster) -> None:
     one = rented.instance(NODE)
     data = (rented.machines.folder / "seeds" / one / "user-data").read_text()
     key = rented.machines.inside(one, "cat", "/etc/ssh/ssh_host_ed25519_key.pub").split()[1]
@@ -124,7 +77,7 @@ def test_host_key_of_the_user_data_is_replaced(rented: Rented) -> None:
     assert key not in data
 
 
-def test_what_costs_money_is_listed(rented: Rented) -> None:
+def test_what_costs_money_is_listed(rented: RentedCluster) -> None:
     rows = rented.lab.cli("cloud", "ls", "-o", "json").json()
     there = {(row["kind"], row["machine"], row["usd_per_hour"]) for row in rows["things"]}
     assert ("instance", HEAD, "0.115") in there
@@ -132,7 +85,7 @@ def test_what_costs_money_is_listed(rented: Rented) -> None:
     assert ("volume", NODE, None) in there
 
 
-def test_what_no_machine_claims_is_ended_and_untagged_things_are_left_alone(rented: Rented) -> None:
+def test_what_no_machine_claims_is_ended_and_untagged_things_are_left_alone(rented: RentedCluster) -> None:
     console = rented.ec2.client()
     claimed = rented.machines.instance_of(NODE)
     place = {"ImageId": rented.machines.image, "MinCount": 1, "MaxCount": 1, "InstanceType": "m5.large"}
@@ -153,7 +106,7 @@ def test_what_no_machine_claims_is_ended_and_untagged_things_are_left_alone(rent
     assert rented.names() == [SPOT, HEAD, NODE]
 
 
-def test_job_of_a_machine_that_is_taken_back_runs_on_its_successor(rented: Rented) -> None:
+def test_job_of_a_machine_that_is_taken_back_runs_on_its_successor(rented: RentedCluster) -> None:
     lab, before = rented.lab, rented.instance(SPOT)
     job = lab.sbatch("root", "-w", SPOT, "-o", "/scratch/job.out", wrap="hostname; sleep 2000", script="")
     rented.wait(
@@ -173,7 +126,7 @@ def test_job_of_a_machine_that_is_taken_back_runs_on_its_successor(rented: Rente
     lab.head("scancel", str(job))
 
 
-def test_machine_ended_in_the_console_is_rented_again(rented: Rented) -> None:
+def test_machine_ended_in_the_console_is_rented_again(rented: RentedCluster) -> None:
     gone = rented.instance(NODE)
     rented.ec2.client().terminate_instances(InstanceIds=[gone])
     rented.wait("the plan does not notice it", lambda: "machine.create" in rented.plan())
@@ -186,7 +139,7 @@ def test_machine_ended_in_the_console_is_rented_again(rented: Rented) -> None:
     )
 
 
-def test_cluster_grows_and_shrinks(rented: Rented) -> None:
+def test_cluster_grows_and_shrinks(rented: RentedCluster) -> None:
     rented.lab.cli("scale", "rent", "own=2", "--yes", timeout_s=APPLY_S)
     assert rented.names() == [SPOT, HEAD, NODE, "rent-own-1-2"]
     assert len(rented.lab.head("srun", "-N3", "hostname").out.split()) == 3
@@ -194,7 +147,7 @@ def test_cluster_grows_and_shrinks(rented: Rented) -> None:
     assert rented.names() == [SPOT, HEAD, NODE]
 
 
-def test_down_leaves_nothing(rented: Rented) -> None:
+def test_down_leaves_nothing(rented: RentedCluster) -> None:
     refused = rented.lab.cli("down", "rent", "--yes", check=False)
     assert refused.code != 0
     assert "--delete-data" in refused.err

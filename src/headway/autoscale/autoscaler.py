@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headway.autoscale import planner, provisioning_incidents
@@ -14,21 +14,24 @@ from headway.autoscale.creation_backoff import CreationBackoff, retry_delay_s
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.scrape_targets import update_scrape_targets
-from headway.cluster.scaling.provision_slot import provision_machine
+from headway.cluster.scaling.provision_slot import provision_machines
 from headway.cluster.scaling.reclaim_notices import reclaim_notices
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Unreachable
 from headway.health.context import fault_text
+from headway.providers.base import RentingProvider
 from headway.render.slurm.hooks.power_saving import MAKE_S
 from headway.slurm import node_commands, node_jobs
 from headway.store import StoreUnavailable
 
 Messages = list[tuple[str, str]]
 CHECK_EVERY_S = 3.0
+_FAULT_CHARACTERS = 400  # of the reason why a machine could not be created
+_CLOUD_CLOCK_S = 30.0  # seconds that a cloud's clock may be behind
 STORE_RETRY_S = 5.0  # seconds between tries while the server's database is unavailable
-CREATIONS_AT_ONCE = 8  # machines that are created for one cluster at the same time
+CREATIONS_AT_ONCE = 8  # tasks that create machines for one cluster at the same time
 
 
 @dataclass
@@ -39,7 +42,8 @@ class Autoscaler:
     cluster: Cluster
     context: ClusterContext
     clock: Callable[[], float] = time.time
-    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # slot -> task that creates its machine
+    # slot -> task that creates its machine; rented machines of one job have one task
+    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     backoff: CreationBackoff = field(default_factory=CreationBackoff)
     undeletable: dict[str, tuple[int, float]] = field(
         default_factory=dict
@@ -112,14 +116,15 @@ class Autoscaler:
         going = {*await reclaim_notices(self.context.provider, self.cluster), *self.busy_nodes}
         making = set(self.tasks)
         closed_s = {group.name: retry_delay_s(self.over_budget.get(group.name, 0) + 1) for group in self.cluster.groups}
-        jobs = await self._waiting_jobs(head, states)
+        jobs, begun = await self._waiting_jobs(head, states), await self._begun()
         planned = planner.plan_scaling(
             self.cluster, states, machines, making, now,
             leaving=going, backing_off=waiting, closed_s=closed_s, jobs=jobs, next_file=self.next_file,
+            begun=begun,
         )  # fmt: skip
         actions = list(planned)
         self._forget_over_budget(actions)
-        self.undeletable = {name: tries for name, tries in self.undeletable.items() if name in machines}
+        self.undeletable = {name: tries for name, tries in self.undeletable.items() if name in {*machines, *begun}}
         free = await self._idle_nodes(
             head, [action.node for action in actions if isinstance(action, planner.DeleteMachine)]
         )
@@ -142,20 +147,29 @@ class Autoscaler:
                 await update_scrape_targets(self.cluster, self.context)
                 self.prometheus_outdated, self.prometheus_machines = False, there
 
+    async def _begun(self) -> frozenset[str]:
+        """Returns the slots for which a machine is rented that is no machine of the cluster yet."""
+        provider = self.context.provider
+        return await provider.begun(self.cluster.name) if isinstance(provider, RentingProvider) else frozenset()
+
     async def _waiting_jobs(
         self, head: Machine, states: Mapping[str, planner.StateAndReason]
     ) -> Mapping[str, tuple[int, ...]]:
-        """Returns the jobs allocated to each node. They are read only if a node powers up and the cluster has a cost
-        limit; otherwise returns {}."""
+        """Returns the jobs allocated to each node. They are read only if a node powers up, and the cluster has a cost
+        limit or rents its machines; otherwise returns {}."""
         limited = any(file and file.max_usd_per_hour is not None for file in (self.cluster, self.next_file))
-        if not limited or not any(word.endswith("#") for word, _ in states.values()):
+        if not (limited or self.cluster.provider.rents_machines) or not any(
+            word.endswith("#") for word, _ in states.values()
+        ):
             return {}
         return await node_jobs.jobs_by_node(self.context.connections, head)
 
     def _forget_over_budget(self, actions: Collection[planner.ScalingAction]) -> None:
         """Resets the count of exceeded cost limits for groups that get a machine and have no slot to close."""
         made = {
-            self.cluster.group_of[action.node].name for action in actions if isinstance(action, planner.CreateMachine)
+            self.cluster.group_of[action.nodes[0]].name
+            for action in actions
+            if isinstance(action, planner.CreateMachines)
         }
         for name in made - {action.group for action in actions if isinstance(action, planner.CloseSlots)}:
             self.over_budget.pop(name, None)
@@ -195,15 +209,12 @@ class Autoscaler:
         """Carries out one action. Returns whether it is done."""
         run = self.context.connections
         match action:
-            case planner.CreateMachine(node):
-                if len(self.tasks) < CREATIONS_AT_ONCE:
-                    self.tasks[node] = asyncio.create_task(self._create_machine(node, head), name=f"machine {node}")
-                    asks = self.cluster.group_of[node].idle_s is not None
-                    self.messages.append(
-                        (node, f"{'Slurm needs it' if asks else 'a node is missing'}: its machine is being created")
-                    )
+            case planner.CreateMachines(nodes):
+                rents = self.cluster.provider.rents_machines
+                for some in [nodes] if rents else [(node,) for node in nodes]:
+                    self._begin_creation(some, head)
             case planner.DeleteMachine(node, why):
-                if not await self._delete_machine(machines[node]):
+                if not await self._delete_machine(node, machines.get(node)):
                     return False
                 self.prometheus_outdated = True
                 self.messages.append((node, f"machine returned: {why}"))
@@ -220,12 +231,28 @@ class Autoscaler:
                 self.messages.append((node, "Slurm had marked it DOWN; it can be used again"))
         return True
 
-    async def _delete_machine(self, machine: Machine) -> bool:
-        """Deletes a machine and returns whether that worked. If the provider can't delete it, the pauses between tries
-        grow, and an incident is opened, because the machine costs money."""
-        name = machine.name
+    def _begin_creation(self, nodes: Sequence[str], head: Machine) -> None:
+        """Starts a task that creates the machines of these slots, unless too many run."""
+        if len(set(self.tasks.values())) >= CREATIONS_AT_ONCE:
+            return
+        task = asyncio.create_task(self._create_machines(nodes, head), name=f"machines {compress(nodes)}")
+        self.tasks |= dict.fromkeys(nodes, task)
+        asks = self.cluster.group_of[nodes[0]].idle_s is not None
+        for node in nodes:
+            self.messages.append(
+                (node, f"{'Slurm needs it' if asks else 'a node is missing'}: its machine is being created")
+            )
+
+    async def _delete_machine(self, name: str, machine: Machine | None) -> bool:
+        """Deletes a machine and returns whether that worked. `machine` None: one that is rented and not a machine of the
+        cluster yet. If the provider can't delete it, the pauses between tries grow, and an incident is opened, because the
+        machine costs money."""
+        provider = self.context.provider
         try:
-            await self.context.provider.delete(machine)
+            if machine is not None:
+                await provider.delete(machine)
+            elif isinstance(provider, RentingProvider):
+                await provider.give_up(self.cluster.name, name)
         except HeadwayError as error:
             fault, now = fault_text(error)[:200], self.clock()
             count = self.undeletable.get(name, (0, 0.0))[0] + 1
@@ -240,78 +267,101 @@ class Autoscaler:
         await self.context.connections.drop(name)
         return True
 
-    async def _create_machine(self, node: str, head: Machine) -> None:
-        """Creates one machine. If that fails, the machine is deleted at once, so that it costs nothing and Slurm powers
-        up other nodes."""
-        group = self.cluster.group_of[node]
+    async def _create_machines(self, nodes: Sequence[str], head: Machine) -> None:
+        """Creates the machines of slots of one group. If that fails, those that do not work are deleted at once, so that they
+        cost nothing and Slurm powers up other nodes."""
+        group = self.cluster.group_of[nodes[0]]
         began, requested_at = time.monotonic(), self.clock()
 
         try:
             async with asyncio.timeout(MAKE_S):
-                await self._provision(node)
+                await self._provision(nodes)
             # the file is written in the next pass: a failure to write it must not cause the deletion of a working node
             self.prometheus_outdated = True
             self.backoff.record_success(group.name)
-            self.messages.append((node, f"is ready after {time.monotonic() - began:.0f} s"))
+            self.messages += [(node, f"is ready after {time.monotonic() - began:.0f} s") for node in nodes]
         except HeadwayError as error:
-            await self._handle_failed_creation(node, head, requested_at, fault_text(error)[:200])
+            await self._handle_failed_creation(nodes, head, requested_at, fault_text(error)[:_FAULT_CHARACTERS])
         except TimeoutError:
-            await self._handle_failed_creation(node, head, requested_at, f"its machine did not exist after {MAKE_S} s")
+            await self._handle_failed_creation(nodes, head, requested_at, f"its machine did not exist after {MAKE_S} s")
         except Exception as error:
             # Any error closes the slots in Slurm, otherwise the next tries would follow without a pause.
             await self._handle_failed_creation(
-                node, head, requested_at, f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                nodes, head, requested_at, f"{type(error).__name__}: {error}".splitlines()[0][:_FAULT_CHARACTERS]
             )
         finally:
-            self.tasks.pop(node, None)
+            for node in nodes:
+                self.tasks.pop(node, None)
 
-    async def _provision(self, node: str) -> None:
-        """Creates the machine. While the server's database is unavailable it waits, because that is no fault of the
-        machine."""
+    async def _provision(self, nodes: Sequence[str]) -> None:
+        """Creates the machines. While the server's database is unavailable it waits, because that is no fault of the
+        machines. Each offer of a cloud that can't be had is a step of the group's incident."""
+        # A machine that is launched next ends the incident, also if the cloud's clock is behind.
+        began_at = self.clock() - _CLOUD_CLOCK_S
 
-        async def report(*_: object, **__: object) -> None: ...
+        async def report(step: str, text: str, *, level: str = "info", done: bool = False, **_: object) -> None:
+            if not rents or level == "error" or (level == "info" and done):
+                return
+            self.messages.append((step, text))
+            if level == "warning" and not done:
+                group = self.cluster.group_of[nodes[0]]
+                await provisioning_incidents.note_failed_creation(
+                    self.cluster, self.context.store, group, nodes[0], text, began_at, began_at
+                )
 
+        rents = self.cluster.provider.rents_machines
         while True:
             try:
-                return await provision_machine(self.cluster, self.context, node, report)
+                return await provision_machines(self.cluster, self.context, nodes, report)
             except StoreUnavailable as error:
-                self.messages.append((node, f"waits: {error.first_line}"))
+                self.messages.append((compress(nodes), f"waits: {error.first_line}"))
                 await asyncio.sleep(STORE_RETRY_S)
 
-    async def _handle_failed_creation(self, node: str, head: Machine, requested_at: float, why: str) -> None:
-        """Reports a failed creation, deletes the machine and closes the slots of an autoscaled group. `requested_at`: when the
-        creation began, in unix seconds. Machines requested together, such as those of one job, count as one try."""
-        group = self.cluster.group_of[node]
+    async def _handle_failed_creation(self, nodes: Sequence[str], head: Machine, requested_at: float, why: str) -> None:
+        """Reports a failed creation, deletes the machines that do not work and closes the slots of an autoscaled group.
+        `requested_at`: when the creation began, in unix seconds. Machines requested together, such as those of one job, count
+        as one try."""
+        group = self.cluster.group_of[nodes[0]]
+        machines: dict[str, Machine] = {}
         states: dict[str, planner.StateAndReason] = {}
         unasked = ""
         try:
             machines = await self.context.machines(self.cluster.name)
-            free = node in await self._idle_nodes(head, [node])
+            free = await self._idle_nodes(head, nodes)
             states = await node_commands.read_node_reasons(self.context.connections, head)
-            if node in machines and (not free or node_commands.is_in_service(states.get(node, ("", ""))[0])):
+            in_use = [name for name in nodes if name in machines and (name not in free or _in_service(states, name))]
+            if in_use:
                 self.prometheus_outdated = True
-                self.messages.append((node, f"works, although: {why}"))
+                self.messages.append((compress(in_use), f"works, although: {why}"))
+            nodes = [name for name in nodes if name not in in_use]
+            if not nodes:
                 return
-        # without an answer it is not known whether jobs run there; the machine is deleted later
+        # without an answer it is not known whether jobs run there; the machines are deleted later
         except HeadwayError as error:
             unasked = error.first_line
-        now = self.clock()
+        now, named = self.clock(), compress(nodes)
         count, until = self.backoff.record_failure(group.name, requested_at, now)
-        self.messages.append((node, f"machine could not be created (try {count} in a row): {why}"))
+        self.messages.append((named, f"machine could not be created (try {count} in a row): {why}"))
         try:
             await provisioning_incidents.note_failed_creation(
-                self.cluster, self.context.store, group, node, f"try {count} in a row: {why}", now, until
+                self.cluster, self.context.store, group, nodes[0], f"try {count} in a row: {why}", now, until
             )
             if unasked:
                 raise Unreachable(unasked)
-            if node in machines:
-                await self._delete_machine(machines[node])
+            begun = await self._begun()
+            for name in nodes:
+                if name in machines or name in begun:
+                    await self._delete_machine(name, machines.get(name))
             if group.idle_s is not None:
-                await self._carry_out(planner.close_slots(group, states, [node], until, why), head, machines)
+                await self._carry_out(planner.close_slots(group, states, nodes, until, why), head, machines)
         except StoreUnavailable:  # no fault of the machine; the next pass tries again
             raise
         except HeadwayError as error:
-            self.messages.append((node, f"and could not be deleted yet: {error.first_line}"))
+            self.messages.append((named, f"and could not be deleted yet: {error.first_line}"))
+
+
+def _in_service(states: Mapping[str, planner.StateAndReason], name: str) -> bool:
+    return node_commands.is_in_service(states.get(name, ("", ""))[0])
 
 
 def _subject(action: planner.ScalingAction) -> str:
@@ -319,6 +369,6 @@ def _subject(action: planner.ScalingAction) -> str:
     match action:
         case planner.CloseSlots(group):
             return group
-        case planner.OpenSlots(nodes):
+        case planner.OpenSlots(nodes) | planner.CreateMachines(nodes):
             return compress(nodes)
     return action.node

@@ -22,10 +22,10 @@ StateAndReason = tuple[str, str]  # sinfo's %T and reason
 
 
 @dataclass(frozen=True, slots=True)
-class CreateMachine:
-    """Creates the machine of a slot."""
+class CreateMachines:
+    """Creates the machines of slots of one group that are of use only together: those of one job."""
 
-    node: str
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class ResetNode:
     node: str
 
 
-ScalingAction = CreateMachine | DeleteMachine | CloseSlots | OpenSlots | ResetNode
+ScalingAction = CreateMachines | DeleteMachine | CloseSlots | OpenSlots | ResetNode
 
 
 def plan_scaling(
@@ -75,12 +75,13 @@ def plan_scaling(
     closed_s: Mapping[str, float] | None = None,
     jobs: Mapping[str, Collection[int]] | None = None,
     next_file: Cluster | None = None,
+    begun: Collection[str] = (),
 ) -> Iterator[ScalingAction]:
     """Yields the actions to carry out now. `being_created`: nodes whose machines are being created; `leaving`: nodes
     whose machines are reclaimed; `backing_off`: groups that create no machine yet after a failure; `closed_s`: seconds
     for which a group over its cost limit is closed; `jobs`: node -> jobs that wait for it: the nodes of one job are
     created all or none; `next_file`: the cluster file that applies once `leaving` is empty: machines must fit its limit
-    and its group sizes too."""
+    and its group sizes too; `begun`: slots for which a machine is rented that is not in `machines` yet."""
     there = {*machines, *being_created}
     budget = _Budget([(cluster, there)] if next_file is None else [(cluster, there), (next_file, there - {*leaving})])
     fill = _fill_targets(cluster, next_file)
@@ -89,7 +90,7 @@ def plan_scaling(
         short = _missing_slots(group, fill[group.name], states, machines, being_created, leaving) if filled else ()
         for name in short:
             if budget.has_room([name]):
-                yield CreateMachine(name)
+                yield CreateMachines((name,))
         ghosts = tuple(_unregistered(group, states, machines, {*being_created, *leaving}, now)) if group.spot else ()
         yield from (DeleteMachine(name, NOT_REGISTERED) for name in ghosts)
         if group.idle_s is None:
@@ -98,15 +99,15 @@ def plan_scaling(
         for name in group.slots:
             if name in being_created or name in short or name in ghosts or name not in states:
                 continue
-            action = _node_action(name, states[name], machines.get(name), now)
-            if isinstance(action, CreateMachine):
+            action = _node_action(name, states[name], machines.get(name), now, begun=name in begun)
+            if isinstance(action, CreateMachines):
                 woken += [name] if group.name not in backing_off else []
             elif action is not None:
                 yield action
         over: list[str] = []
         for together in _group_by_shared_jobs(woken, jobs or {}):
             if budget.has_room(together):
-                yield from map(CreateMachine, together)
+                yield CreateMachines(tuple(together))
             else:
                 over += together
         if over:
@@ -180,19 +181,24 @@ def _slot_is_free(state: StateAndReason) -> bool:
     return reason == NO_MACHINE_REASON or (word.endswith("~") and not reason.startswith(HEADWAY_REASON))
 
 
-def _node_action(name: str, state: StateAndReason, machine: Machine | None, now: float) -> ScalingAction | None:
-    """Returns the action for one slot of an autoscaled group, by its state in Slurm; None for nothing to do."""
+def _node_action(
+    name: str, state: StateAndReason, machine: Machine | None, now: float, *, begun: bool = False
+) -> ScalingAction | None:
+    """Returns the action for one slot of an autoscaled group, by its state in Slurm; None for nothing to do. `begun`: a
+    machine is rented for it that no task works on: it is used if Slurm needs one, else it is ended."""
     word, reason = state
-    there = machine is not None
+    there = machine is not None or begun
     asleep, wakes, leaves = word.endswith("~"), word.endswith("#"), word.endswith("%") or word == "powering_down"
     if reason.startswith(CLOSED):
         return DeleteMachine(name, "its slot is closed") if there else None
-    if wakes and not there:
-        return CreateMachine(name)
+    if wakes and machine is None:
+        return CreateMachines((name,))
     if wakes and machine is not None and 0 < machine.started_at < now - REGISTER_S:
         return DeleteMachine(name, NOT_REGISTERED)
     if (asleep or leaves) and there and not word.startswith("drain"):
         return DeleteMachine(name, "Slurm does not need it")
+    if begun and machine is None:
+        return DeleteMachine(name, "no machine is missing there")
     if word.startswith("down") and reason.startswith("ResumeTimeout"):
         return ResetNode(name)
     return None

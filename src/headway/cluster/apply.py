@@ -17,7 +17,7 @@ from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.keys import secrets
 from headway.cluster.owned import gpu_drivers, machine_claims
 from headway.cluster.readiness import finish_bring_up
-from headway.cluster.rented.missing_machines import rent_missing
+from headway.cluster.rented.missing_machines import end_surplus, rent_missing
 from headway.cluster.rented.plan_notes import with_rental_notes
 from headway.cluster.scaling.scale_in import BackgroundTasks
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
@@ -95,6 +95,7 @@ async def apply_cluster(
     context.connections.use_key(have["bootstrap_key"])
     if cluster.provider.rents_machines:
         slots, _ = await _chosen(cluster, context, asks=deadline is None and not rests)
+        await end_surplus(cluster, context, report, (*cluster.heads, *slots))
         await rent_missing(cluster, context, report, have, (*cluster.heads, *slots))
     seen = await machine_claims.survey_machines(cluster, context)
     if seen:

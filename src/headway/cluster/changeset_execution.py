@@ -274,7 +274,7 @@ class ChangeSetExecution:
                 await self.report(name, f"{error.message}; the machine is recreated", level="warning")
                 if self.goal.cluster.provider.rents_machines:
                     await self.context.provider.delete(self.observed.machines[name])
-                    await rent_and_claim(self.goal.cluster, self.context, self.report, self.secrets, name)
+                    await rent_and_claim(self.goal.cluster, self.context, self.report, self.secrets, [name])
                 fresh = True
         if fresh:
             owned = isinstance(self.context.provider, OwnedMachinesProvider)

@@ -26,6 +26,9 @@ class ClusterContext:
     # By machine. Held while an apply sets the machine up, and while a repair stops and starts it.
     machine_locks: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
 
+    # Held while running machines are told the addresses of new ones.
+    address_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
     async def machines(self, cluster: str) -> dict[str, Machine]:
         """Returns all machines of the cluster that exist, running or not, by name."""
         return {machine.name: machine for machine in await self.provider.list(cluster)}

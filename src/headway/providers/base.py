@@ -142,10 +142,20 @@ class RentingProvider(Protocol):
         ...
 
     async def rent(
-        self, cluster: Cluster, request: MachineRequest, offers: Sequence[Offer], report: ReportProgress
-    ) -> Machine:
-        """Launches a machine by the first offer that can be had, unless one is rented already, and waits until it has
-        an address. Reports each offer that can't be had. Raises CloudRefusal if none can."""
+        self, cluster: Cluster, requests: Sequence[MachineRequest], offers: Sequence[Offer], report: ReportProgress
+    ) -> Mapping[str, Machine]:
+        """Launches machines by the first offer that can be had, all of them in one zone or none, except those that are
+        rented already, and waits until they have an address. Reports each offer that can't be had. Returns them by name.
+        Raises CloudRefusal if no offer can be had."""
+        ...
+
+    async def begun(self, cluster: str) -> frozenset[str]:
+        """Returns the names for which a machine is rented, or its launch has begun, that is no machine of the cluster yet.
+        Asks the cloud nothing."""
+        ...
+
+    async def give_up(self, cluster: str, name: str) -> None:
+        """Ends what is rented for this name, also where it is no machine of the cluster yet. Does nothing if nothing is."""
         ...
 
     async def first_host_key(self, machine: Machine, own: str) -> Machine:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -14,6 +15,7 @@ from typing import Any
 from tests.cluster.providers.bare_machines import Bare, image, run
 from tests.support.cloud.ec2_stand_in import REGION, Ec2StandIn
 
+from headway.domain.slurm.hostlist import expand
 from headway.images.podman import Podman
 from headway.providers.local.provider import systemd_argv
 
@@ -44,13 +46,14 @@ class CloudMachines:
         self.subnet = client.create_subnet(**place)["Subnet"]["SubnetId"]
         self.image = client.describe_images()["Images"][0]["ImageId"]
 
-    def spec(self, name: str, groups: str, more: str = "") -> Path:
-        """Writes a cluster file and returns its path. `groups`: the groups of nodes, as YAML in one line."""
+    def spec(self, name: str, groups: str, types: str, more: str = "") -> Path:
+        """Writes a cluster file and returns its path. `groups`: the groups of nodes, `types`: the instance types of their
+        plans, as YAML in one line."""
         file = self.folder / f"{name}.yaml"
         where = f"region: {REGION}, subnets: [{self.subnet}], image: {self.image}, public_addresses: false"
-        types = "types: {cpu-64: [m5.16xlarge]}, head_types: [m5.xlarge, m5.large]"
+        sizes = f"types: {types}, head_types: [m5.xlarge, m5.large]"
         text = f"name: {name}\nprovider: aws\nimage: debian13\ngroups: {groups}\n"
-        file.write_text(f"{text}cloud: {{{where}, {types}}}\n{more}")
+        file.write_text(f"{text}cloud: {{{where}, {sizes}}}\n{more}")
         return file
 
     def container(self, instance: str) -> str:
@@ -120,10 +123,14 @@ printf '127.0.0.1 localhost\\n' >/etc/hosts
 
     def instance_of(self, machine: str) -> dict[str, Any]:
         """Returns the living instance with this name."""
-        tagged = {
-            tag["Value"]: one for one in self.ec2.living() for tag in one["Tags"] if tag["Key"] == "headway:machine"
-        }
-        return tagged[machine]
+        return next(one for one in self.ec2.living() if self.machine_of(one) == machine)
+
+    @staticmethod
+    def machine_of(instance: Mapping[str, Any]) -> str:
+        """Returns the name of an instance, "" if it has none."""
+        tagged = next((tag["Value"] for tag in instance["Tags"] if tag["Key"] == "headway:machine"), "")
+        names = expand(tagged)
+        return names[instance["AmiLaunchIndex"]] if names else ""
 
     def close(self) -> None:
         for thread in self.threads:

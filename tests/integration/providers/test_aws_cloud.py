@@ -48,13 +48,15 @@ def image(ec2: Ec2StandIn) -> str:
     return str(ec2.client().describe_images()["Images"][0]["ImageId"])
 
 
-async def order(
-    ec2: Ec2StandIn, cloud: AwsCloud, machine: str = "lab-1-1", number: int = 1, **fields: Any
-) -> LaunchOrder:
+def claims(*machines: str, number: int = 1) -> tuple[InstanceClaim, ...]:
+    return tuple(InstanceClaim("srv", "lab", machine, number) for machine in machines)
+
+
+async def order(ec2: Ec2StandIn, cloud: AwsCloud, *machines: str, number: int = 1, **fields: Any) -> LaunchOrder:
     network = await cloud.make_network("srv", "lab", SETTINGS, ())
     offer = (await cloud.offers([TYPE], [ZONE], PurchaseOption.ON_DEMAND))[0]
     made = LaunchOrder(
-        claim=InstanceClaim("srv", "lab", machine, number),
+        claims=claims(*(machines or ("lab-1-1",)), number=number),
         offer=offer,
         image=image(ec2),
         user_data="#cloud-config\n",
@@ -121,7 +123,7 @@ async def test_network_uses_subnets_of_the_file(ec2: Ec2StandIn, cloud: AwsCloud
 
 
 async def test_launched_instance_has_tags_and_is_listed_until_it_ends(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
-    made = await cloud.launch(await order(ec2, cloud, number=3))
+    (made,) = await cloud.launch(await order(ec2, cloud, number=3))
     assert made.claim == InstanceClaim("srv", "lab", "lab-1-1", 3)
     assert [one.id for one in await cloud.instances("srv", "lab")] == [made.id]
     assert await cloud.instances("srv", "other") == ()
@@ -136,22 +138,22 @@ async def test_launched_instance_has_tags_and_is_listed_until_it_ends(ec2: Ec2St
 
 async def test_same_claim_launches_once(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
     wanted = await order(ec2, cloud)
-    assert len({(await cloud.launch(wanted)).id for _ in range(3)}) == 1
-    assert (await cloud.launch(replace(wanted, claim=replace(wanted.claim, number=2)))).id
+    assert len({(await cloud.launch(wanted))[0].id for _ in range(3)}) == 1
+    assert await cloud.launch(replace(wanted, claims=claims("lab-1-1", number=2)))
     assert len(ec2.living()) == 2
 
 
 async def test_launch_whose_answer_was_lost_is_made_once(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
     wanted = await order(ec2, cloud)
     ec2.losing["RunInstances"] = 2  # the client asks three times
-    assert (await cloud.launch(wanted)).claim == wanted.claim
+    assert (await cloud.launch(wanted))[0].claim == wanted.claims[0]
     assert len(ec2.calls("RunInstances")) == 3
     assert len(ec2.living()) == 1
     ec2.losing["RunInstances"] = 3
-    other = replace(wanted, claim=replace(wanted.claim, machine="lab-1-2"))
+    other = replace(wanted, claims=claims("lab-1-2"))
     with pytest.raises(Unanswered):
         await cloud.launch(other)
-    assert (await cloud.launch(other)).claim == other.claim
+    assert (await cloud.launch(other))[0].claim == other.claims[0]
     assert len(ec2.living()) == 2
 
 
@@ -196,7 +198,7 @@ async def test_refusals_have_a_type_and_a_remedy(
 async def test_short_throttling_is_waited_for(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
     wanted = await order(ec2, cloud)
     ec2.refuse("RunInstances", "RequestLimitExceeded", times=2)
-    assert (await cloud.launch(wanted)).claim == wanted.claim
+    assert (await cloud.launch(wanted))[0].claim == wanted.claims[0]
 
 
 async def test_region_without_answer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +216,7 @@ async def test_missing_credentials_are_named(ec2: Ec2StandIn, monkeypatch: pytes
 
 async def test_instance_may_be_missing_after_its_launch(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
     ec2.hides = 2
-    made = await cloud.launch(await order(ec2, cloud))
+    (made,) = await cloud.launch(await order(ec2, cloud))
     assert await cloud.instances("srv", "lab") == ()
     assert await cloud.describe(made.id) is None
     assert [one.id for one in await cloud.instances("srv", "lab")] == [made.id]
@@ -236,7 +238,42 @@ async def test_spot_instance_has_a_price_and_a_notice(ec2: Ec2StandIn, cloud: Aw
 
 async def test_many_launches_at_once(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
     wanted = await order(ec2, cloud)
-    orders = [replace(wanted, claim=replace(wanted.claim, machine=f"lab-1-{n}")) for n in range(1, 33)]
+    orders = [replace(wanted, claims=claims(f"lab-1-{n}")) for n in range(1, 33)]
     made = await asyncio.gather(*(cloud.launch(one) for one in orders))
-    assert len({one.id for one in made}) == 32
+    assert len({one.id for (one,) in made}) == 32
     assert isinstance(await cloud.find_network("srv", "lab", SETTINGS), CloudNetwork)
+
+
+async def test_machines_are_launched_together_or_not_at_all(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
+    names = ("lab-1-2", "lab-1-3", "lab-2-1")
+    wanted = await order(ec2, cloud, *names, number=4)
+    ec2.refuse("RunInstances", "InsufficientInstanceCapacity", times=3)
+    with pytest.raises(NoCapacity):
+        await cloud.launch(wanted)
+    assert ec2.living() == []
+    ec2.losing["RunInstances"] = 1
+    made = await cloud.launch(wanted)
+    assert tuple(one.claim for one in made) == claims(*names, number=4)
+    assert [call["MinCount"] for call in ec2.calls("RunInstances")] == ["3"] * 5
+    assert len({one.private_address for one in made}) == len({one["InstanceId"] for one in ec2.living()}) == 3
+    listed = {one.id: one.claim.machine for one in await cloud.instances("srv", "lab")}
+    assert listed == {one.id: one.claim.machine for one in made}
+    things = await cloud.costly_things("srv")
+    assert sorted((thing.kind, thing.machine) for thing in things) == [
+        *(("instance", name) for name in names), *(("volume", name) for name in names)
+    ]  # fmt: skip
+
+
+async def test_tag_of_a_launch_that_was_changed_by_hand_is_read_as_it_is(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
+    made = await cloud.launch(await order(ec2, cloud, "lab-1-2", "lab-1-3"))
+    for tag in ("lab-[", "lab-1-[1-99999999]", "other"):
+        tags = [{"Key": "headway:machine", "Value": tag}]
+        ec2.client().create_tags(Resources=[made[1].id], Tags=tags)
+        found = {one.id: one.claim.machine for one in await cloud.instances("srv", "lab")}
+        assert found == {made[0].id: "lab-1-2", made[1].id: tag}
+
+
+async def test_names_that_no_tag_can_hold_are_refused(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
+    with pytest.raises(Rejected, match="can't be launched together"):
+        await cloud.launch(await order(ec2, cloud, *(f"lab-{leaf}-{2 * leaf}" for leaf in range(60))))
+    assert ec2.living() == []

@@ -182,7 +182,9 @@ class Ec2StandIn:
             wanted = form.get("NetworkInterface.1.PrivateIpAddress")
             if wanted and wanted in self._addresses.values():
                 return _fault("InvalidIPAddress.InUse", f"Address {wanted} is in use.")
-            if not wanted and self._addresses:  # moto would choose one that was used before, EC2 chooses any
+            if (
+                not wanted and self._addresses and form["MaxCount"] == "1"
+            ):  # moto would choose one that was used before, EC2 chooses any
                 free = f"{next(iter(self._addresses.values())).rpartition('.')[0]}.{100 + len(self._tokens)}"
                 body += f"&NetworkInterface.1.PrivateIpAddress={free}".encode()
                 environ = {**environ, "CONTENT_LENGTH": str(len(body))}
@@ -190,12 +192,12 @@ class Ec2StandIn:
             if not answer[0].startswith("200"):
                 return answer
             self._tokens[token] = (plain, answer[2])
-            one, address = (_first(answer[2], name) for name in ("instanceId", "privateIpAddress"))
-            self._addresses[one] = address
+            launched = _launched(answer[2])
+            self._addresses |= launched
             if self.hides:
-                self.hidden[one] = self.hides
-        if self.born:
-            self.born(one, address, base64.b64decode(form.get("UserData", "")).decode())
+                self.hidden |= dict.fromkeys(launched, self.hides)
+        for one, address in launched.items() if self.born else ():
+            self.born(one, address, base64.b64decode(form.get("UserData", "")).decode())  # type: ignore[misc]
         return answer
 
     def _spot_requests(self, form: dict[str, str]) -> Answer:
@@ -275,9 +277,11 @@ def _json_fault(code: str) -> Answer:
     return "400 Bad Request", answer[1], answer[2]
 
 
-def _first(xml: bytes, name: str) -> str:
-    found = (node.text for node in ElementTree.fromstring(xml).iter() if node.tag.rpartition("}")[2] == name)
-    return next(found, None) or ""
+def _launched(xml: bytes) -> dict[str, str]:
+    """Returns the instances of a launch, with their addresses."""
+    rows = next(node for node in ElementTree.fromstring(xml).iter() if node.tag.rpartition("}")[2] == "instancesSet")
+    fields = ({child.tag.rpartition("}")[2]: child.text or "" for child in row} for row in rows)
+    return {row["instanceId"]: row["privateIpAddress"] for row in fields}
 
 
 def use_stand_in(monkeypatch: pytest.MonkeyPatch, url: str) -> None:

@@ -25,11 +25,12 @@ class FakeCloud:
     allowed: frozenset[str] = ALL_CALLS
     prices: dict[str, str] = field(default_factory=dict)  # type -> USD an hour
     refusals: dict[tuple[str, str], HeadwayError] = field(default_factory=dict)  # (type, zone) -> of each launch
+    clock: Callable[[], float] = lambda: 1000.0
     lost: int = 0  # answers of launches to lose
     before: Callable[[str], None] = lambda _: None  # called with the name of each call, for example to fail there
     after_launch: Callable[[], None] = lambda: None  # called when an instance is launched, before the answer
     machines: dict[str, Instance] = field(default_factory=dict)
-    orders: dict[str, tuple[LaunchOrder, str]] = field(default_factory=dict)  # token -> order and instance
+    orders: dict[str, tuple[LaunchOrder, list[str]]] = field(default_factory=dict)  # token -> order and instances
     warned: tuple[ReclaimNotice, ...] = ()
     things: list[RentedThing] = field(default_factory=list)  # besides the instances
     quotas: dict[str, Quota] = field(default_factory=dict)  # by type
@@ -81,27 +82,28 @@ class FakeCloud:
     async def remove_network(self, server: str, cluster: str) -> None:
         self._call("remove_network")
 
-    async def launch(self, order: LaunchOrder) -> Instance:
+    async def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
         self._call("launch")
         refusal = self.refusals.get((order.offer.instance_type, order.offer.zone))
         if refusal is not None:
             raise refusal
-        asked, known = self.orders.get(order.claim.token, (order, ""))
+        asked, known = self.orders.get(order.token, (order, []))
         if asked != order:
             raise Rejected("IdempotentParameterMismatch", "the token was used with other parameters")
-        if not known:
-            known = f"i-{len(self.machines) + 1}"
-            address = order.address or f"10.64.9.{len(self.machines) + 1}"
-            self.machines[known] = Instance(
-                known, InstanceState.RUNNING, order.claim, order.offer.instance_type, order.offer.zone,
-                order.offer.purchase, address, f"203.0.113.{len(self.machines) + 1}", 1000.0,
+        assert len(order.claims) == 1 or not order.address, "several instances can't have one address"
+        for claim in order.claims if not known else ():
+            number = len(self.machines) + 1
+            self.machines[f"i-{number}"] = Instance(
+                f"i-{number}", InstanceState.RUNNING, claim, order.offer.instance_type, order.offer.zone,
+                order.offer.purchase, order.address or f"10.64.9.{number}", f"203.0.113.{number}", self.clock(),
             )  # fmt: skip
-            self.orders[order.claim.token] = (order, known)
+            known.append(f"i-{number}")
+        self.orders[order.token] = (order, known)
         self.after_launch()
         if self.lost:
             self.lost -= 1
             raise Unanswered("an answer was lost")
-        return self.machines[known]
+        return tuple(self.machines[one] for one in known)
 
     async def instances(self, server: str, cluster: str = "") -> tuple[Instance, ...]:
         self._call("instances")

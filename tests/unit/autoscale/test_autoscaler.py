@@ -46,13 +46,14 @@ class World:
         self.now = 1000.0
         self.trouble: Exception | None = None
         self.monkeypatch = monkeypatch
-        monkeypatch.setattr(autoscaler, "provision_machine", self.bring)
+        monkeypatch.setattr(autoscaler, "provision_machines", self.bring)
         monkeypatch.setattr(autoscaler, "update_scrape_targets", self.tell)
         context: Any = ClusterContext(self.provider, store, self.slurm, Path())  # type: ignore[arg-type]
         self.store = store
         self.waker = autoscaler.Autoscaler(LAB, context, clock=lambda: self.now)
 
-    async def bring(self, _: Any, __: Any, name: str, ___: Any) -> None:
+    async def bring(self, _: Any, __: Any, names: Sequence[str], ___: Any) -> None:
+        (name,) = names
         self.did.append(f"make {name}")
         self.provider.machines[name] = replace(builders.machine(name), started_at=self.now)
         if self.trouble:
@@ -256,12 +257,13 @@ async def test_node_that_came_up_despite_creation_error_is_kept(world: World, wo
     world.trouble = Refused("the answer was lost")
     world.slurm.jobs = {"lab-1-1": {7}}
 
-    async def bring(_: Any, __: Any, name: str, ___: Any) -> None:
+    async def bring(_: Any, __: Any, names: Sequence[str], ___: Any) -> None:
+        (name,) = names
         world.provider.machines[name] = replace(builders.machine(name), started_at=world.now)
         world.slurm.states[name] = word
         raise Refused("the answer was lost")
 
-    world.monkeypatch.setattr(autoscaler, "provision_machine", bring)
+    world.monkeypatch.setattr(autoscaler, "provision_machines", bring)
     await world.look()
     assert "lab-1-1" in world.provider.machines
     assert not [words for words in world.did if "lab-1-1" in words]
@@ -325,15 +327,16 @@ async def test_fixed_size_group_is_not_autoscaled(world: World) -> None:
 async def test_database_outage_during_creation_is_retried_without_incident(world: World) -> None:
     tries = 0
 
-    async def bring(_: Any, __: Any, name: str, ___: Any) -> None:
+    async def bring(_: Any, __: Any, names: Sequence[str], ___: Any) -> None:
         nonlocal tries
+        (name,) = names
         tries += 1
         world.provider.machines[name] = replace(builders.machine(name), started_at=world.now)
         if tries < 3:
             raise StoreUnavailable("the server's database does not answer")
         world.slurm.states[name] = "allocated"
 
-    world.monkeypatch.setattr(autoscaler, "provision_machine", bring)
+    world.monkeypatch.setattr(autoscaler, "provision_machines", bring)
     world.monkeypatch.setattr(autoscaler, "STORE_RETRY_S", 0.0)
     messages = await world.look()
     assert messages[1:3] == ["waits: the server's database does not answer"] * 2

@@ -10,7 +10,7 @@ from decimal import Decimal
 from headway.autoscale.planner import (
     NOT_REGISTERED,
     CloseSlots,
-    CreateMachine,
+    CreateMachines,
     DeleteMachine,
     OpenSlots,
     ResetNode,
@@ -51,7 +51,7 @@ def planned(
 
 
 def test_creates_one_machine_for_each_resuming_node() -> None:
-    assert planned("idle~", "allocated#", "mixed#") == [CreateMachine("lab-1-2"), CreateMachine("lab-1-3")]
+    assert planned("idle~", "allocated#", "mixed#") == [CreateMachines(("lab-1-2",)), CreateMachines(("lab-1-3",))]
     assert planned("idle~", "allocated#", "mixed#", being_created=(1,), there=(2,)) == []
 
 
@@ -72,12 +72,12 @@ def test_keeps_machine_of_drained_node() -> None:
 def test_deletes_and_recreates_unfinished_machine() -> None:
     (action,) = planned("allocated#", there=(0,), started=NOW - 1000)
     assert isinstance(action, DeleteMachine)
-    assert planned("allocated#") == [CreateMachine("lab-1-1")]
+    assert planned("allocated#") == [CreateMachines(("lab-1-1",))]
 
 
 def test_closes_slots_over_budget() -> None:
     found = planned("allocated#", "allocated#", "idle~", "idle", there=(3,), limit="70")
-    assert found[0] == CreateMachine("lab-1-1")
+    assert found[0] == CreateMachines(("lab-1-1",))
     shut = found[1]
     assert isinstance(shut, CloseSlots)
     assert (shut.nodes, shut.until) == (("lab-1-2", "lab-1-3"), NOW + 60)
@@ -90,9 +90,8 @@ def test_creates_no_machine_for_job_that_cannot_get_all_nodes() -> None:
     states = dict.fromkeys(found.slot_names[:3], asks)
 
     def made(jobs: dict[str, tuple[int, ...]]) -> list[str]:
-        return [
-            one.node for one in plan_scaling(found, states, {}, (), NOW, jobs=jobs) if isinstance(one, CreateMachine)
-        ]
+        actions = plan_scaling(found, states, {}, (), NOW, jobs=jobs)
+        return [name for one in actions if isinstance(one, CreateMachines) for name in one.nodes]
 
     one, two, three = found.slot_names[:3]
     assert made({}) == [one, two]  # 100 USD pay for two beside the one that people have
@@ -109,8 +108,8 @@ def test_budget_reserves_minimum_nodes_before_job_demand() -> None:
     groups = (replace(found.groups[0], nodes=1), found.groups[1])
     found, there = replace(found, groups=groups), {third: builders.machine(third)}
     states = {first: ("idle~", "none"), second: ("allocated#", "none"), third: ("allocated", "none")}
-    assert not [one for one in plan_scaling(found, states, there, (), NOW) if isinstance(one, CreateMachine)]
-    assert CreateMachine(second) in list(
+    assert not [one for one in plan_scaling(found, states, there, (), NOW) if isinstance(one, CreateMachines)]
+    assert CreateMachines((second,)) in list(
         plan_scaling(replace(found, max_usd_per_hour=Decimal(130)), states, there, (), NOW)
     )
 
@@ -126,15 +125,15 @@ def test_closes_group_over_budget_for_given_duration() -> None:
 def test_budget_reserves_fixed_groups_before_job_demand() -> None:
     """A machine of a group that people scale is away or about to be made: nobody else gets its money."""
     assert not [
-        one for one in planned("allocated#", "idle~", "idle~", "down", limit="60") if isinstance(one, CreateMachine)
+        one for one in planned("allocated#", "idle~", "idle~", "down", limit="60") if isinstance(one, CreateMachines)
     ]
-    assert planned("allocated#", "idle~", "idle~", "down", limit="63")[0] == CreateMachine("lab-1-1")
+    assert planned("allocated#", "idle~", "idle~", "down", limit="63")[0] == CreateMachines(("lab-1-1",))
     found = cluster("63")
     least = replace(found.groups[0], nodes=1)  # the one that it always has counts once
     (action,) = plan_scaling(
         replace(found, groups=(least, found.groups[1])), {"lab-1-1": ("allocated#", "none")}, {}, (), NOW
     )
-    assert action == CreateMachine("lab-1-1")
+    assert action == CreateMachines(("lab-1-1",))
 
 
 def test_closed_slot_reopens_after_its_time_and_has_no_machine() -> None:
@@ -181,9 +180,9 @@ NONE = "down|headway: no machine"
 def test_replaces_spot_machine_about_to_be_reclaimed() -> None:
     assert spot("idle", "idle", NONE, NONE, there=(0, 1)) == []
     leaving = {"lab-1-1"}
-    assert spot("drained", "idle", NONE, NONE, there=(0, 1), leaving=leaving) == [CreateMachine("lab-1-3")]
+    assert spot("drained", "idle", NONE, NONE, there=(0, 1), leaving=leaving) == [CreateMachines(("lab-1-3",))]
     assert spot("drained", "idle", NONE, NONE, there=(0, 1), leaving=leaving, being_created={"lab-1-3"}) == []
-    assert spot(NONE, "idle", NONE, NONE, there=(1,)) == [CreateMachine("lab-1-1")]
+    assert spot(NONE, "idle", NONE, NONE, there=(1,)) == [CreateMachines(("lab-1-1",))]
 
 
 def test_deletes_spot_machine_that_never_registered() -> None:
@@ -193,14 +192,14 @@ def test_deletes_spot_machine_that_never_registered() -> None:
     assert spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 100) == []  # it may be about to come up
     assert spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000, being_created={"lab-1-1"}) == []
     leaving = spot(NONE, "idle", NONE, NONE, there=(0, 1), started=NOW - 1000, leaving={"lab-1-1"})
-    assert leaving == [CreateMachine("lab-1-3")]
+    assert leaving == [CreateMachines(("lab-1-3",))]
 
 
 def test_spot_refill_respects_backoff_budget_and_drained_nodes() -> None:
     assert spot(NONE, "idle", NONE, NONE, there=(1,), backing_off={"main"}) == []
     # The one that goes is paid for until it has gone.
     assert spot("drained", "drained", NONE, NONE, there=(0, 1), leaving={"lab-1-1", "lab-1-2"}) == [
-        CreateMachine("lab-1-3")
+        CreateMachines(("lab-1-3",))
     ]
     assert spot("down|carol: broken", "idle", "down*|Not responding", "drained|headway: leaves", there=(1,)) == []
 
@@ -229,7 +228,7 @@ def test_pending_cluster_file_limits_budget_for_new_machines() -> None:
         there = {name: builders.machine(name) for name in names[:4]}
         found = list(plan_scaling(before or file(4, 0), states, there, (), NOW, leaving=names[2:4], next_file=after))
         shut.extend(one.why for one in found if isinstance(one, CloseSlots))
-        return [one.node for one in found if isinstance(one, CreateMachine)]
+        return [name for one in found if isinstance(one, CreateMachines) for name in one.nodes]
 
     shut: list[str] = []
     assert made(None) == made(file(4, 0)) == [*names[8:]]
@@ -251,4 +250,30 @@ def test_spot_group_is_not_refilled_before_pending_scale_down() -> None:
         list(plan_scaling(before, states, there, (), NOW, next_file=after))
         for after in (None, fewer, more, none, other)
     ]
-    assert found == [[CreateMachine("lab-1-2")], [], [CreateMachine("lab-1-2")], [], []]
+    assert found == [[CreateMachines(("lab-1-2",))], [], [CreateMachines(("lab-1-2",))], [], []]
+
+
+def test_nodes_of_one_job_are_created_together() -> None:
+    found = cluster()
+    one, two, three = found.slot_names[:3]
+    states = dict.fromkeys((one, two, three), ("allocated#", "none"))
+    jobs = {one: (7,), two: (8,), three: (7,)}
+    assert list(plan_scaling(found, states, {}, (), NOW, jobs=jobs)) == [
+        CreateMachines((one, three)), CreateMachines((two,))
+    ]  # fmt: skip
+
+
+def test_rented_machine_that_is_none_yet_is_used_or_ended() -> None:
+    """A server was killed in the middle: another one goes on where Slurm still needs the machine."""
+    found = cluster()
+    one, two, three = found.slot_names[:3]
+    states = {one: ("allocated#", "none"), two: ("idle~", "none"), three: ("down", "ResumeTimeout reached")}
+    begun = {one, two, three}
+    assert list(plan_scaling(found, states, {}, (), NOW, begun=begun)) == [
+        DeleteMachine(two, "Slurm does not need it"),
+        DeleteMachine(three, "no machine is missing there"),
+        CreateMachines((one,)),
+    ]
+    assert list(plan_scaling(found, states, {}, begun, NOW, begun=begun)) == [], "tasks work on them"
+    states = {one: ("down~", f"headway: closed until {NOW + 60:.0f}: no capacity")}
+    assert list(plan_scaling(found, states, {}, (), NOW, begun={one})) == [DeleteMachine(one, "its slot is closed")]

@@ -21,6 +21,7 @@ from headway.cluster.owned import host_containers
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import HostProblem, Machine
+from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.machines.survey import DetectedHardware, MachineClaim, Survey
 from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
@@ -126,9 +127,12 @@ class InventorySurvey:
         return replace(changes, notes=(*changes.notes, *notes), differences=self.judgement.differences)
 
 
-async def survey_machines(cluster: Cluster, context: ClusterContext) -> InventorySurvey | None:
-    """Surveys every machine that there is. Returns None for a provider whose machines start from node images, and where
-    nothing is rented yet."""
+async def survey_machines(
+    cluster: Cluster, context: ClusterContext, new: Sequence[str] | None = None
+) -> InventorySurvey | None:
+    """Surveys every machine that there is. `new`: slots that get a rented machine now; None: all that the cluster file wants.
+    Others that were rented and that the cluster has not taken are left out: they may not answer yet. Returns None for a
+    provider whose machines start from node images, and where nothing is rented yet."""
     provider = context.provider
     if not isinstance(provider, OwnedMachinesProvider):
         return None
@@ -164,7 +168,8 @@ async def survey_machines(cluster: Cluster, context: ClusterContext) -> Inventor
 
     names = cluster.machine_names
     if isinstance(provider, RentingProvider):
-        rented = await provider.rented(cluster)
+        wanted = {*taken, *((*cluster.heads, *choose_slots(cluster, taken)) if new is None else new)}
+        rented = wanted.intersection(await provider.rented(cluster))
         names = tuple(name for name in names if name in rented)
     await asyncio.gather(*(survey(name) for name in names))
     agreed = agreed_uids(surveys, users)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from headway.cluster.context import ClusterContext
 from headway.cluster.machine_request import machine_request
@@ -13,7 +13,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineRequest, MachineState
 from headway.domain.machines.offer import Offer
 from headway.domain.operation_progress import ReportProgress
-from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.hostlist import compress, natural_key
 from headway.errors import HeadwayError, Refused
 from headway.providers.base import RentingProvider
 from headway.store import StoreUnavailable
@@ -38,8 +38,11 @@ async def rent_missing(
     report: ReportProgress,
     secrets: Mapping[str, str],
     names: Sequence[str],
+    *,
+    together: bool = False,
 ) -> None:
     """Rents a machine for each of these names that has none, and waits until each answers SSH with its own host key.
+    `together`: the missing ones are of one group and of use only together, so all of them are launched in one zone, or none.
     Does nothing for a provider that does not rent. Raises Refused naming every machine that could not be had; those that
     could are used by the next apply."""
     provider = context.provider
@@ -54,24 +57,27 @@ async def rent_missing(
     failures: dict[str, HeadwayError] = {}
     limit = asyncio.Semaphore(_AT_ONCE)
 
-    async def one(name: str) -> None:
-        request = machine_request(cluster, secrets, name, "")
+    async def settle(machine: Machine) -> None:
+        if machine.state is not MachineState.STOPPED:
+            await _settle(context, provider, machine, machine_request(cluster, secrets, machine.name, ""))
+
+    async def some(few: Sequence[str]) -> None:
         try:
             async with limit:
-                if name in missing:
-                    machine = await provider.rent(cluster, request, offers[cluster.role_of(name)], report)
-                else:
-                    machine = there[name]
-                if machine.state is not MachineState.STOPPED:
-                    await _settle(context, provider, machine, request)
+                machines = {name: there[name] for name in few if name in there}
+                if len(machines) < len(few):
+                    requests = [machine_request(cluster, secrets, name, "") for name in few]
+                    machines = dict(await provider.rent(cluster, requests, offers[cluster.role_of(few[0])], report))
+                await asyncio.gather(*map(settle, machines.values()))
         except StoreUnavailable:
             raise
         except HeadwayError as error:
-            failures[name] = error
-            await report(name, error.message, level="error", done=True)
+            failures[compress(few)] = error
+            await report(compress(few), error.message, level="error", done=True)
 
     taken = {machine.name for machine in await context.provider.list(cluster.name)}
-    await asyncio.gather(*(one(name) for name in names if name not in taken))
+    left = [name for name in names if name not in taken]
+    await asyncio.gather(*([some(left)] if together and left else (some([name]) for name in left)))
     if failures:
         raise _failed(failures)
 
@@ -110,21 +116,43 @@ async def _settle(
 
 
 async def rent_and_claim(
-    cluster: Cluster, context: ClusterContext, report: ReportProgress, secrets: Mapping[str, str], name: str
+    cluster: Cluster,
+    context: ClusterContext,
+    report: ReportProgress,
+    secrets: Mapping[str, str],
+    names: Sequence[str],
 ) -> None:
-    """Rents a machine for one slot of a running cluster, surveys and claims it. Does nothing for a provider that does not
-    rent. Raises Refused if it can't be used, and what `rent_missing` raises."""
+    """Rents machines for slots of one group of a running cluster, surveys and claims them: all of them in one zone, or none.
+    Does nothing for a provider that does not rent. Raises Refused if they can't be used, and what `rent_missing` raises."""
     provider = context.provider
     if not isinstance(provider, RentingProvider):
         return
-    await rent_missing(cluster, context, report, secrets, [name])
-    seen = await machine_claims.survey_machines(cluster, context)
-    if seen is None or name not in seen.surveys:
-        raise seen.silent[name] if seen and name in seen.silent else Refused(f"{name} has no machine")
+    await rent_missing(cluster, context, report, secrets, names, together=True)
+    seen = await machine_claims.survey_machines(cluster, context, new=names)
+    for name in names:
+        if seen is None or name not in seen.surveys:
+            raise seen.silent[name] if seen and name in seen.silent else Refused(f"{name} has no machine")
+    assert seen is not None
     machine_claims.check_claimable(seen)
-    await machine_claims.claim_machine(context, seen.provider.server_id, seen.machines[name])
-    await context.provider.create(machine_request(cluster, secrets, name, seen.machines[name].address))
-    await machine_claims.store_findings(cluster, seen, [name])
+
+    async def claim(name: str) -> None:
+        await machine_claims.claim_machine(context, seen.provider.server_id, seen.machines[name])
+        await context.provider.create(machine_request(cluster, secrets, name, seen.machines[name].address))
+
+    await asyncio.gather(*map(claim, names))
+    await machine_claims.store_findings(cluster, seen, names)
+
+
+async def end_surplus(
+    cluster: Cluster, context: ClusterContext, report: ReportProgress, names: Collection[str]
+) -> None:
+    """Ends machines that were rented by an apply or a scaling that did not finish, and that are none of these names."""
+    provider = context.provider
+    if not isinstance(provider, RentingProvider):
+        return
+    for name in sorted(await provider.begun(cluster.name) - set(names)):
+        await provider.give_up(cluster.name, name)
+        await report(name, "its machine was rented and is not needed: it is ended", level="warning", done=True)
 
 
 def _line(key: str) -> str:
@@ -135,6 +163,7 @@ def _failed(failures: Mapping[str, HeadwayError]) -> HeadwayError:
     """Returns the only error, or one that names all machines."""
     if len(failures) == 1:
         return next(iter(failures.values()))
-    lines = "\n".join(f"  {name}: {error.message}" for name, error in failures.items())
+    order = sorted(failures, key=natural_key)
+    lines = "\n".join(f"  {name}: {failures[name].message}" for name in order)
     hints = dict.fromkeys(error.hint for error in failures.values() if error.hint)
     return Refused(f"{len(failures)} machines could not be rented:\n{lines}", hint="; ".join(hints))

@@ -32,9 +32,6 @@ def check_cloud(draft: FileDraft) -> None:
         ):
             hint = f"cloud: {{types: {{{section.plan}: [TYPE]}}}}"
             draft.fault(f"{path}plan", f"has no instance type of {provider.name}", hint)
-        if section.idle is not None:
-            words = "is not supported with rented machines yet"
-            draft.fault(f"{path}idle", words, "give nodes, and change them with headway scale")
     if not part.head_types and not types_for(provider.name, HEAD):
         draft.fault("cloud.head_types", "is missing", "name the instance types for heads")
     if ipaddress.IPv4Network(part.network).prefixlen not in _PREFIXES:

@@ -3,7 +3,6 @@ cloud reports about it."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -39,12 +38,6 @@ class InstanceClaim:
     cluster: str
     machine: str  # head or slot name
     number: int
-
-    @property
-    def token(self) -> str:
-        """The token of a launch: a cloud answers two launches with one token with the same instance."""
-        text = "/".join((self.server, self.cluster, self.machine, str(self.number)))
-        return hashlib.sha256(text.encode()).hexdigest()
 
 
 class InstanceState(StrEnum):

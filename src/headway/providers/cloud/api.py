@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.domain.machines.rented import CloudNetwork, CloudSettings, Instance, InstanceClaim, Quota, RentedThing
+from headway.domain.slurm.hostlist import compress
 from headway.providers.base import ReclaimNotice
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOrder:
-    """The data that a cloud needs to launch one instance. Two orders with the same claim are equal in all fields."""
+    """The data that a cloud needs to launch instances: all of them in one zone, or none. Two orders with the same token are
+    equal in all fields."""
 
-    claim: InstanceClaim
+    claims: tuple[InstanceClaim, ...]  # one an instance, in slot order and with the same number
     offer: Offer  # the type, the zone, and how it is bought
     image: str
     user_data: str = field(repr=False)  # it holds a private key
     subnet: str
     groups: tuple[str, ...]
-    address: str  # its address in the subnet; "" = the cloud chooses
+    address: str  # its address in the subnet; "" = the cloud chooses, as it must for several instances
     public_address: bool
     disk_gib: int
     ends_when_off: bool  # it ends when its system is shut down; otherwise it keeps its disk
+
+    @property
+    def machines(self) -> str:
+        """The names of the machines as a host list, which the tags of all instances have."""
+        return compress(claim.machine for claim in self.claims)
+
+    @property
+    def token(self) -> str:
+        """The token of the launch: a cloud answers two launches with one token with the same instances."""
+        first = self.claims[0]
+        text = "/".join((first.server, first.cluster, self.machines, str(first.number)))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 class CloudApi(Protocol):
@@ -64,8 +79,9 @@ class CloudApi(Protocol):
         """Deletes what `make_network` created. Does nothing if it is gone."""
         ...
 
-    async def launch(self, order: LaunchOrder) -> Instance:
-        """Launches an instance. A repeated order returns the instance of the first one, whatever its state."""
+    async def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
+        """Launches an instance for each claim and returns them in that order. A repeated order returns the instances of the
+        first one, whatever their state."""
         ...
 
     async def instances(self, server: str, cluster: str = "") -> tuple[Instance, ...]:

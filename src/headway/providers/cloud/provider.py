@@ -11,11 +11,12 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 
 from headway.catalog.instance_types import types_for
 from headway.catalog.node_images import IMAGES
-from headway.domain.cluster import Cluster, Host
+from headway.domain.cluster import Cluster, Host, Plan
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
 from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.domain.machines.rented import CloudSettings, Instance, InstanceState, Quota, RentedThing
@@ -23,19 +24,21 @@ from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.survey import DetectedHardware
 from headway.domain.operation_progress import ReportProgress
 from headway.domain.provider_traits import ProviderTraits
+from headway.domain.slurm.hostlist import expand
 from headway.domain.storage.folders import Dataset
 from headway.errors import Refused, Unreachable
 from headway.providers.base import Placement, ReclaimNotice
 from headway.providers.cloud.api import CloudApi
 from headway.providers.cloud.refusals import CloudRefusal, Throttled
 from headway.providers.cloud.rental_records import RentalRecord, RentalRecords, RentalTry
-from headway.providers.cloud.renting import Renting
+from headway.providers.cloud.renting import RentalPlan, Renting
 from headway.providers.ssh.machine_records import ClaimedHost, HostRecords
 from headway.transport.connect import Dialer, HostKeyChanged, fingerprint
 
 LIST_S = 5.0  # how long a list of instances is used again; a cloud allows few requests a second
 CHANGE_S = 300.0  # for an instance to stop, start or end
 POLL_S = 1.0
+_MOST_TOGETHER = 10_000  # machines of one launch that a tag may name
 _NOT_YET = ipaddress.IPv4Address("198.18.0.1")  # placeholders for slots without a machine: a range that is never routed
 _STATES = {InstanceState.RUNNING: MachineState.RUNNING, InstanceState.STARTING: MachineState.STARTING}
 
@@ -155,18 +158,7 @@ class CloudProvider:
         await self._halt(machine, at_once=True)
 
     async def delete(self, machine: Machine) -> None:
-        made = self._records.read(machine.cluster).tries.get(machine.name)
-        if made is not None and not made.ended:
-            # An instance whose launch was not answered has no id here, only tags.
-            self._lists.pop(machine.cluster, None)
-            instances = await self._instances(machine.cluster)
-            mine = (made.instance, machine.name)
-            ids = [one.id for one in instances if one.exists and (one.id == mine[0] or one.claim.machine == mine[1])]
-            await self._api.terminate(ids)
-            await asyncio.gather(*(self._reach(machine.cluster, one, InstanceState.ENDED) for one in ids))
-            await self._update(machine.cluster, machine.name, made, ended=True, claimed=False, user_data="")
-        await asyncio.to_thread(self._hosts.release_host, machine.cluster, machine.name)
-        self._lists.pop(machine.cluster, None)
+        await self.give_up(machine.cluster, machine.name)
 
     def inspection_hint(self, machine: Machine) -> str:
         made = self._records.read(machine.cluster).tries.get(machine.name)
@@ -237,7 +229,11 @@ class CloudProvider:
                 f"{self.traits.name} sells none of {', '.join(types) or 'the types'} for {name} in {', '.join(zones)}",
                 hint=f"give cloud.types.{plan}" if group else "give cloud.head_types",
             )
-        return found
+        if group and group.idle_s is not None:
+            _check_sizes(group.plan, found)
+        return tuple(
+            sorted(found, key=lambda offer: (types.index(offer.instance_type) if wanted else 0, _price(offer)))
+        )
 
     async def rented(self, cluster: Cluster) -> Mapping[str, Machine]:
         self._lists.pop(cluster.name, None)
@@ -249,18 +245,37 @@ class CloudProvider:
                     machines[name] = self._machine(cluster.name, name, made, one)
         return machines
 
+    async def begun(self, cluster: str) -> frozenset[str]:
+        tries = self._records.read(cluster).tries
+        return frozenset(name for name, made in tries.items() if not made.ended and not made.claimed)
+
+    async def give_up(self, cluster: str, name: str) -> None:
+        made = self._records.read(cluster).tries.get(name)
+        if made is not None and not made.ended:
+            # An instance whose launch was not answered has no id here, only tags.
+            self._lists.pop(cluster, None)
+            instances = await self._instances(cluster)
+            ids = [one.id for one in instances if one.exists and (one.id == made.instance or one.claim.machine == name)]
+            await self._api.terminate(ids)
+            await asyncio.gather(*(self._reach(cluster, one, InstanceState.ENDED) for one in ids))
+            await self._update(cluster, name, made, ended=True, claimed=False, user_data="")
+        await asyncio.to_thread(self._hosts.release_host, cluster, name)
+        self._lists.pop(cluster, None)
+
     async def rent(
-        self, cluster: Cluster, request: MachineRequest, offers: Sequence[Offer], report: ReportProgress
-    ) -> Machine:
+        self, cluster: Cluster, requests: Sequence[MachineRequest], offers: Sequence[Offer], report: ReportProgress
+    ) -> Mapping[str, Machine]:
         network = self._records.read(cluster.name).network
         if network is None:
             raise Refused(f"{cluster.name} has no network at the cloud", hint="headway apply")
         image = self._settings.image or await self._api.find_image(_debian(cluster))
-        made, instance = await self._renting.rent(self.server_id, cluster, request, offers, network, image, report)
-        if not made.claimed:  # what another machine of this slot was found to have does not hold for this one
-            await asyncio.to_thread(self._hosts.release_host, cluster.name, request.name)
+        plan = RentalPlan(self.server_id, cluster, offers, network, image, report)
+        found = await self._renting.rent(plan, requests)
+        for name, (made, _) in found.items():
+            if not made.claimed:  # what another machine of this slot was found to have does not hold for this one
+                await asyncio.to_thread(self._hosts.release_host, cluster.name, name)
         self._lists.pop(cluster.name, None)
-        return self._machine(cluster.name, request.name, made, instance)
+        return {name: self._machine(cluster.name, name, made, instance) for name, (made, instance) in found.items()}
 
     async def first_host_key(self, machine: Machine, own: str) -> Machine:
         dialer = Dialer("", 5, 5)
@@ -413,12 +428,42 @@ class CloudProvider:
 
 def _is_unclaimed(thing: RentedThing, tries: Mapping[str, RentalTry]) -> bool:
     """Returns whether no try claims the thing, and nothing that is claimed uses it."""
-    made = tries.get(thing.machine)
-    if made is not None and not made.ended and made.number == thing.number:
-        return False
+    for name in _machines_of(thing):
+        made = tries.get(name)
+        if made is not None and not made.ended and made.number == thing.number:
+            return False
     if any(made.instance == thing.id and not made.ended for made in tries.values()):
         return False  # a person has changed its tags
     return thing.state not in (InstanceState.ENDING, InstanceState.ENDED, "in-use")
+
+
+def _machines_of(thing: RentedThing) -> Sequence[str]:
+    """Returns the machines that the thing may belong to: a disk of a launch of several may be that of any."""
+    try:
+        return expand(thing.machine, most=_MOST_TOGETHER)
+    except ValueError:  # a person has changed the tag
+        return ()
+
+
+def _check_sizes(plan: Plan, offers: Sequence[Offer]) -> None:
+    """Raises Refused if an offer has less than the plan: Slurm knows a node that is not there by its plan, and starts no job
+    on a smaller machine."""
+    for offer in offers:
+        for what, has, wants in (
+            ("vCPUs", offer.cpus, plan.cpus),
+            ("MiB of memory", offer.memory_mib, plan.memory_mib),
+            ("GPUs", offer.gpus, plan.gpus),
+        ):
+            if has < wants:
+                raise Refused(
+                    f"{offer.instance_type} has {has} {what}, and plan {plan.name} of a group with idle {wants}",
+                    hint=f"name larger types in cloud.types.{plan.name}, or a plan of that size",
+                )
+
+
+def _price(offer: Offer) -> Decimal:
+    """Returns the price to sort by; one that is not known comes last."""
+    return offer.price_usd_per_node_hour or Decimal("Infinity")
 
 
 def _line(key: str) -> str:

@@ -36,6 +36,7 @@ class RentalTry:
     settled: bool = False  # it answers with its own host key
     claimed: bool = False  # it is a machine of the cluster
     ended: bool = False  # nothing was launched, or the instance is gone
+    together: tuple[str, ...] = ()  # all machines of its launch, in slot order; () = it was launched alone
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,9 @@ class RentalRecords:
         """Saves the cluster's network and where it is."""
         self._change(cluster, lambda record: replace(record, network=network, provider=provider, region=region))
 
-    def set_try(self, cluster: str, name: str, made: RentalTry) -> None:
-        """Saves the latest try of a slot."""
-        self._change(cluster, lambda record: replace(record, tries={**record.tries, name: made}))
+    def set_tries(self, cluster: str, tries: Mapping[str, RentalTry]) -> None:
+        """Saves the latest try of each of these slots: of all or of none."""
+        self._change(cluster, lambda record: replace(record, tries={**record.tries, **tries}))
 
     def update_try(self, cluster: str, name: str, number: int, **fields: Any) -> RentalTry | None:
         """Changes fields of a slot's try, unless a later one has replaced it. Returns the latest try."""
@@ -131,7 +132,8 @@ class RentalRecords:
 
 def _parse_try(fields: dict[str, Any]) -> RentalTry:
     money, purchase = Decimal(fields["usd_per_hour"]), PurchaseOption(fields["purchase"])
-    return RentalTry(**{**fields, "usd_per_hour": money, "purchase": purchase})
+    together = tuple(fields.get("together", ()))
+    return RentalTry(**{**fields, "usd_per_hour": money, "purchase": purchase, "together": together})
 
 
 def _parse_network(fields: dict[str, Any] | None) -> CloudNetwork | None:

@@ -1,11 +1,12 @@
-"""Renting a machine for one slot: the offers in their order, each try written down before its launch."""
+"""Renting machines: the offers in their order, each try written down before its launch. Several machines that are of use
+only together are launched in one zone, all or none."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from headway.domain.cluster import Cluster
@@ -13,6 +14,7 @@ from headway.domain.machines.machine import MachineRequest
 from headway.domain.machines.offer import Offer
 from headway.domain.machines.rented import CloudNetwork, CloudSettings, Instance, InstanceClaim, InstanceState
 from headway.domain.operation_progress import ReportProgress
+from headway.domain.slurm.hostlist import compress, expand
 from headway.errors import Conflict, Unreachable
 from headway.providers.cloud.api import CloudApi, LaunchOrder
 from headway.providers.cloud.refusals import TRY_ELSEWHERE, CloudRefusal, NoCapacity, Rejected
@@ -24,6 +26,19 @@ POLL_S = 1.0
 _FIRST_ADDRESS = 16  # clouds and gateways keep the first addresses of a subnet
 _OTHER_PARAMETERS, _ADDRESS_TAKEN = "IdempotentParameterMismatch", "InvalidIPAddress.InUse"
 _ENDED_FOR_LACK = "InsufficientInstanceCapacity"
+Rented = dict[str, tuple[RentalTry, Instance]]  # name -> the try that has a running machine, and its instance
+
+
+@dataclass(frozen=True, slots=True)
+class RentalPlan:
+    """What machines are rented for, and the places for them."""
+
+    server: str  # id of the server
+    cluster: Cluster
+    offers: Sequence[Offer]
+    network: CloudNetwork
+    image: str
+    report: ReportProgress
 
 
 class Renting:
@@ -44,97 +59,86 @@ class Renting:
         self._sleep = sleep
         self._lock = asyncio.Lock()  # from the look at what is rented until the next try is written down
 
-    async def rent(
-        self,
-        server: str,
-        cluster: Cluster,
-        request: MachineRequest,
-        offers: Sequence[Offer],
-        network: CloudNetwork,
-        image: str,
-        report: ReportProgress,
-    ) -> tuple[RentalTry, Instance]:
-        """Returns the try that has a running machine, and its instance. Raises CloudRefusal if no offer can be had,
-        Conflict if it would cost more than the cluster file allows, Unreachable, and Unanswered: the next call continues
-        with the same try."""
-        name = request.name
-        made = self._records.read(cluster.name).tries.get(name)
-        if made is not None and not made.ended:
-            found = await self._go_on(server, cluster, made, request, offers, network, report)
-            if found is not None:
-                return found
-        refusals: list[CloudRefusal] = []
+    async def rent(self, plan: RentalPlan, requests: Sequence[MachineRequest]) -> Rented:
+        """Returns the rented machines by name. Raises CloudRefusal if no offer can be had, Conflict if it would cost more
+        than the cluster file allows, Unreachable, and Unanswered: the next call continues with the same tries."""
+        found: Rented = {}
+        for request in requests:
+            made = self._records.read(plan.cluster.name).tries.get(request.name)
+            if made is not None and not made.ended:
+                found.update(await self._go_on(plan, made, request))
+        left = {request.name: request for request in requests if request.name not in found}
+        if not left:
+            return found
+        zones = {made.zone for made, _ in found.values()}
+        offers = sorted(plan.offers, key=lambda offer: bool(zones) and offer.zone not in zones)
+        return found | await self._try_offers(plan, offers, [left[name] for name in expand(compress(left))])
+
+    async def _try_offers(
+        self, plan: RentalPlan, offers: Sequence[Offer], requests: Sequence[MachineRequest]
+    ) -> Rented:
+        names, refusals = [request.name for request in requests], []
         for offer in offers:
-            if offer.zone not in network.subnets:
+            if offer.zone not in plan.network.subnets:
                 continue
-            address = self._planned_address(cluster, name, network.subnets[offer.zone][1])
+            address = self._planned_address(plan, names, offer.zone)
             while True:
-                made = await self._begin(cluster, request, offer, network, image, address)
+                tries = await self._begin(plan, requests, offer, address)
                 try:
-                    return await self._launch(server, cluster, made, request, offer, network, report)
+                    return await self._launch(plan, tries, offer)
                 except TRY_ELSEWHERE as error:
-                    await self._end(cluster, name, made)
-                    await report(name, f"{error.message}: the next offer is tried", level="warning")
+                    await self._end(plan, tries)
+                    await plan.report(compress(names), f"{error.message}: the next offer is tried", level="warning")
                     refusals.append(error)
                 except Rejected as error:
-                    await self._end(cluster, name, made)
+                    await self._end(plan, tries)
                     if error.code == _ADDRESS_TAKEN and address:
                         address = ""  # the cloud chooses one
                         continue
                     raise
                 except CloudRefusal:
-                    await self._end(cluster, name, made)
+                    await self._end(plan, tries)
                     raise
                 break
-        raise _none_left(name, refusals)
+        raise _none_left(compress(names), refusals)
 
-    async def _go_on(
-        self,
-        server: str,
-        cluster: Cluster,
-        made: RentalTry,
-        request: MachineRequest,
-        offers: Sequence[Offer],
-        network: CloudNetwork,
-        report: ReportProgress,
-    ) -> tuple[RentalTry, Instance] | None:
-        """Continues a try that an earlier run began. Returns None if its instance is gone: another try follows."""
-        name, claim = request.name, InstanceClaim(server, cluster.name, request.name, made.number)
-        instances = await self._api.instances(server, cluster.name)
+    async def _go_on(self, plan: RentalPlan, made: RentalTry, request: MachineRequest) -> Rented:
+        """Continues a try that an earlier run began. Returns {} if its instance is gone: another try follows."""
+        name = request.name
+        claim = InstanceClaim(plan.server, plan.cluster.name, name, made.number)
+        instances = await self._api.instances(plan.server, plan.cluster.name)
         mine = next((one for one in instances if one.id == made.instance or one.claim == claim), None)
         if mine is None and made.instance:
             mine = await self._api.describe(made.instance)
         if mine is not None and not mine.exists:
-            await report(name, f"its instance {mine.id} has ended: {mine.why or 'no reason is given'}", level="warning")
+            words = f"its instance {mine.id} has ended: {mine.why or 'no reason is given'}"
+            await plan.report(name, words, level="warning")
             await self._wait_until_gone(mine)
-            await self._end(cluster, name, made)
-            return None
+            await self._end(plan, {name: made})
+            return {}
         if mine is not None:
-            return await self._running(cluster, name, made, mine)
-        if not made.user_data:  # it was in use and the cloud has forgotten it
-            await self._end(cluster, name, made)
-            return None
-        base = offers[0]
-        offer = replace(base, instance_type=made.instance_type, zone=made.zone, purchase=made.purchase)
+            return {name: await self._running(plan, name, made, mine)}
+        latest = self._records.read(plan.cluster.name).tries
+        mates = {mate: latest.get(mate) for mate in made.together or (name,)}
+        changed = any(mate is None or mate.ended or mate.number != made.number for mate in mates.values())
+        if changed or not made.user_data:  # the launch can't be repeated, or the cloud has forgotten a machine in use
+            await self._end(plan, {name: made})
+            return {}
+        offer = replace(plan.offers[0], instance_type=made.instance_type, zone=made.zone, purchase=made.purchase)
+        tries = dict.fromkeys(mates, made)
         try:
-            return await self._launch(server, cluster, made, request, offer, network, report)
+            return await self._launch(plan, tries, offer, only=name)
         except CloudRefusal as error:
-            await self._end(cluster, name, made)
+            await self._end(plan, tries)
             if isinstance(error, TRY_ELSEWHERE) or getattr(error, "code", "") == _OTHER_PARAMETERS:
-                await report(name, f"{error.message}: another try follows", level="warning")
-                return None
+                await plan.report(name, f"{error.message}: another try follows", level="warning")
+                return {}
             raise
 
     async def _begin(
-        self,
-        cluster: Cluster,
-        request: MachineRequest,
-        offer: Offer,
-        network: CloudNetwork,
-        image: str,
-        address: str,
-    ) -> RentalTry:
-        """Writes a new try down and returns it. Raises Conflict if it would cost too much."""
+        self, plan: RentalPlan, requests: Sequence[MachineRequest], offer: Offer, address: str
+    ) -> dict[str, RentalTry]:
+        """Writes a new try down for each machine and returns them. Raises Conflict if they would cost too much."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
@@ -144,68 +148,73 @@ class Renting:
         text = user_data(
             host_key=private,
             host_key_public=public,
-            authorized_key=request.authorized_key,
+            authorized_key=requests[0].authorized_key,
             lease_s=self._settings.lease_s,
-            head=request.head,
+            head=requests[0].head,
         )
-        name = request.name
-        usd = offer.price_usd_per_node_hour or _listed_price(cluster, name)
+        cluster, names = plan.cluster, tuple(request.name for request in requests)
+        usd = offer.price_usd_per_node_hour or _listed_price(cluster, names[0])
         async with self._lock:
             record = self._records.read(cluster.name)
-            _check_cost(cluster, name, offer, usd, record)
-            before = record.tries.get(name)
+            _check_cost(cluster, names, offer, usd, record)
             made = RentalTry(
-                number=before.number + 1 if before else 1,
+                # Higher than that of all machines: no launch repeats the token of an earlier one.
+                number=1 + max((record.tries[name].number for name in names if name in record.tries), default=0),
                 instance_type=offer.instance_type,
                 zone=offer.zone,
                 purchase=offer.purchase,
                 usd_per_hour=usd,
                 begun_at=self._clock(),
-                image=image,
-                subnet=network.subnets[offer.zone][0],
+                image=plan.image,
+                subnet=plan.network.subnets[offer.zone][0],
                 address=address,
                 user_data=text,
                 host_key=public,
+                together=names if len(names) > 1 else (),
             )
-            await asyncio.to_thread(self._records.set_try, cluster.name, name, made)
-        return made
+            tries = dict.fromkeys(names, made)
+            await asyncio.to_thread(self._records.set_tries, cluster.name, tries)
+        return tries
 
-    async def _launch(
-        self,
-        server: str,
-        cluster: Cluster,
-        made: RentalTry,
-        request: MachineRequest,
-        offer: Offer,
-        network: CloudNetwork,
-        report: ReportProgress,
-    ) -> tuple[RentalTry, Instance]:
-        name = request.name
+    async def _launch(self, plan: RentalPlan, tries: Mapping[str, RentalTry], offer: Offer, only: str = "") -> Rented:
+        """Launches the machines of these tries, which are equal, and waits until they run. `only`: the one of them that is
+        waited for, after the rest is noted. Raises what `_running` raises; after NoCapacity none of them is left."""
+        cluster, made = plan.cluster, next(iter(tries.values()))
         order = LaunchOrder(
-            claim=InstanceClaim(server, cluster.name, name, made.number),
+            claims=tuple(InstanceClaim(plan.server, cluster.name, name, made.number) for name in tries),
             offer=offer,
             image=made.image,
             user_data=made.user_data,
             subnet=made.subnet,
-            groups=network.groups,
-            address=made.address,
+            groups=plan.network.groups,
+            address=made.address if len(tries) == 1 else "",
             public_address=self._settings.public_addresses,
             disk_gib=self._settings.disk_gib,
-            ends_when_off=not request.head,
+            ends_when_off=next(iter(tries)) not in cluster.heads,
         )
-        instance = await self._api.launch(order)
+        instances = dict(zip(tries, await self._api.launch(order), strict=True))
         usd = f", {made.usd_per_hour:.2f} USD an hour" if made.usd_per_hour else ", at a price that is not known"
-        bought = f"{made.instance_type} in {made.zone}, {made.purchase}{usd}"
-        await report(name, f"rented: {instance.id}, {bought}")
-        return await self._running(cluster, name, made, instance)
+        bought = f"{made.instance_type} in {made.zone}, {made.purchase}{usd}{' each' if len(tries) > 1 else ''}"
+        await plan.report(compress(tries), f"rented: {', '.join(one.id for one in instances.values())}, {bought}")
+        noted = {name: await self._note(plan, name, made, instance=one.id) for name, one in instances.items()}
+        waited = (only,) if only else tuple(tries)
+        ran = await asyncio.gather(
+            *(self._running(plan, name, noted[name], instances[name]) for name in waited), return_exceptions=True
+        )
+        errors = [one for one in ran if isinstance(one, BaseException)]
+        if len(tries) > 1 and any(isinstance(error, NoCapacity) for error in errors):
+            await self._api.terminate([one.id for one in instances.values()])
+        for error in sorted(errors, key=lambda error: not isinstance(error, NoCapacity)):
+            raise error
+        return {name: one for name, one in zip(waited, ran, strict=True) if not isinstance(one, BaseException)}
 
     async def _running(
-        self, cluster: Cluster, name: str, made: RentalTry, instance: Instance
+        self, plan: RentalPlan, name: str, made: RentalTry, instance: Instance
     ) -> tuple[RentalTry, Instance]:
         """Waits until the instance runs and has an address, and notes both. Raises NoCapacity if the cloud ended it for
         lack of capacity, and Unreachable."""
         ends = self._clock() + READY_S
-        made = await self._note(cluster, name, made, instance=instance.id)
+        made = await self._note(plan, name, made, instance=instance.id)
         while not (instance.state is InstanceState.RUNNING and self._reachable(instance)):
             if not instance.exists and _ENDED_FOR_LACK in instance.why:
                 raise NoCapacity(made.instance_type, made.zone, instance.why)
@@ -223,7 +232,7 @@ class Renting:
                 await self._api.start(instance.id)
             await self._sleep(POLL_S)
             instance = await self._api.describe(instance.id) or instance  # the cloud may not know it yet
-        return await self._note(cluster, name, made, address=instance.private_address), instance
+        return await self._note(plan, name, made, address=instance.private_address), instance
 
     async def _wait_until_gone(self, instance: Instance) -> None:
         """Waits until an instance that ends has left its address, which the next one gets; READY_S at most."""
@@ -236,30 +245,33 @@ class Renting:
     def _reachable(self, instance: Instance) -> bool:
         return bool(instance.public_address if self._settings.public_addresses else instance.private_address)
 
-    async def _note(self, cluster: Cluster, name: str, made: RentalTry, **fields: str) -> RentalTry:
-        noted = await asyncio.to_thread(self._records.update_try, cluster.name, name, made.number, **fields)
+    async def _note(self, plan: RentalPlan, name: str, made: RentalTry, **fields: str) -> RentalTry:
+        noted = await asyncio.to_thread(self._records.update_try, plan.cluster.name, name, made.number, **fields)
         return noted or made
 
-    async def _end(self, cluster: Cluster, name: str, made: RentalTry) -> None:
+    async def _end(self, plan: RentalPlan, tries: Mapping[str, RentalTry]) -> None:
         fields = {"ended": True, "claimed": False, "user_data": ""}
-        await asyncio.to_thread(self._records.update_try, cluster.name, name, made.number, **fields)
+        for name, made in tries.items():
+            await asyncio.to_thread(self._records.update_try, plan.cluster.name, name, made.number, **fields)
 
-    def _planned_address(self, cluster: Cluster, name: str, network: str) -> str:
-        """Returns the address of a slot in a subnet: always the same, so that a machine that replaces another one in
-        the same zone has its address. "" if the subnet is too small."""
-        subnet = ipaddress.IPv4Network(network)
-        place = _FIRST_ADDRESS + cluster.machine_names.index(name)
-        return str(subnet.network_address + place) if place < subnet.num_addresses - 1 else ""
+    def _planned_address(self, plan: RentalPlan, names: Sequence[str], zone: str) -> str:
+        """Returns the address of a slot in a zone's subnet: always the same, so that a machine that replaces another one
+        there has its address. "" for several machines, and if the subnet is too small."""
+        subnet = ipaddress.IPv4Network(plan.network.subnets[zone][1])
+        place = _FIRST_ADDRESS + plan.cluster.machine_names.index(names[0])
+        return str(subnet.network_address + place) if len(names) == 1 and place < subnet.num_addresses - 1 else ""
 
 
-def _check_cost(cluster: Cluster, name: str, offer: Offer, usd: Decimal, record: RentalRecord) -> None:
-    """Raises Conflict if one more machine at this price would cost more than the cluster file allows."""
+def _check_cost(cluster: Cluster, names: Sequence[str], offer: Offer, usd: Decimal, record: RentalRecord) -> None:
+    """Raises Conflict if these further machines at this price would cost more than the cluster file allows."""
     limit = cluster.max_usd_per_hour
-    others = sum((made.usd_per_hour for n, made in record.tries.items() if n != name and not made.ended), Decimal(0))
-    if limit is not None and others + usd > limit:
+    others = sum(
+        (made.usd_per_hour for n, made in record.tries.items() if n not in names and not made.ended), Decimal(0)
+    )
+    if limit is not None and others + usd * len(names) > limit:
         raise Conflict(
-            f"{name} would cost {usd:.2f} USD an hour as {offer.instance_type}; with the {others:.2f} of what is rented that "
-            f"is more than cost.usd_per_hour, {limit.normalize():f}",
+            f"{compress(names)} would cost {usd * len(names):.2f} USD an hour as {offer.instance_type}; with the {others:.2f} of "
+            f"what is rented that is more than cost.usd_per_hour, {limit.normalize():f}",
             hint="raise cost.usd_per_hour, or give cheaper types in cloud.types",
         )
 
@@ -270,9 +282,9 @@ def _listed_price(cluster: Cluster, name: str) -> Decimal:
     return group.price_usd_per_node_hour if group else Decimal(0)
 
 
-def _none_left(name: str, refusals: Sequence[CloudRefusal]) -> CloudRefusal:
+def _none_left(names: str, refusals: Sequence[CloudRefusal]) -> CloudRefusal:
     if not refusals:
-        return Rejected("NoOffer", f"the cluster's network has no subnet in a zone that sells a machine for {name}")
+        return Rejected("NoOffer", f"the cluster's network has no subnet in a zone that sells a machine for {names}")
     tried = "; ".join(dict.fromkeys(error.message for error in refusals))
     hints = "; ".join(dict.fromkeys(error.hint for error in refusals))
-    return CloudRefusal(f"no machine can be had for {name}: {tried}", hint=hints)
+    return CloudRefusal(f"no machine can be had for {names}: {tried}", hint=hints)

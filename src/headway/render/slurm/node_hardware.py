@@ -103,14 +103,18 @@ def smallest_gpu_share(nodes: Iterable[Hardware]) -> DefaultShare:
 
 
 def distinct_hardware(cluster: Cluster, site: Site, names: Sequence[str]) -> tuple[Hardware, ...]:
-    """Returns the distinct hardware of these nodes. Of owned machines only surveyed ones count, if there are any."""
-    known = [name for name in names if name in site.found] or names
+    """Returns the distinct hardware of these nodes. Of owned machines only surveyed ones count, if there are any, and those of
+    autoscaled groups."""
+    scaled = {name for name in names if site.found and cluster.group_of[name].idle_s is not None}
+    known = [name for name in names if name in site.found or name in scaled] or names
     return tuple(dict.fromkeys(hardware_of(cluster, site, name) for name in known))
 
 
 def hardware_of(cluster: Cluster, site: Site, name: str) -> Hardware:
-    """Returns the hardware of one node, by the name of its slot."""
-    found, group = site.found.get(name), cluster.group_of[name]
+    """Returns the hardware of one node, by the name of its slot. A slot of an autoscaled group has that of its plan, whatever
+    its present machine has: Slurm ends jobs on nodes whose cores change, and the next machine may be of another type."""
+    group = cluster.group_of[name]
+    found = site.found.get(name) if group.idle_s is None else None
     hardware = _really(group.plan, found) if found else _of(group.plan, site)
     return replace(hardware, parts=site.parts_now.get(name, group.parts)) if hardware.gpus else hardware
 

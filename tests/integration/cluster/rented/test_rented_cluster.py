@@ -94,7 +94,7 @@ async def test_each_machine_gets_a_key_that_its_user_data_does_not_have(site: Si
     assert sorted(one.claim.machine for one in site.cloud.living) == sorted(NAMES)
     assert site.wire.shown == {name: line(KEYS[host_key_name(name)]) for name in NAMES}
     for order, _ in site.cloud.orders.values():
-        assert KEYS[host_key_name(order.claim.machine)] not in order.user_data
+        assert KEYS[host_key_name(order.machines)] not in order.user_data
         assert public_key(KEYS["bootstrap_key"]).split()[1] in order.user_data
     rented = await site.provider.rented(CLUSTER)
     assert {name: machine.host_key for name, machine in rented.items()} == site.wire.shown
@@ -107,7 +107,7 @@ async def test_key_is_not_replaced_twice_after_a_kill(site: Site) -> None:
     """The server was killed after the machine had taken its key, and before that was written down."""
     await site.rent(NAMES[0])
     made = site.provider._records.read("lab").tries[NAMES[0]]
-    site.provider._records.set_try("lab", NAMES[0], replace(made, settled=False, host_key="ssh-ed25519 OLD"))
+    site.provider._records.set_tries("lab", {NAMES[0]: replace(made, settled=False, host_key="ssh-ed25519 OLD")})
     site.wire.ran.clear()
     await site.rent(NAMES[0])
     assert all("reload ssh" not in last for _, last in site.wire.ran)

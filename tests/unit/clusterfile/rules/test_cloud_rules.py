@@ -35,10 +35,6 @@ def test_region_is_enough() -> None:
         (FILE.replace("eu-central-1}", "eu-central-1, network: 10.0.0.0/28}"), "cloud.network: is 10.0.0.0/28"),
         (FILE.replace("eu-central-1}", "eu-central-1, lease: 10}"), "cloud.lease: is less than half an hour"),
         (FILE.replace("eu-central-1}", "eu-central-1, lease: infinite}"), "cloud.lease: is infinite"),
-        (
-            FILE.replace("plan: h100-8\nnodes: 2", "groups: {a: {plan: h100-8, max: 2, idle: 10}}"),
-            "groups.a.idle: is not supported with rented machines yet",
-        ),
         (FILE + "hosts: [10.0.0.1]\n", "hosts: needs provider ssh"),
     ],
 )

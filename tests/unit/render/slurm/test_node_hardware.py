@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from headway.domain.machines.survey import DetectedHardware
 from headway.render.files_by_role import render_files
 from headway.render.slurm import conf_syntax
-from headway.render.slurm.node_hardware import hardware_of
+from headway.render.slurm.node_hardware import distinct_hardware, hardware_of
 from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, site_of, slurm_conf
 
 GPU = gpu_cluster()
@@ -54,3 +57,17 @@ def test_real_node_advertises_less_memory_than_it_has() -> None:
     node = hardware_of(cluster, site_of(cluster, real_cpus=64, real_memory_mib=250_000), cluster.slot_names[0])
     assert not node.pretended
     assert node.memory_mib < 250_000
+
+
+def test_node_of_an_autoscaled_group_is_as_its_plan_says_whatever_machine_it_has() -> None:
+    """A job that waits for the machine would end when the node's cores change."""
+    cluster = cpu_cluster()
+    name, *others = cluster.slot_names
+    found = DetectedHardware(48, 2, 24, 1, 100_000)
+    site = site_of(cluster, real_cpus=64, real_memory_mib=250_000)
+    there, group = replace(site, found={name: found}), cluster.groups[0]
+    scaled = replace(cluster, groups=(replace(group, nodes=0, idle_s=600),))
+    assert hardware_of(cluster, there, name).cpus == 48
+    assert hardware_of(scaled, there, name) == hardware_of(scaled, site, name)
+    assert distinct_hardware(cluster, there, (name, *others)) == (hardware_of(cluster, there, name),)
+    assert distinct_hardware(scaled, there, (name, *others)) == (hardware_of(scaled, site, name),)

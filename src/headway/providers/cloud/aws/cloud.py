@@ -38,6 +38,7 @@ _STATES = {
 }
 _GONE = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
 _TYPES_AT_ONCE = 100
+LONGEST_TAG = 256  # characters of a tag's value
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +191,10 @@ class AwsCloud:
     async def remove_network(self, server: str, cluster: str) -> None:
         await self._networks.remove(server, cluster)
 
-    async def launch(self, order: LaunchOrder) -> Instance:
-        offer, named = order.offer, tags_of(order.claim)
+    async def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
+        offer, named, count = order.offer, tags_of(order), len(order.claims)
+        if len(order.machines) > LONGEST_TAG:
+            raise Rejected("TagTooLong", f"{count} machines with such different names can't be launched together")
         interface: dict[str, Any] = {
             "DeviceIndex": 0,
             "SubnetId": order.subnet,
@@ -210,9 +213,9 @@ class AwsCloud:
                 "run_instances",
                 ImageId=order.image,
                 InstanceType=offer.instance_type,
-                MinCount=1,
-                MaxCount=1,
-                ClientToken=order.claim.token,
+                MinCount=count,  # all or none
+                MaxCount=count,
+                ClientToken=order.token,
                 UserData=order.user_data,
                 NetworkInterfaces=[interface],
                 BlockDeviceMappings=[{"DeviceName": await self._root_device(order.image), "Ebs": disk}],
@@ -225,8 +228,9 @@ class AwsCloud:
         except NoCapacity as error:
             raise NoCapacity(offer.instance_type, offer.zone) from error
         except QuotaExceeded as error:
-            raise QuotaExceeded(f"{error.name} for {offer.instance_type}", error.have, offer.cpus) from error
-        return _instance(answer["Instances"][0])
+            raise QuotaExceeded(f"{error.name} for {offer.instance_type}", error.have, offer.cpus * count) from error
+        rows = sorted(answer["Instances"], key=lambda row: int(row.get("AmiLaunchIndex", 0)))
+        return tuple(_instance(row) for row in rows)
 
     async def _root_device(self, image: str) -> str:
         if image not in self._root_devices:
@@ -261,6 +265,8 @@ class AwsCloud:
         await self._aws.call("stop_instances", InstanceIds=[instance], Force=at_once)
 
     async def costly_things(self, server: str) -> tuple[RentedThing, ...]:
+        instances = await self.instances(server)
+        claims = {one.id: one.claim for one in instances}
         things = [
             RentedThing(
                 one.id,
@@ -273,12 +279,14 @@ class AwsCloud:
                 one.state.value,
                 number=one.claim.number,
             )
-            for one in await self.instances(server)
+            for one in instances
             if one.state is not InstanceState.ENDED
         ]
         mine = filters(server)
         for row in await self._aws.pages("describe_volumes", "Volumes", Filters=mine):
-            claim, since = read_claim(read_tags(row.get("Tags", []))), row["CreateTime"].timestamp()
+            used_by = next((one["InstanceId"] for one in row.get("Attachments", [])), "")
+            claim = claims.get(used_by) or read_claim(read_tags(row.get("Tags", [])))
+            since = row["CreateTime"].timestamp()
             owner, size, zone = (claim.cluster, claim.machine), f"{row['Size']} GiB", row["AvailabilityZone"]
             things.append(
                 RentedThing(row["VolumeId"], "volume", *owner, since, size, zone, row["State"], number=claim.number)
@@ -339,7 +347,7 @@ def _instance(row: Mapping[str, Any]) -> Instance:
     return Instance(
         id=row["InstanceId"],
         state=_STATES[row["State"]["Name"]],
-        claim=read_claim(read_tags(row.get("Tags", []))),
+        claim=read_claim(read_tags(row.get("Tags", [])), row.get("AmiLaunchIndex", 0)),
         instance_type=row["InstanceType"],
         zone=row.get("Placement", {}).get("AvailabilityZone", ""),
         purchase=PurchaseOption.SPOT if row.get("InstanceLifecycle") == "spot" else PurchaseOption.ON_DEMAND,

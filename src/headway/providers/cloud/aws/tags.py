@@ -6,18 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.domain.machines.rented import InstanceClaim
+from headway.domain.slurm.hostlist import expand
+from headway.providers.cloud.api import LaunchOrder
 
+_MOST_TOGETHER = 10_000
 SERVER, CLUSTER, MACHINE, NUMBER = "headway:server", "headway:cluster", "headway:machine", "headway:try"
 
 
-def tags_of(claim: InstanceClaim) -> list[dict[str, str]]:
-    """Returns the tags of an instance, its disk and its network interface."""
+def tags_of(order: LaunchOrder) -> list[dict[str, str]]:
+    """Returns the tags of the order's instances, their disks and network interfaces. Instances that are launched together
+    have the same tags, with the names of all: the number of each in its launch says which it is."""
+    first = order.claims[0]
     values = {
-        "Name": claim.machine,
-        SERVER: claim.server,
-        CLUSTER: claim.cluster,
-        MACHINE: claim.machine,
-        NUMBER: str(claim.number),
+        "Name": order.machines,
+        SERVER: first.server,
+        CLUSTER: first.cluster,
+        MACHINE: order.machines,
+        NUMBER: str(first.number),
     }
     return tag_list(values)
 
@@ -43,9 +48,19 @@ def read_tags(tags: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in tags}
 
 
-def read_claim(tags: Mapping[str, str]) -> InstanceClaim:
-    """Returns who an instance with these tags belongs to. A tag that was removed by hand reads as "" or 0."""
-    number = tags.get(NUMBER, "")
-    return InstanceClaim(
-        tags.get(SERVER, ""), tags.get(CLUSTER, ""), tags.get(MACHINE, ""), int(number) if number.isdigit() else 0
-    )
+def read_claim(tags: Mapping[str, str], launch_index: int | None = None) -> InstanceClaim:
+    """Returns who something with these tags belongs to. `launch_index`: the number of an instance in its launch, from 0;
+    None: the claim names all machines of the launch. A tag that was removed by hand reads as "" or 0."""
+    machine, number = tags.get(MACHINE, ""), tags.get(NUMBER, "")
+    if launch_index is not None:
+        machine = _machine(machine, launch_index)
+    return InstanceClaim(tags.get(SERVER, ""), tags.get(CLUSTER, ""), machine, int(number) if number.isdigit() else 0)
+
+
+def _machine(tag: str, launch_index: int) -> str:
+    """Returns the name of one of the machines that a tag names; the tag itself if a person has changed it."""
+    try:
+        names = expand(tag, most=_MOST_TOGETHER)
+    except ValueError:
+        return tag
+    return names[launch_index] if launch_index < len(names) else tag
