@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from headway.domain.cluster import Cluster, Host
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest
 from headway.domain.machines.offer import Offer
-from headway.domain.machines.rented import Quota, RentedThing
+from headway.domain.machines.rented import Quota, Rental, RentedThing
 from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.survey import DetectedHardware
 from headway.domain.operation_progress import ReportProgress
@@ -169,6 +169,10 @@ class RentingProvider(Protocol):
 
     async def things(self) -> tuple[RentedThing, ...]:
         """Returns everything of this server that costs money in the provider's region."""
+        ...
+
+    async def rentals(self, cluster: str) -> tuple[Rental, ...]:
+        """Returns when the cluster's instances ran: those of now, and those that ended a short while ago."""
         ...
 
     async def unclaimed(self, cluster: str) -> tuple[RentedThing, ...]:

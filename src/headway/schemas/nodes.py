@@ -113,9 +113,20 @@ class RentedThingOut(ResponseModel):
     usd: Decimal | None = None  # since then, at that price
 
 
+class RentalSpendOut(ResponseModel):
+    """What a cluster's instances have cost in a month, those that have ended included."""
+
+    cluster: str
+    usd: Decimal
+    seconds: int  # of all instances together
+    unpriced_s: int  # of these, the seconds whose price is not known
+
+
 class RentedOut(ResponseModel):
     """Everything that this server rents. `silent`: the regions that did not answer, with the reason."""
 
     things: list[RentedThingOut]
     silent: list[str]
     usd_per_hour: Decimal  # of the things whose price is known
+    since: float = 0.0  # begin of the present month (UTC), unix seconds
+    spent: list[RentalSpendOut] = []  # since then, by cluster, those that are down included

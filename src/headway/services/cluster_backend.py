@@ -14,7 +14,7 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine
-from headway.domain.machines.rented import RentedThing
+from headway.domain.machines.rented import Rental, RentedThing
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.domain.readiness import ReadinessCheck
@@ -190,6 +190,11 @@ class ClusterRentals(Protocol):
 
     async def end_things(self, cluster: Cluster, things: Sequence[RentedThing]) -> None:
         """Ends instances and deletes volumes and addresses."""
+        ...
+
+    async def rentals(self, cluster: Cluster) -> tuple[Rental, ...]:
+        """Returns when the cluster's instances ran: those of now, and those that ended a short while ago. () where nothing
+        is rented."""
         ...
 
     async def renew_leases(self, cluster: Cluster) -> tuple[str, ...]:

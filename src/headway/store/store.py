@@ -26,6 +26,7 @@ from headway.store.billing.machine_lifetimes import MachineLifetimeStore
 from headway.store.billing.node_spans import NodeSpanStore
 from headway.store.billing.notifications import NotificationStore
 from headway.store.billing.prices import PriceStore
+from headway.store.billing.rentals import RentalStore
 from headway.store.billing.run_sums import RunSumStore
 from headway.store.billing.runs import RunStore
 from headway.store.billing.usage import UsageReports
@@ -98,6 +99,7 @@ class Store:
         self.runs = RunStore(database, self.rollups, self.ledger_progress)
         self.checkpoints = CheckpointStore(database)
         self.machine_lifetimes = MachineLifetimeStore(database)
+        self.rentals = RentalStore(database)
         self.node_spans = NodeSpanStore(database)
         # Billing: reports and their results
         self.run_sums = RunSumStore(database, self.rollups, self.ledger_progress)

@@ -65,6 +65,7 @@ async def order(ec2: Ec2StandIn, cloud: AwsCloud, *machines: str, number: int = 
         address="",
         public_address=True,
         disk_gib=64,
+        usd_per_hour=Decimal("0.80"),
         ends_when_off=True,
     )
     return replace(made, **fields)
@@ -277,3 +278,19 @@ async def test_names_that_no_tag_can_hold_are_refused(ec2: Ec2StandIn, cloud: Aw
     with pytest.raises(Rejected, match="can't be launched together"):
         await cloud.launch(await order(ec2, cloud, *(f"lab-{leaf}-{2 * leaf}" for leaf in range(60))))
     assert ec2.living() == []
+
+
+async def test_instance_says_from_when_to_when_it_ran_and_at_what_price(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
+    (made,) = await cloud.launch(await order(ec2, cloud, usd_per_hour=Decimal("0.320")))
+    (running,) = await cloud.instances("srv", "lab")
+    assert (running.ended_at, running.usd_per_hour) == (0.0, Decimal("0.32"))
+    await cloud.terminate([made.id])
+    (ended,) = await cloud.instances("srv", "lab")
+    assert 0 <= ended.ended_at - ended.launched_at < 60
+    ec2.client().create_tags(Resources=[made.id], Tags=[{"Key": "headway:usd-per-hour", "Value": "cheap"}])
+    assert (await cloud.instances("srv", "lab"))[0].usd_per_hour == 0
+
+
+async def test_price_that_is_not_known_is_no_tag(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
+    await cloud.launch(await order(ec2, cloud, usd_per_hour=Decimal(0)))
+    assert "headway:usd-per-hour" not in {tag["Key"] for tag in ec2.living()[0]["Tags"]}

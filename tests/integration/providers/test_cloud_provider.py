@@ -548,3 +548,24 @@ async def test_type_that_is_smaller_than_the_plan_is_refused_where_slurm_knows_o
     site.cluster = replace(site.cluster, groups=(replace(site.cluster.groups[0], idle_s=600),))
     with pytest.raises(Refused, match="big has 262144 MiB of memory, and plan cpu-64 of a group with idle 300000"):
         await site.provider.offers(site.cluster, NODE)
+
+
+async def test_rentals_are_what_the_cloud_lists_with_the_price_of_the_launch(site: Site) -> None:
+    site.cloud.clock = lambda: site.now
+    site.cloud.prices = {"big": "3.20"}
+    await site.take()
+    site.now += 60
+    await site.provider.give_up("lab", NODE)
+    site.now += 60
+    await site.take()
+    found = await site.provider.rentals("lab")
+    assert [(one.machine, one.launched_at, one.ended_at, one.usd_per_hour) for one in found] == [
+        (NODE, 1000, 1060, Decimal("3.20")), (NODE, 1120, None, Decimal("3.20"))
+    ]  # fmt: skip
+    site.cloud.machines["i-2"] = replace(site.cloud.machines["i-2"], claim=replace(found_claim(site), machine=""))
+    site.now += 60
+    assert (await site.provider.rentals("lab"))[1].machine == NODE, "a person has removed the tag"
+
+
+def found_claim(site: Site) -> Any:
+    return site.cloud.machines["i-2"].claim

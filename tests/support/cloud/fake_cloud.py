@@ -96,6 +96,7 @@ class FakeCloud:
             self.machines[f"i-{number}"] = Instance(
                 f"i-{number}", InstanceState.RUNNING, claim, order.offer.instance_type, order.offer.zone,
                 order.offer.purchase, order.address or f"10.64.9.{number}", f"203.0.113.{number}", self.clock(),
+                usd_per_hour=order.usd_per_hour,
             )  # fmt: skip
             known.append(f"i-{number}")
         self.orders[order.token] = (order, known)
@@ -119,7 +120,9 @@ class FakeCloud:
         self._call("terminate")
         for one in instances:
             if one in self.machines:
-                self.machines[one] = replace(self.machines[one], state=InstanceState.ENDED, why="User initiated")
+                was = self.machines[one]
+                at = was.ended_at or self.clock()
+                self.machines[one] = replace(was, state=InstanceState.ENDED, why="User initiated", ended_at=at)
 
     async def start(self, instance: str) -> None:
         self._call("start")

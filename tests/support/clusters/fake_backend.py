@@ -289,6 +289,9 @@ class FakeRentals(_Part):
     async def end_things(self, cluster: Cluster, things: Any) -> Any:
         return await self._fake.call("end_things", cluster, things)
 
+    async def rentals(self, cluster: Cluster) -> Any:
+        return await self._fake.call("rentals", cluster)
+
     async def renew_leases(self, cluster: Cluster) -> Any:
         return await self._fake.call("renew_leases", cluster)
 

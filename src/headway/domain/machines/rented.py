@@ -63,13 +63,29 @@ class Instance:
     purchase: PurchaseOption = PurchaseOption.ON_DEMAND
     private_address: str = ""
     public_address: str = ""
-    launched_at: float = 0.0  # unix seconds
+    launched_at: float = 0.0  # unix seconds; of its last start
     why: str = ""  # why it stopped or ended, in the cloud's words
+    ended_at: float = 0.0  # when it stopped or ended, unix seconds; 0 = it runs, or the cloud does not say
+    usd_per_hour: Decimal = Decimal(0)  # as its tags say; 0 = they do not
 
     @property
     def exists(self) -> bool:
         """Returns whether the machine has a disk: it runs, or can be started."""
         return self.state not in (InstanceState.ENDING, InstanceState.ENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Rental:
+    """One time in which an instance ran, as the cloud reports it: what is paid for. Times are whole unix seconds."""
+
+    instance: str
+    launched_at: int
+    ended_at: int | None  # None: it runs; 0: it does not, and the cloud does not say since when
+    machine: str  # head or slot name; "" = its tags name none
+    instance_type: str
+    zone: str
+    purchase: PurchaseOption
+    usd_per_hour: Decimal | None = None  # None: the price is not known
 
 
 @dataclass(frozen=True, slots=True)

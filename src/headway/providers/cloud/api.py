@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Protocol
 
 from headway.domain.machines.offer import Offer, PurchaseOption
@@ -27,6 +28,7 @@ class LaunchOrder:
     address: str  # its address in the subnet; "" = the cloud chooses, as it must for several instances
     public_address: bool
     disk_gib: int
+    usd_per_hour: Decimal  # price of one instance, for its tags; 0 = not known
     ends_when_off: bool  # it ends when its system is shut down; otherwise it keeps its disk
 
     @property

@@ -19,7 +19,7 @@ from headway.catalog.node_images import IMAGES
 from headway.domain.cluster import Cluster, Host, Plan
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
 from headway.domain.machines.offer import Offer, PurchaseOption
-from headway.domain.machines.rented import CloudSettings, Instance, InstanceState, Quota, RentedThing
+from headway.domain.machines.rented import CloudSettings, Instance, InstanceState, Quota, Rental, RentedThing
 from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.survey import DetectedHardware
 from headway.domain.operation_progress import ReportProgress
@@ -309,6 +309,19 @@ class CloudProvider:
         }
         things = await self._api.costly_things(self.server_id)
         return tuple(replace(thing, usd_per_hour=prices.get(thing.id)) for thing in things)
+
+    async def rentals(self, cluster: str) -> tuple[Rental, ...]:
+        names = {
+            made.instance: (name, made) for name, made in self._records.read(cluster).tries.items() if made.instance
+        }
+        found = []
+        for one in await self._instances(cluster):
+            name, made = names.get(one.id, (one.claim.machine, None))
+            usd = one.usd_per_hour or (made.usd_per_hour if made else Decimal(0))
+            runs = one.state in (InstanceState.STARTING, InstanceState.RUNNING)
+            times = (int(one.launched_at), None if runs else int(one.ended_at))
+            found.append(Rental(one.id, *times, name, one.instance_type, one.zone, one.purchase, usd or None))
+        return tuple(found)
 
     async def unclaimed(self, cluster: str) -> tuple[RentedThing, ...]:
         things = await self._api.costly_things(self.server_id)

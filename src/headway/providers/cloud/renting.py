@@ -190,6 +190,7 @@ class Renting:
             address=made.address if len(tries) == 1 else "",
             public_address=self._settings.public_addresses,
             disk_gib=self._settings.disk_gib,
+            usd_per_hour=made.usd_per_hour,
             ends_when_off=next(iter(tries)) not in cluster.heads,
         )
         instances = dict(zip(tries, await self._api.launch(order), strict=True))

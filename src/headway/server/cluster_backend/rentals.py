@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from headway.domain.cluster import Cluster
-from headway.domain.machines.rented import CloudSettings, RentedThing
+from headway.domain.machines.rented import CloudSettings, Rental, RentedThing
 from headway.errors import HeadwayError
 from headway.server.cluster_backend.connections import ConnectionPool
 
@@ -46,6 +46,12 @@ class RentalsBackend:
         provider = (await self._pool.context(cluster)).provider
         if isinstance(provider, RentingProvider):
             await provider.end_things(things)
+
+    async def rentals(self, cluster: Cluster) -> tuple[Rental, ...]:
+        from headway.providers.base import RentingProvider
+
+        provider = (await self._pool.context(cluster)).provider
+        return await provider.rentals(cluster.name) if isinstance(provider, RentingProvider) else ()
 
     async def renew_leases(self, cluster: Cluster) -> tuple[str, ...]:
         from headway.cluster.rented.leases import renew_leases

@@ -33,11 +33,21 @@ async def take_down(run: OperationRun) -> tuple[str, ...]:
     cluster = await state.clusters.resolved(row)
     await _read_last_accounting(state, cluster)
     kept = await state.backend.lifecycle.take_down(cluster, report, delete_data)
+    if cluster.provider.rents_machines:
+        await _record_last_rentals(state, cluster)
     await _stop_billing(state, name)
     await state.store.incidents.close_all(name)
     await state.store.clusters.delete(name, delete_data=delete_data)
     await state.forget(name)
     return kept
+
+
+async def _record_last_rentals(state: AppState, cluster: Cluster) -> None:
+    """Records when the last instances ended, which the cloud says for a while. Errors are only logged."""
+    try:
+        await state.store.rentals.record(cluster.name, await state.backend.rentals.rentals(cluster), int(state.clock()))
+    except HeadwayError as error:
+        log.warning("the end of rented machines could not be read", cluster=cluster.name, error=error.first_line)
 
 
 async def _stop_billing(state: AppState, name: str) -> None:

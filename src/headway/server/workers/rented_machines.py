@@ -1,4 +1,5 @@
-"""Looks at what clusters rent: renews the leases of their machines, and ends what belongs to none of them."""
+"""Looks at what clusters rent: records since when it costs money, renews the leases of their machines, and ends what belongs
+to none of them."""
 
 from __future__ import annotations
 
@@ -43,6 +44,7 @@ class RentedMachinesCheck:
         if not cluster.provider.rents_machines:
             return
         rentals, now = self._state.backend.rentals, self._state.clock()
+        await self._state.store.rentals.record(row.name, await rentals.rentals(cluster), int(now))
         things = await rentals.unclaimed_things(cluster)
         before = self._seen.get(row.name, frozenset())
         self._seen[row.name] = frozenset(thing.id for thing in things)

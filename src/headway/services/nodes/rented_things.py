@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 
-from headway.domain.machines.rented import RentedThing
-from headway.schemas.nodes import RentedOut, RentedThingOut
+from headway.billing.rental_spend import rental_spend
+from headway.domain.machines.rented import Rental, RentedThing
+from headway.schemas.nodes import RentalSpendOut, RentedOut, RentedThingOut
 from headway.services.app_state import AppState
 
 _CENT = Decimal("0.01")
@@ -17,11 +19,27 @@ async def list_rented(state: AppState) -> RentedOut:
     now = state.clock()
     order = ("instance", "volume", "address")
     rows = sorted(things, key=lambda thing: (thing.cluster, thing.machine, order.index(thing.kind), thing.id))
+    since = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0).timestamp()
     return RentedOut(
         things=[_row(thing, now) for thing in rows],
         silent=list(silent),
         usd_per_hour=sum((thing.usd_per_hour or Decimal(0) for thing in things), Decimal(0)),
+        since=since,
+        spent=await _spent(state, int(since), int(now)),
     )
+
+
+async def _spent(state: AppState, start: int, end: int) -> list[RentalSpendOut]:
+    by_cluster: dict[str, list[Rental]] = {}
+    for cluster, rental in await state.store.rentals.between(start, end):
+        by_cluster.setdefault(cluster, []).append(rental)
+    spends = {cluster: rental_spend(rentals, start, end) for cluster, rentals in by_cluster.items()}
+    return [
+        RentalSpendOut(
+            cluster=cluster, usd=spend.usd.quantize(_CENT), seconds=spend.seconds, unpriced_s=spend.unpriced_s
+        )
+        for cluster, spend in spends.items()
+    ]
 
 
 def _row(thing: RentedThing, now: float) -> RentedThingOut:

@@ -185,6 +185,22 @@ lives = Table(
     Column("seen", BigInteger, nullable=False),
 )
 
+# Times in which instances of clouds ran (ended_at = 0: it runs), and when each was last listed.
+rentals = Table(
+    "rentals",
+    metadata,
+    Column("instance", String(64), primary_key=True),
+    Column("launched_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("cluster", String(64), nullable=False, index=True),
+    Column("machine", String(64), nullable=False),
+    Column("instance_type", String(64), nullable=False),
+    Column("zone", String(64), nullable=False),
+    Column("purchase", String(16), nullable=False),
+    Column("usd_per_hour", String(32), nullable=True),
+    Column("ended_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+)
+
 # Time spans in which a node was down, drained or a spare.
 node_spans = Table(
     "node_spans",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.catalog.providers import AWS
-from headway.domain.machines.rented import CloudSettings, RentedThing
+from headway.domain.machines.offer import PurchaseOption
+from headway.domain.machines.rented import CloudSettings, Rental, RentedThing
 from headway.errors import Unreachable
 from headway.server.workers.rented_machines import RENEW_S, UNCLAIMED, RentedMachinesCheck
 from tests.support.clusters import builders
@@ -27,7 +29,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     rented = builders.cluster(4, name="lab", provider=AWS, cloud=CloudSettings("eu-central-1"))
     made.backend.whole["lab"] = rented
     await made.apply()
-    made.backend.answers.update({"unclaimed_things": (), "end_things": None, "renew_leases": ()})
+    made.backend.answers.update({"unclaimed_things": (), "end_things": None, "renew_leases": (), "rentals": ()})
     yield made
     await made.close()
 
@@ -84,6 +86,16 @@ async def test_leases_are_renewed_by_the_clock(server: Server) -> None:
     clock.now += RENEW_S
     await check.check_all()
     assert len(server.backend.named("renew_leases")) == 2
+
+
+async def test_what_the_cloud_lists_is_recorded_at_each_look(server: Server) -> None:
+    ran = Rental("i-1", 900, None, "lab-1-1", "p5.48xlarge", "a", PurchaseOption.SPOT, Decimal("20.5"))
+    server.backend.answers["rentals"] = (ran,)
+    check = RentedMachinesCheck(server.state)
+    await check.check_all()
+    server.backend.answers["rentals"] = (replace(ran, ended_at=990),)
+    await check.check_all()
+    assert await server.store.rentals.between(0, 2000) == [("lab", replace(ran, ended_at=990))]
 
 
 async def test_clusters_that_rent_nothing_are_not_asked_for(server: Server) -> None:

@@ -25,7 +25,8 @@ def _group() -> None: ...
 @app.command("ls")
 def ls(output: Output = Format.table) -> None:
     """List everything that costs money at clouds: instances, volumes and addresses of all clusters, since when, and how
-    much. Exits with 1 if a region does not answer."""
+    much. Also say what the instances of each cluster have cost this month, those that have ended included. Exits with 1
+    if a region does not answer."""
     rented = common.connect().nodes.rented()
     if output is Format.json:
         common.print_json(rented)
@@ -39,6 +40,13 @@ def ls(output: Output = Format.table) -> None:
         ]  # fmt: skip
         tables.print_table(columns, [_row(thing) for thing in rented.things])
         common.print_line(f"{rented.usd_per_hour:.2f} USD an hour, not counting things whose price is not known")
+    if output is not Format.json:
+        for spend in rented.spent:
+            unknown = (
+                f", without {spend.unpriced_s / 3600:.1f} hours whose price is not known" if spend.unpriced_s else ""
+            )
+            since = formatting.local_time(rented.since)
+            common.print_line(f"{spend.cluster}: {spend.usd:.2f} USD for instances since {since}{unknown}")
     for line in rented.silent:
         common.print_note(f"not known: {line}")
     if rented.silent:

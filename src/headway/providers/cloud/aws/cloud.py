@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -23,7 +24,7 @@ from headway.providers.cloud.api import LaunchOrder
 from headway.providers.cloud.aws import prices
 from headway.providers.cloud.aws.network import AwsNetworks
 from headway.providers.cloud.aws.requests import AwsClients
-from headway.providers.cloud.aws.tags import filters, read_claim, read_tags, specifications, tags_of
+from headway.providers.cloud.aws.tags import filters, read_claim, read_price, read_tags, specifications, tags_of
 from headway.providers.cloud.refusals import CloudRefusal, NoCapacity, QuotaExceeded, Rejected
 
 DEBIAN_OWNER = "136693071363"  # the account of Debian's cloud team
@@ -36,6 +37,8 @@ _STATES = {
     "shutting-down": InstanceState.ENDING,
     "terminated": InstanceState.ENDED,
 }
+_PAID_FOR = (InstanceState.STARTING, InstanceState.RUNNING)
+_REASON_TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 _GONE = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
 _TYPES_AT_ONCE = 100
 LONGEST_TAG = 256  # characters of a tag's value
@@ -343,11 +346,13 @@ def _family(instance_type: str) -> str:
 
 def _instance(row: Mapping[str, Any]) -> Instance:
     reason = row.get("StateReason") or {}
-    launched = row.get("LaunchTime")
+    launched, tags = row.get("LaunchTime"), read_tags(row.get("Tags", []))
+    state = _STATES[row["State"]["Name"]]
+    ended_at = 0.0 if state in _PAID_FOR else _time_of(row.get("StateTransitionReason", ""))
     return Instance(
         id=row["InstanceId"],
-        state=_STATES[row["State"]["Name"]],
-        claim=read_claim(read_tags(row.get("Tags", [])), row.get("AmiLaunchIndex", 0)),
+        state=state,
+        claim=read_claim(tags, row.get("AmiLaunchIndex", 0)),
         instance_type=row["InstanceType"],
         zone=row.get("Placement", {}).get("AvailabilityZone", ""),
         purchase=PurchaseOption.SPOT if row.get("InstanceLifecycle") == "spot" else PurchaseOption.ON_DEMAND,
@@ -355,7 +360,15 @@ def _instance(row: Mapping[str, Any]) -> Instance:
         public_address=row.get("PublicIpAddress", ""),
         launched_at=launched.timestamp() if launched else 0.0,
         why=": ".join(filter(None, (reason.get("Code"), reason.get("Message")))) if reason else "",
+        ended_at=ended_at,
+        usd_per_hour=read_price(tags),
     )
+
+
+def _time_of(reason: str) -> float:
+    """Returns the time in a reason such as "User initiated (2026-11-27 10:00:00 GMT)", unix seconds; 0 if there is none."""
+    found = _REASON_TIME.search(reason)
+    return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp() if found else 0.0
 
 
 def _today() -> date:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from headway.domain.machines.rented import InstanceClaim
@@ -11,6 +13,8 @@ from headway.providers.cloud.api import LaunchOrder
 
 _MOST_TOGETHER = 10_000
 SERVER, CLUSTER, MACHINE, NUMBER = "headway:server", "headway:cluster", "headway:machine", "headway:try"
+PRICE = "headway:usd-per-hour"  # at its launch
+_PRICE = re.compile(r"\d{1,6}(\.\d{1,12})?")
 
 
 def tags_of(order: LaunchOrder) -> list[dict[str, str]]:
@@ -23,6 +27,7 @@ def tags_of(order: LaunchOrder) -> list[dict[str, str]]:
         CLUSTER: first.cluster,
         MACHINE: order.machines,
         NUMBER: str(first.number),
+        **({PRICE: f"{order.usd_per_hour.normalize():f}"} if order.usd_per_hour else {}),
     }
     return tag_list(values)
 
@@ -55,6 +60,12 @@ def read_claim(tags: Mapping[str, str], launch_index: int | None = None) -> Inst
     if launch_index is not None:
         machine = _machine(machine, launch_index)
     return InstanceClaim(tags.get(SERVER, ""), tags.get(CLUSTER, ""), machine, int(number) if number.isdigit() else 0)
+
+
+def read_price(tags: Mapping[str, str]) -> Decimal:
+    """Returns the price of an instance for an hour, in USD; 0 if its tags say none that is a price."""
+    text = tags.get(PRICE, "")
+    return Decimal(text) if _PRICE.fullmatch(text) else Decimal(0)
 
 
 def _machine(tag: str, launch_index: int) -> str:

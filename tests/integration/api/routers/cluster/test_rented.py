@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
-from headway.domain.machines.rented import RentedThing
+from headway.domain.machines.offer import PurchaseOption
+from headway.domain.machines.rented import Rental, RentedThing
 from tests.support.servers.server_fakes import Server
 
 RENTED = "/api/v1/rented"
@@ -29,3 +31,14 @@ async def test_things_come_with_what_they_have_cost(server: Server) -> None:
     ]
     assert found["usd_per_hour"] == "55.04"
     assert found["silent"] == ["aws eu-west-1: it does not answer"]
+
+
+async def test_spend_of_the_month_has_ended_instances_and_clusters_that_are_down(server: Server) -> None:
+    server.state.clock = lambda: 2_700_000.0  # 1 February 1970 and some hours
+    rental = Rental("i-1", 2_600_000, 2_692_000, "lab-1-1", "big", "a", PurchaseOption.SPOT, Decimal("3.60"))
+    await server.store.rentals.record("lab", [rental, replace(rental, instance="i-2", usd_per_hour=None)], 2_695_000)
+    await server.store.rentals.record("gone", [replace(rental, instance="i-3", ended_at=2_600_100)], 2_600_200)
+    server.backend.answers["rented_things"] = ((), ())
+    found = (await (await server.client("root")).get(RENTED)).json()
+    assert found["since"] == 2_678_400
+    assert found["spent"] == [{"cluster": "lab", "usd": "13.60", "seconds": 27_200, "unpriced_s": 13_600}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-from headway.schemas.nodes import RentedOut, RentedThingOut
+from headway.schemas.nodes import RentalSpendOut, RentedOut, RentedThingOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture
@@ -47,3 +47,12 @@ def test_region_without_answer_is_named_and_fails(cli: Cli) -> None:
     done = cli("cloud", "ls")
     assert done.code == 1
     assert "not known: aws eu-central-1: it does not answer" in done.err
+
+
+def test_spend_of_the_month_is_said_for_each_cluster(cli: Cli) -> None:
+    spent = RentalSpendOut(cluster="lab", usd=Decimal("12.50"), seconds=7200, unpriced_s=3600)
+    cli.api.on("nodes.rented", rented().model_copy(update={"since": 1_795_773_600.0, "spent": [spent]}))
+    lines = cli("cloud", "ls").out.splitlines()
+    assert lines[0] == "nothing is rented"
+    assert lines[1].startswith("lab: 12.50 USD for instances since 2026-")
+    assert lines[1].endswith(", without 1.0 hours whose price is not known")

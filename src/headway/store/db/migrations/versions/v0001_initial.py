@@ -284,6 +284,21 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "machine", "began", name="pk_lives"),
     )
     op.create_table(
+        "rentals",
+        sa.Column("instance", sa.String(length=64), nullable=False),
+        sa.Column("launched_at", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("machine", sa.String(length=64), nullable=False),
+        sa.Column("instance_type", sa.String(length=64), nullable=False),
+        sa.Column("zone", sa.String(length=64), nullable=False),
+        sa.Column("purchase", sa.String(length=16), nullable=False),
+        sa.Column("usd_per_hour", sa.String(length=32), nullable=True),
+        sa.Column("ended_at", sa.BigInteger(), nullable=False),
+        sa.Column("seen_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("instance", "launched_at", name="pk_rentals"),
+    )
+    op.create_index("ix_rentals_cluster", "rentals", ["cluster"], unique=False)
+    op.create_table(
         "locked_users",
         sa.Column("user", sa.String(length=64), nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
