@@ -22,7 +22,7 @@ from headway.domain.slurm.hostlist import compress
 from headway.errors import HeadwayError, Unreachable
 from headway.health.context import fault_text
 from headway.providers.base import RentingProvider
-from headway.render.slurm.hooks.power_saving import MAKE_S
+from headway.render.slurm.hooks.power_saving import ready_timeout_s
 from headway.slurm import node_commands, node_jobs
 from headway.store import StoreUnavailable
 
@@ -45,6 +45,9 @@ class Autoscaler:
     # slot -> task that creates its machine; rented machines of one job have one task
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     backoff: CreationBackoff = field(default_factory=CreationBackoff)
+    # slot -> when its machine was set up; a rented one of which that is not known has time to register from `began_at` on
+    ready_at: dict[str, float] = field(default_factory=dict)
+    began_at: float = 0.0
     undeletable: dict[str, tuple[int, float]] = field(
         default_factory=dict
     )  # machine that can't be deleted -> (failed tries in a row, time before which there is no further try)
@@ -120,7 +123,7 @@ class Autoscaler:
         planned = planner.plan_scaling(
             self.cluster, states, machines, making, now,
             leaving=going, backing_off=waiting, closed_s=closed_s, jobs=jobs, next_file=self.next_file,
-            begun=begun,
+            begun=begun, ready_at=self._ready_at(machines),
         )  # fmt: skip
         actions = list(planned)
         self._forget_over_budget(actions)
@@ -146,6 +149,14 @@ class Autoscaler:
             async with self._report_faults("Prometheus"):
                 await update_scrape_targets(self.cluster, self.context)
                 self.prometheus_outdated, self.prometheus_machines = False, there
+
+    def _ready_at(self, machines: Collection[str]) -> dict[str, float]:
+        """Returns since when each machine should register with Slurm, where its start does not say it. A rented machine is
+        set up for minutes after its start."""
+        self.ready_at = {name: at for name, at in self.ready_at.items() if name in machines}
+        self.began_at = self.began_at or self.clock()
+        unknown = dict.fromkeys(machines, self.began_at) if self.cluster.provider.rents_machines else {}
+        return unknown | self.ready_at
 
     async def _begun(self) -> frozenset[str]:
         """Returns the slots for which a machine is rented that is no machine of the cluster yet."""
@@ -195,7 +206,7 @@ class Autoscaler:
             )
             return
         if isinstance(action, planner.ResetNode):
-            why = f"it was not ready within {MAKE_S} s, so Slurm marked it DOWN"
+            why = f"it was not ready within {ready_timeout_s(self.cluster)} s, so Slurm marked it DOWN"
         elif isinstance(action, planner.DeleteMachine) and action.why == planner.NOT_REGISTERED:
             why = action.why
         else:
@@ -271,19 +282,20 @@ class Autoscaler:
         """Creates the machines of slots of one group. If that fails, those that do not work are deleted at once, so that they
         cost nothing and Slurm powers up other nodes."""
         group = self.cluster.group_of[nodes[0]]
-        began, requested_at = time.monotonic(), self.clock()
+        began, requested_at, most_s = time.monotonic(), self.clock(), ready_timeout_s(self.cluster)
 
         try:
-            async with asyncio.timeout(MAKE_S):
+            async with asyncio.timeout(most_s):
                 await self._provision(nodes)
             # the file is written in the next pass: a failure to write it must not cause the deletion of a working node
             self.prometheus_outdated = True
             self.backoff.record_success(group.name)
+            self.ready_at |= dict.fromkeys(nodes, self.clock())
             self.messages += [(node, f"is ready after {time.monotonic() - began:.0f} s") for node in nodes]
         except HeadwayError as error:
             await self._handle_failed_creation(nodes, head, requested_at, fault_text(error)[:_FAULT_CHARACTERS])
         except TimeoutError:
-            await self._handle_failed_creation(nodes, head, requested_at, f"its machine did not exist after {MAKE_S} s")
+            await self._handle_failed_creation(nodes, head, requested_at, f"its machine did not exist after {most_s} s")
         except Exception as error:
             # Any error closes the slots in Slurm, otherwise the next tries would follow without a pause.
             await self._handle_failed_creation(

@@ -76,13 +76,17 @@ def plan_scaling(
     jobs: Mapping[str, Collection[int]] | None = None,
     next_file: Cluster | None = None,
     begun: Collection[str] = (),
+    ready_at: Mapping[str, float] | None = None,
 ) -> Iterator[ScalingAction]:
     """Yields the actions to carry out now. `being_created`: nodes whose machines are being created; `leaving`: nodes
     whose machines are reclaimed; `backing_off`: groups that create no machine yet after a failure; `closed_s`: seconds
     for which a group over its cost limit is closed; `jobs`: node -> jobs that wait for it: the nodes of one job are
     created all or none; `next_file`: the cluster file that applies once `leaving` is empty: machines must fit its limit
-    and its group sizes too; `begun`: slots for which a machine is rented that is not in `machines` yet."""
+    and its group sizes too; `begun`: slots for which a machine is rented that is not in `machines` yet; `ready_at`: when the
+    machine of a slot was set up, if that is later than its start: from then on it has time to register."""
     there = {*machines, *being_created}
+    up_since = {name: max(one.started_at, (ready_at or {}).get(name, 0.0)) for name, one in machines.items()}
+    late = {name for name, since in up_since.items() if 0 < since < now - REGISTER_S}
     budget = _Budget([(cluster, there)] if next_file is None else [(cluster, there), (next_file, there - {*leaving})])
     fill = _fill_targets(cluster, next_file)
     for group in cluster.groups:
@@ -91,7 +95,7 @@ def plan_scaling(
         for name in short:
             if budget.has_room([name]):
                 yield CreateMachines((name,))
-        ghosts = tuple(_unregistered(group, states, machines, {*being_created, *leaving}, now)) if group.spot else ()
+        ghosts = tuple(_unregistered(group, states, late - {*being_created, *leaving})) if group.spot else ()
         yield from (DeleteMachine(name, NOT_REGISTERED) for name in ghosts)
         if group.idle_s is None:
             continue
@@ -99,7 +103,7 @@ def plan_scaling(
         for name in group.slots:
             if name in being_created or name in short or name in ghosts or name not in states:
                 continue
-            action = _node_action(name, states[name], machines.get(name), now, begun=name in begun)
+            action = _node_action(name, states[name], name in machines, late=name in late, begun=name in begun)
             if isinstance(action, CreateMachines):
                 woken += [name] if group.name not in backing_off else []
             elif action is not None:
@@ -133,20 +137,11 @@ def _group_by_shared_jobs(names: Sequence[str], jobs: Mapping[str, Collection[in
     return [whole for _, whole in found]
 
 
-def _unregistered(
-    group: Group,
-    states: Mapping[str, StateAndReason],
-    machines: Mapping[str, Machine],
-    busy: Collection[str],
-    now: float,
-) -> Iterator[str]:
-    """Yields slots whose machine should have registered with Slurm by now, but that Slurm still marks as having no
+def _unregistered(group: Group, states: Mapping[str, StateAndReason], late: Collection[str]) -> Iterator[str]:
+    """Yields slots whose machine should have registered with Slurm by now (`late`), but that Slurm still marks as having no
     machine."""
     for name in group.slots:
-        machine = machines.get(name)
-        if machine is None or name in busy or states.get(name, ("", ""))[1] != NO_MACHINE_REASON:
-            continue
-        if 0 < machine.started_at < now - REGISTER_S:
+        if name in late and states.get(name, ("", ""))[1] == NO_MACHINE_REASON:
             yield name
 
 
@@ -181,23 +176,22 @@ def _slot_is_free(state: StateAndReason) -> bool:
     return reason == NO_MACHINE_REASON or (word.endswith("~") and not reason.startswith(HEADWAY_REASON))
 
 
-def _node_action(
-    name: str, state: StateAndReason, machine: Machine | None, now: float, *, begun: bool = False
-) -> ScalingAction | None:
-    """Returns the action for one slot of an autoscaled group, by its state in Slurm; None for nothing to do. `begun`: a
-    machine is rented for it that no task works on: it is used if Slurm needs one, else it is ended."""
+def _node_action(name: str, state: StateAndReason, exists: bool, *, late: bool, begun: bool) -> ScalingAction | None:
+    """Returns the action for one slot of an autoscaled group, by its state in Slurm; None for nothing to do. `exists`: it has
+    a machine; `late`: which should have registered by now; `begun`: a machine is rented for it that no task works on: it
+    is used if Slurm needs one, else it is ended."""
     word, reason = state
-    there = machine is not None or begun
+    there = exists or begun
     asleep, wakes, leaves = word.endswith("~"), word.endswith("#"), word.endswith("%") or word == "powering_down"
     if reason.startswith(CLOSED):
         return DeleteMachine(name, "its slot is closed") if there else None
-    if wakes and machine is None:
+    if wakes and not exists:
         return CreateMachines((name,))
-    if wakes and machine is not None and 0 < machine.started_at < now - REGISTER_S:
+    if wakes and late:
         return DeleteMachine(name, NOT_REGISTERED)
     if (asleep or leaves) and there and not word.startswith("drain"):
         return DeleteMachine(name, "Slurm does not need it")
-    if begun and machine is None:
+    if begun and not exists:
         return DeleteMachine(name, "no machine is missing there")
     if word.startswith("down") and reason.startswith("ResumeTimeout"):
         return ResetNode(name)

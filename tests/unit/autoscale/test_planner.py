@@ -277,3 +277,19 @@ def test_rented_machine_that_is_none_yet_is_used_or_ended() -> None:
     assert list(plan_scaling(found, states, {}, begun, NOW, begun=begun)) == [], "tasks work on them"
     states = {one: ("down~", f"headway: closed until {NOW + 60:.0f}: no capacity")}
     assert list(plan_scaling(found, states, {}, (), NOW, begun={one})) == [DeleteMachine(one, "its slot is closed")]
+
+
+def test_machine_has_time_to_register_from_when_it_was_set_up() -> None:
+    """A rented one boots and installs its packages for many minutes after its start."""
+    found = cluster()
+    one, two = found.slot_names[:2]
+    states = dict.fromkeys((one, two), ("allocated#", "none"))
+    there = {name: replace(builders.machine(name), started_at=NOW - 700) for name in (one, two)}
+    late = DeleteMachine(two, "it did not come up")
+    assert list(plan_scaling(found, states, there, (), NOW, ready_at={one: NOW - 299, two: NOW - 301})) == [late]
+    spot = replace(found, groups=(replace(found.groups[0], spot=True), *found.groups[1:]))
+    states = dict.fromkeys((one, two), ("down", "headway: no machine"))
+    assert late in list(plan_scaling(spot, states, there, (), NOW, ready_at={one: NOW}))
+    assert DeleteMachine(one, "it did not come up") not in list(
+        plan_scaling(spot, states, there, (), NOW, ready_at={one: NOW})
+    )

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from headway.cluster.context import ClusterContext
 from headway.cluster.machine_request import machine_request
-from headway.cluster.owned import machine_claims
+from headway.cluster.owned import gpu_drivers, machine_claims
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineRequest, MachineState
 from headway.domain.machines.offer import Offer
@@ -128,11 +128,7 @@ async def rent_and_claim(
     if not isinstance(provider, RentingProvider):
         return
     await rent_missing(cluster, context, report, secrets, names, together=True)
-    seen = await machine_claims.survey_machines(cluster, context, new=names)
-    for name in names:
-        if seen is None or name not in seen.surveys:
-            raise seen.silent[name] if seen and name in seen.silent else Refused(f"{name} has no machine")
-    assert seen is not None
+    seen = await _survey(cluster, context, names)
     machine_claims.check_claimable(seen)
 
     async def claim(name: str) -> None:
@@ -140,7 +136,23 @@ async def rent_and_claim(
         await context.provider.create(machine_request(cluster, secrets, name, seen.machines[name].address))
 
     await asyncio.gather(*map(claim, names))
-    await machine_claims.store_findings(cluster, seen, names)
+    bare = {name: machine for name, machine in seen.without_driver.items() if name in names}
+    if bare:
+        await gpu_drivers.install_drivers(context, cluster.gpu_driver, bare, report)
+    # Slurm counts only GPUs with a driver, so the machines are surveyed again.
+    found = await _survey(cluster, context, names) if bare else seen
+    await machine_claims.store_findings(cluster, found, names)
+
+
+async def _survey(cluster: Cluster, context: ClusterContext, names: Sequence[str]) -> machine_claims.InventorySurvey:
+    """Returns the findings on the cluster's machines and these new ones. Raises Refused and Unreachable for a new one without
+    findings."""
+    seen = await machine_claims.survey_machines(cluster, context, new=names)
+    for name in names:
+        if seen is None or name not in seen.surveys:
+            raise seen.silent[name] if seen and name in seen.silent else Refused(f"{name} has no machine")
+    assert seen is not None  # there are names
+    return seen
 
 
 async def end_surplus(

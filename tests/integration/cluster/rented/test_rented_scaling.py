@@ -214,3 +214,29 @@ async def test_apply_ends_what_an_unfinished_one_rented_and_no_file_wants(world:
     await end_surplus(LAB, world.context, report, (LAB.head, TWO))
     assert world.living() == [TWO, LAB.head]
     assert told == [f"{ONE}: its machine was rented and is not needed: it is ended"]
+
+
+async def test_machine_that_took_long_to_set_up_gets_time_to_register(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm still says that it powers up when the machine has just been set up, or when the next server looks."""
+
+    async def bring(_: Cluster, __: Any, names: Sequence[str], report: ReportProgress) -> None:
+        await world.rent(names, report)
+        world.now += 700
+        for name in names:
+            await world.provider.create(world.request(name))
+
+    monkeypatch.setattr(autoscaler, "provision_machines", bring)
+    world.ask(ONE)
+    await world.look()
+    await world.look()
+    assert world.living() == [ONE, LAB.head]
+    world.now += 280
+    world.start_again()
+    await world.look()
+    assert world.living() == [ONE, LAB.head]
+    world.slurm.jobs = {}
+    world.now += 300
+    monkeypatch.setattr(autoscaler, "provision_machines", world.bring)
+    assert f"{ONE}: machine returned: it did not come up" in await world.look()

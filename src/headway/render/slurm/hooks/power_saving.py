@@ -12,8 +12,13 @@ from headway.render.machine_paths import AGENT_COMMAND
 ASKED = "/var/lib/headway-power"  # only Slurm's user can write there
 _FOLDER = "/etc/headway/power"
 UP, DOWN, FAILED = f"{_FOLDER}/up", f"{_FOLDER}/down", f"{_FOLDER}/failed"
-MAKE_S = 900  # seconds until a machine must be created, set up and registered
 GO_S = 30  # seconds until a machine must be deleted
+
+
+def ready_timeout_s(cluster: Cluster) -> int:
+    """Returns the seconds within which a machine must be created, set up and registered. A rented one boots for minutes and
+    installs its packages, and perhaps a GPU driver."""
+    return 1800 if cluster.provider.rents_machines else 900
 
 
 def autoscaled_groups(cluster: Cluster) -> tuple[Group, ...]:
@@ -37,7 +42,7 @@ def settings(cluster: Cluster) -> tuple[tuple[str, str, str], ...]:
         ),
         *_kept(cluster),
         *_states(cluster),
-        ("ResumeTimeout", str(MAKE_S), ""),
+        ("ResumeTimeout", str(ready_timeout_s(cluster)), ""),
         ("SuspendTimeout", str(GO_S), ""),
         ("ResumeRate", "0", ""),
         ("SuspendRate", "0", ""),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from headway.catalog.providers import AWS
 from headway.domain.cluster import Cluster, Group
 from headway.render.slurm.hooks.power_saving import settings
 from tests.support.clusters import builders
@@ -53,3 +54,8 @@ def test_down_and_drained_nodes_are_not_suspended() -> None:
     assert not {"SuspendExcStates", "ReconfigFlags"} & set(
         said(lab(0, "22.05"))
     )  # which knows neither, and refuses them
+
+
+def test_rented_machines_have_longer_to_come_up() -> None:
+    assert said(lab(0))["ResumeTimeout"] == "900"
+    assert said(replace(lab(0), provider=AWS))["ResumeTimeout"] == "1800"
