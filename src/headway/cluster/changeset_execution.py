@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import machine_changes
-from headway.cluster import head_upgrade, remote_steps
+from headway.cluster import old_heads, remote_steps
 from headway.cluster.accounts import slurm_accounts
 from headway.cluster.active_head import active_or_stopped_head
 from headway.cluster.context import ClusterContext
@@ -86,7 +86,7 @@ class ChangeSetExecution:
         for change in self.changes.changes:
             by_machine.setdefault(change.where, []).append(change)
         self.machines.update(self.observed.machines)
-        served = await head_upgrade.remove_old_heads(cluster, self.context, self.report, self.changes, self.machines)
+        served = await old_heads.remove_old_heads(cluster, self.context, self.report, self.changes, self.machines)
         names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
         await run_all(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
         if cluster.head in self.failures:
@@ -330,7 +330,7 @@ class ChangeSetExecution:
     async def _request(self, name: str, *, creates: bool = True) -> MachineRequest:
         """Returns the request for a machine. `creates` False: no image is looked for."""
         cluster = self.goal.cluster
-        tag = await head_upgrade.image_tag_of(cluster, self.context, name, self.image) if creates else ""
+        tag = await old_heads.image_tag_of(cluster, self.context, name, self.image) if creates else ""
         known, machine = self.containers.get(name), self.machines.get(name)
         port = machine.port if machine and machine.host else known.port if known else 0
         if port and creates and not tag:

@@ -8,8 +8,9 @@ from headway.domain.operation_kinds import ApplyParams
 from headway.errors import HeadwayError, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun
+from headway.server.operations.rollouts import queue_node_rollout
 from headway.server.operations.scale_in_wait import ScaleInWait, was_replaced
-from headway.server.operations.slurm_upgrade import backed_up, nodes_follow
+from headway.server.operations.slurm_upgrade_backup import back_up_before_slurm_upgrade
 from headway.services.app_state import AppState
 from headway.services.cluster.apply_guards import cost_limit_conflict, require_undisturbed_work
 from headway.services.cluster.cluster_to_schema import summary_of
@@ -38,7 +39,7 @@ async def apply_cluster(run: OperationRun) -> tuple[str, ...]:
     if over := await cost_limit_conflict(state, before, cluster):
         raise over
     if row is not None and before is not None:
-        await backed_up(state, row, before, cluster, report)
+        await back_up_before_slurm_upgrade(state, row, before, cluster, report)
     await state.store.clusters.save(
         name,
         document.model_dump(),
@@ -57,12 +58,12 @@ async def apply_cluster(run: OperationRun) -> tuple[str, ...]:
     except HeadwayError:
         # The error may concern one machine only: nodes that were drained for an upgrade still have to follow their
         # heads.
-        await nodes_follow(state, operation, cluster, deadline)
+        await queue_node_rollout(state, operation, cluster, deadline)
         raise
     if aside:
         return await waiting.go_on_later()
     await queue_declared_builds(state, cluster, operation.person, report)
-    return await nodes_follow(state, operation, cluster, deadline)
+    return await queue_node_rollout(state, operation, cluster, deadline)
 
 
 def _deadline(state: AppState, operation: Operation, params: ApplyParams) -> Deadline | None:

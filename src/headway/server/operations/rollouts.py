@@ -3,12 +3,15 @@ handled, and operations that are queued meanwhile run first."""
 
 from __future__ import annotations
 
+from headway.domain.cluster import Cluster
+from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation_kinds import OperationKind, RollParams
 from headway.domain.operation_progress import ReportProgress
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.cluster.operations import queue_operation, queued_operations
-from headway.store import Operation
+from headway.store import Operation, OperationAsk
+from headway.store.clusters.operations import UNFINISHED
 
 _TAKES_OVER = (OperationKind.ROLL, OperationKind.DOWN)
 
@@ -16,6 +19,21 @@ _TAKES_OVER = (OperationKind.ROLL, OperationKind.DOWN)
 async def roll_cluster(run: OperationRun) -> tuple[str, ...]:
     """Returns the id of the operation that continues it; () when it is done, or another rollout or a down takes over."""
     return await RolloutOperation(run.state, run.operation, run.report).run()
+
+
+async def queue_node_rollout(
+    state: AppState, operation: Operation, cluster: Cluster, deadline: Deadline | None
+) -> tuple[str, ...]:
+    """Queues the rollout of the nodes if the heads run another Slurm version and no rollout is queued or running.
+    Returns its id."""
+    if not await state.backend.rollouts.nodes_await_rollout(cluster):
+        return ()
+    rollouts = OperationAsk(cluster.name, kinds=(OperationKind.ROLL,), states=UNFINISHED)
+    if await state.store.operations.search(rollouts, limit=1):
+        return ()
+    params = RollParams(until=deadline.at if deadline else None)
+    following = await queue_operation(state, cluster.name, operation.person, params)
+    return (following.id,)
 
 
 class RolloutOperation:

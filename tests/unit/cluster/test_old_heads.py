@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from headway.catalog.providers import LOCAL
-from headway.cluster import head_upgrade
+from headway.cluster import old_heads
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import REBUILD, Change, ChangeSet
 from headway.domain.machines.machine import Machine
@@ -62,13 +62,13 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    monkeypatch.setattr(head_upgrade, "build", made)
-    monkeypatch.setattr(head_upgrade.remote_steps, "run_steps", made.perform)
+    monkeypatch.setattr(old_heads, "build", made)
+    monkeypatch.setattr(old_heads.remote_steps, "run_steps", made.perform)
 
     async def head(*_: Any) -> Any:
         return MACHINES[FIRST]
 
-    monkeypatch.setattr(head_upgrade, "active_or_stopped_head", head)
+    monkeypatch.setattr(old_heads, "active_or_stopped_head", head)
     monkeypatch.setattr(slurm_upgrade_rules, "active_or_stopped_head", head)
     return made
 
@@ -81,7 +81,7 @@ async def context(tmp_path: Path, world: World) -> AsyncIterator[ClusterContext]
 
 
 async def test_heads_are_removed_after_image_build_and_daemon_stop(world: World, context: ClusterContext) -> None:
-    served = await head_upgrade.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
+    served = await old_heads.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
     assert served == {"lab-1-1"}, "a node that somebody drained is not waited for"
     daemons = ["slurmrestd", "slurmctld", "slurmdbd", "mariadb"]
     assert world.order == [
@@ -97,19 +97,19 @@ async def test_heads_are_removed_after_image_build_and_daemon_stop(world: World,
 async def test_failed_image_build_leaves_the_heads_untouched(world: World, context: ClusterContext) -> None:
     world.no_image = True
     with pytest.raises(Refused, match="no mirror"):
-        await head_upgrade.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
+        await old_heads.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
     assert world.order == []
 
 
 async def test_unreachable_head_is_removed_anyway(world: World, context: ClusterContext) -> None:
     world.silent = {SECOND}
-    await head_upgrade.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
+    await old_heads.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
     assert f"gone {SECOND}" in world.order
 
 
 async def test_changes_without_head_rebuild_remove_no_head(world: World, context: ClusterContext) -> None:
     nodes = ChangeSet(LAB.name, (Change("machine.create", "lab-1-2", "lab-1-2", ""),))
-    assert await head_upgrade.remove_old_heads(LAB, context, world.report, nodes, MACHINES) == frozenset()
+    assert await old_heads.remove_old_heads(LAB, context, world.report, nodes, MACHINES) == frozenset()
     assert world.order == []
 
 
@@ -133,8 +133,8 @@ def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
     async def listed(_: str) -> Any:
         return tuple(replace(one, image=f"id-{of[name]}") for name, one in MACHINES.items() if name in of)
 
-    monkeypatch.setattr(head_upgrade.local_images, "list_images", list_images)
-    monkeypatch.setattr(head_upgrade.local_images, "get_image", tagged)
+    monkeypatch.setattr(old_heads.local_images, "list_images", list_images)
+    monkeypatch.setattr(old_heads.local_images, "get_image", tagged)
     monkeypatch.setattr(World, "list", staticmethod(listed), raising=False)
     monkeypatch.setattr(World, "traits", LOCAL, raising=False)
     return of
@@ -142,20 +142,20 @@ def made(monkeypatch: pytest.MonkeyPatch, world: World) -> dict[str, str]:
 
 async def test_head_is_not_made_from_an_image_with_another_slurm(context: ClusterContext, made: dict[str, str]) -> None:
     await context.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    assert await head_upgrade.image_tag_of(LAB, context, FIRST, "") == ""
-    assert await head_upgrade.image_tag_of(LAB, context, "lab-1-1", "") == "before"
-    assert await head_upgrade.image_tag_of(LAB, context, FIRST, "after") == "after"
+    assert await old_heads.image_tag_of(LAB, context, FIRST, "") == ""
+    assert await old_heads.image_tag_of(LAB, context, "lab-1-1", "") == "before"
+    assert await old_heads.image_tag_of(LAB, context, FIRST, "after") == "after"
 
 
 async def test_node_keeps_the_old_image_until_the_heads_are_upgraded(
     context: ClusterContext, made: dict[str, str]
 ) -> None:
-    assert await head_upgrade.image_tag_of(LAB, context, "lab-1-1", "") == "", "the present image"
+    assert await old_heads.image_tag_of(LAB, context, "lab-1-1", "") == "", "the present image"
     made |= dict.fromkeys(LAB.heads, "before")
-    assert await head_upgrade.image_tag_of(LAB, context, "lab-1-1", "") == "before"
+    assert await old_heads.image_tag_of(LAB, context, "lab-1-1", "") == "before"
     for name in LAB.heads:
         del made[name]  # while they are made
-    assert await head_upgrade.image_tag_of(LAB, context, "lab-1-1", "") == ""
+    assert await old_heads.image_tag_of(LAB, context, "lab-1-1", "") == ""
 
 
 async def test_rollout_waits_only_for_old_nodes_drained_by_headway(
@@ -166,7 +166,7 @@ async def test_rollout_waits_only_for_old_nodes_drained_by_headway(
     async def reasons(*_: Any) -> Any:
         return said
 
-    monkeypatch.setattr(head_upgrade.node_commands, "read_node_reasons", reasons)
+    monkeypatch.setattr(old_heads.node_commands, "read_node_reasons", reasons)
     assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, context), "all have it"
     made["lab-1-2"] = "before"
     assert not await slurm_upgrade_rules.nodes_await_rollout(LAB, context), "a person drained it"
@@ -180,5 +180,5 @@ async def test_rollout_waits_only_for_old_nodes_drained_by_headway(
 
 async def test_head_upgrade_clears_the_pinned_image_of_the_old_slurm(world: World, context: ClusterContext) -> None:
     await context.store.node_images.set(LAB.name, NodeImage("before", "before"))
-    await head_upgrade.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
+    await old_heads.remove_old_heads(LAB, context, world.report, BOTH, MACHINES)
     assert await context.store.node_images.get(LAB.name) == NodeImage("", "before")

@@ -1,5 +1,6 @@
-"""Recreates the heads from the image with the new Slurm version, while jobs continue under the old slurmd.
+"""Removes heads that run an old Slurm version, and names the image that a head or node is created from.
 
+The heads are created again from the image with the new Slurm version, while jobs continue under the old slurmd.
 In the order that SchedMD asks for: no controller runs while the first slurmdbd of the new version converts the records,
 then the controllers start, and the nodes follow in a rollout. (Slurm's Upgrade Guide,
 https://slurm.schedmd.com/upgrades.html.)"""

@@ -1,4 +1,4 @@
-"""Steps before and after an upgrade of Slurm: the backup to return to, and the rollout of the nodes."""
+"""The backup that is made before an upgrade of Slurm, to return to."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from pathlib import Path
 
 from headway import __version__
 from headway.domain.cluster import Cluster
-from headway.domain.machines.scale_in_deadline import Deadline
-from headway.domain.operation_kinds import OperationKind, RollParams
 from headway.domain.operation_progress import ReportProgress
 from headway.errors import InvalidSpec, Refused
 from headway.rollout.slurm_upgrade_rules import is_upgrade, upgrade_fault
 from headway.server.operations.backups import back_up
 from headway.server.workers.backup_schedule import passphrase_of
 from headway.services.app_state import AppState
-from headway.services.cluster.operations import queue_operation
 from headway.services.storage.path_policy import require_allowed_path
-from headway.store import ClusterRow, Operation, OperationAsk
-from headway.store.clusters.operations import UNFINISHED
+from headway.store import ClusterRow
 
 
-async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cluster, report: ReportProgress) -> None:
+async def back_up_before_slurm_upgrade(
+    state: AppState, row: ClusterRow, before: Cluster, after: Cluster, report: ReportProgress
+) -> None:
     """Makes a backup before an upgrade of Slurm; does nothing if the version stays the same. The new file says where
     to and with which key. Raises HeadwayError, with nothing changed; also if the running Slurm can't be upgraded to
     this version, or its image can't be built."""
@@ -44,18 +42,3 @@ async def backed_up(state: AppState, row: ClusterRow, before: Cluster, after: Cl
     key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
     await report("backup", f"before Slurm {written} becomes {after.slurm_version}: the way back")
     await back_up(state, row, before, report, path, header, key)
-
-
-async def nodes_follow(
-    state: AppState, operation: Operation, cluster: Cluster, deadline: Deadline | None
-) -> tuple[str, ...]:
-    """Queues the rollout of the nodes if the heads run another Slurm version and no rollout is queued or running.
-    Returns its id."""
-    if not await state.backend.rollouts.nodes_await_rollout(cluster):
-        return ()
-    rollouts = OperationAsk(cluster.name, kinds=(OperationKind.ROLL,), states=UNFINISHED)
-    if await state.store.operations.search(rollouts, limit=1):
-        return ()
-    params = RollParams(until=deadline.at if deadline else None)
-    following = await queue_operation(state, cluster.name, operation.person, params)
-    return (following.id,)
