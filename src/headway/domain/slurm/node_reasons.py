@@ -22,8 +22,9 @@ SLURM_REASONS = ("Not responding", "Node unexpectedly rebooted", "not responding
 # sent to it again, one on which a step's processes did not end within UnkillableStepTimeout, and one that turned a job away
 # because its agent found it unfit.
 SLURM_DRAINS = ("Duplicate jobid", "Kill task failed", "Prolog error")
-# Follows a person's name. A server that finds such a reason continues with the reboot.
+# What `person_reason` says of a reboot. A server that finds such a reason continues with the reboot.
 REBOOTS = "reboot, returned once its tests have passed"
+_BY = "by "  # before the name of a person that Headway's own reasons begin with; no person's name has a space
 
 
 def is_headway_reason(reason: str) -> bool:
@@ -34,3 +35,16 @@ def is_headway_reason(reason: str) -> bool:
 def reason_before_scale_in(reason: str) -> str:
     """Returns the reason for which a node was out of service before its removal began; "" if it was in service."""
     return reason.removeprefix(SCALE_IN_REASON).removeprefix(": ")
+
+
+def person_reason(person: str, why: str) -> str:
+    """Returns the reason of a node that a person takes out of service: "olga: disk swap". It never counts as Headway's,
+    also if the person's name is `headway`."""
+    reason = f"{person}: {why}"
+    return f"{_BY}{reason}" if reason.startswith(HEADWAY_REASON) else reason
+
+
+def rebooting_person(reason: str) -> str:
+    """Returns the person who reboots a node that is out of service for this reason; "" for any other reason."""
+    end = f": {REBOOTS}"
+    return reason.removesuffix(end).removeprefix(_BY) if reason.endswith(end) else ""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 
 from headway.domain.cluster import Cluster
 from headway.domain.incident import FaultAction, Incident
-from headway.domain.slurm.node_reasons import REBOOTS
+from headway.domain.slurm.node_reasons import rebooting_person
 from headway.domain.slurm.nodes_and_jobs import BUSY
 from headway.errors import Conflict, HeadwayError, NotFound
 from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut
@@ -79,7 +79,7 @@ async def resume_reboots(state: AppState, cluster: Cluster) -> None:
     off."""
     for node in state.live.snapshot(cluster.name).nodes:
         action = state.node_actions.get((cluster.name, node.name))
-        if not node.reason.endswith(f": {REBOOTS}") or (action is not None and action.ended_at is None):
+        if not rebooting_person(node.reason) or (action is not None and action.ended_at is None):
             continue
         found = await state.backend.nodes.resume_reboot(cluster, node.name)
         if found is not None:

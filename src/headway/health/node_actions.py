@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from headway.domain.incident import OUT_BEFORE, FaultAction, Incident, IncidentState
-from headway.domain.slurm.node_reasons import HEADWAY_REASON, REBOOTS
+from headway.domain.slurm.node_reasons import REBOOTS, person_reason, rebooting_person
 from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.errors import Conflict, HeadwayError
 from headway.health.context import HealthContext, fault_text
@@ -19,10 +19,7 @@ _INCIDENT_S = 60.0  # time in which an incident's jobs leave the node, or its te
 
 async def drain_node(context: HealthContext, node: str, reason: str, person: str) -> str:
     """Drains the node with the person's reason. Running jobs continue. Returns what was done."""
-    words = f"{person}: {reason}"
-    # the user's name equals Headway's own prefix: the drain still has to count as a person's
-    if words.startswith(HEADWAY_REASON):
-        words = f"by {words}"
+    words = person_reason(person, reason)
     await node_commands.drain_node(context.cluster_context.connections, await context.head(), node, words)
     jobs = await context.jobs_on(node)
     return f"drained by {words}" + (f"; jobs {', '.join(map(str, sorted(jobs)))} end first" if jobs else "")
@@ -53,8 +50,7 @@ async def person_rebooting(context: HealthContext, node: str) -> str:
     """Returns the person whose reboot of the node has not ended, read from the node's drain reason. Returns "" if there
     is none."""
     states, reason = await context.node_state(node)
-    words = f": {REBOOTS}"
-    return reason.removesuffix(words) if states & OUT and reason.endswith(words) else ""
+    return rebooting_person(reason) if states & OUT else ""
 
 
 async def reboot_node(context: HealthContext, node: str, person: str, *, end_jobs: bool = False) -> str:
@@ -64,7 +60,7 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
     began = context.clock()
     again = await person_rebooting(context, node) == person
     served = again or not (await context.node_state(node))[0] & OUT
-    connections, head, mine = context.cluster_context.connections, await context.head(), f"{person}: {REBOOTS}"
+    connections, head, mine = context.cluster_context.connections, await context.head(), person_reason(person, REBOOTS)
 
     def ours(reason: str) -> bool:
         return reason.startswith(mine)  # slurmctld may append text to the reason
@@ -98,7 +94,7 @@ async def reboot_node(context: HealthContext, node: str, person: str, *, end_job
     with contextlib.suppress(HeadwayError):  # the reboot has ended and is not continued
         states, reason = await context.node_state(node)
         if not states & OUT or ours(reason):
-            await node_commands.drain_node(connections, head, node, f"{person}: reboot: {fault}")
+            await node_commands.drain_node(connections, head, node, person_reason(person, f"reboot: {fault}"))
     return fault
 
 
@@ -124,7 +120,7 @@ async def _blocking_incident(context: HealthContext, node: str, person: str, beg
         return ""
     incident = others[0]
     states, reason = await context.node_state(node)
-    if not states & OUT or reason.startswith(f"{person}: {REBOOTS}"):
+    if not states & OUT or reason.startswith(person_reason(person, REBOOTS)):
         # Recorded first: a server that continues in between still finds the reboot's reason.
         await context.add_step(
             incident,
@@ -144,5 +140,5 @@ def _caused_by_reboot(incident: Incident, person: str, began: float) -> bool:
     `began`, or the node was already drained for a reboot by this person, perhaps one that another server began."""
     dead = incident.action is FaultAction.REBOOT and incident.found("dead")
     alone = not any("signal" in step.evidence for step in incident.steps)
-    then = str(incident.found(OUT_BEFORE)).startswith(f"{person}: {REBOOTS}") or incident.opened_at >= began
+    then = str(incident.found(OUT_BEFORE)).startswith(person_reason(person, REBOOTS)) or incident.opened_at >= began
     return bool(dead and alone and then)
