@@ -21,7 +21,7 @@ from headway.services.access.role_rights import RECENT_SIGN_IN_S, Principal
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
 from headway.services.server_settings import Oidc
-from headway.web import event_stream, page_context
+from headway.web import page_context, page_stream
 from headway.web.rendering import render, render_part
 
 log = structlog.get_logger("headway.web")
@@ -78,7 +78,7 @@ def _sign_in_page(request: Request) -> Response:
     """Returns the sign-in page. An htmx request gets a message instead, because the page may contain unsaved input.
     A stream gets `leave`, which makes its page reload, because browsers do not give a page the stream's HTTP status."""
     if "text/event-stream" in request.headers.get("accept", ""):
-        return Response(event_stream.LEAVE.encode(), media_type="text/event-stream", headers=event_response.HEADERS)
+        return Response(page_stream.LEAVE.encode(), media_type="text/event-stream", headers=event_response.HEADERS)
     if request.headers.get("hx-request") == "true":
         return _toast(NotSignedIn("your session has ended", hint="sign in in another tab: the text typed here is kept"))
     return render_sign_in(_provider(request), 401)

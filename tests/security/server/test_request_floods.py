@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.http import request_limits
+from headway.api.http import request_body_limits
 from headway.domain.changeset import ChangeSet
 from headway.services.access.concurrency_limits import (
     MAX_EVENT_STREAMS_PER_PERSON,
@@ -46,7 +46,7 @@ async def test_member_cannot_open_any_number_of_event_streams(server: Server) ->
 
 
 async def test_body_that_comes_too_slowly_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_limits, "BODY_S", 0.05)
+    monkeypatch.setattr(request_body_limits, "BODY_S", 0.05)
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -90,7 +90,9 @@ async def test_limits_endless_bodies_of_requests_with_idempotency_keys(server: S
 
 async def test_large_body_is_read_only_from_a_signed_in_person(server: Server) -> None:
     body = (
-        b'{"text": "' + b"x" * request_limits.LARGE_BODY + b'", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}'
+        b'{"text": "'
+        + b"x" * request_body_limits.LARGE_BODY
+        + b'", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}'
     )
     headers = {"content-type": "application/json"}
     for client in (server.anonymous(), server.anonymous(authorization="Bearer hw_guess")):

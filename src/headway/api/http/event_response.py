@@ -11,7 +11,7 @@ from headway.services.access.concurrency_limits import event_stream_slot
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 
-PING_S = 10
+PING_S = 10  # seconds between comments that keep an idle connection open; pages also get a pulse, see web.page_stream
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from headway.render.slurm.conf_sections import Setting
+from headway.render.slurm.conf_section_types import Setting
 
 LEADS = "/usr/lib/headway/leads"
 LEADS_WHY = (

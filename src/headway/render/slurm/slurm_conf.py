@@ -13,7 +13,7 @@ from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, commented_setting, path, slurm_text
 from headway.render.ha.takeover_settings import takeover_settings
 from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG, SLURMD_SPOOL
-from headway.render.slurm.conf_sections import Section, Setting
+from headway.render.slurm.conf_section_types import Section, Setting
 from headway.render.slurm.conf_syntax import ConfLine
 from headway.render.slurm.hooks import power_saving
 from headway.render.slurm.node_hardware import (

@@ -26,8 +26,8 @@ from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operation_view import shows_server_paths, visible_event, visible_operation
 from headway.services.read_model.topic_hub import operation_topic
-from headway.web.event_stream import LEAVE, PULSE_S, run_in_turn
 from headway.web.page_routes import page_router
+from headway.web.page_stream import LEAVE, PULSE_S, run_in_turn
 from headway.web.rendering import render, templates
 from headway.web.views.operation import OperationView, Steps
 

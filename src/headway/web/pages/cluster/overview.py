@@ -9,8 +9,8 @@ from headway.api.auth.dependencies import Anyone, State
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.read_model.overview import read_overview
-from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_routes import page_router
+from headway.web.page_stream import Parts, render_pulse, stream_parts
 from headway.web.rendering import render
 from headway.web.views import overview as view
 

@@ -28,9 +28,9 @@ from headway.services.jobs.actions import Action
 from headway.services.jobs.clone import can_clone
 from headway.services.jobs.lineage import get_lineage
 from headway.services.queue.pending_reasons import pending_reason
-from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
+from headway.web.page_stream import Parts, render_pulse, stream_parts
 from headway.web.rendering import render
 from headway.web.views import job_charts, job_facts, job_head, job_timeline
 

@@ -14,9 +14,9 @@ from headway.services.error_report import error_out
 from headway.services.queue.order_cache import find_page
 from headway.services.queue.pending_reasons import pending_reason
 from headway.services.queue.search import QueuePage
-from headway.web.event_stream import Parts, render_pulse, stream_parts
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
+from headway.web.page_stream import Parts, render_pulse, stream_parts
 from headway.web.rendering import render
 from headway.web.views import queue_address, queue_table
 from headway.web.views.queue_address import QueueAddress

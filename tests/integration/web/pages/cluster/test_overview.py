@@ -11,7 +11,7 @@ import pytest
 
 from headway.domain.cluster import Plan
 from headway.services.read_model.snapshot import Snapshot
-from headway.web import event_stream
+from headway.web import page_stream
 from headway.web.views import overview as view
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server
@@ -25,7 +25,7 @@ PARTS = [
 @pytest.fixture
 def end_after(server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Returns a function that lets each stream end after this many pulses."""
-    render = event_stream.render_pulse
+    render = page_stream.render_pulse
     left = [0]
 
     def pulse(*values: object) -> str:
@@ -38,9 +38,9 @@ def end_after(server: Server, monkeypatch: pytest.MonkeyPatch) -> Callable[[int]
         left[0] = pulses
         server.state.live.stopping.clear()
 
-    monkeypatch.setattr(event_stream, "PULSE_S", 0.01)
-    monkeypatch.setattr(event_stream, "COALESCE_S", 0)
-    monkeypatch.setattr(event_stream, "render_pulse", pulse)
+    monkeypatch.setattr(page_stream, "PULSE_S", 0.01)
+    monkeypatch.setattr(page_stream, "COALESCE_S", 0)
+    monkeypatch.setattr(page_stream, "render_pulse", pulse)
     return begin
 
 
@@ -109,9 +109,9 @@ async def test_parts_are_rendered_once_per_reading_for_all_viewers(
 ) -> None:
     made: list[int | None] = []
     rendered: list[str] = []
-    parts, part = view.overview_parts, event_stream.render_part
+    parts, part = view.overview_parts, page_stream.render_part
     monkeypatch.setattr(view, "overview_parts", lambda of, keys, job: made.append(job) or parts(of, keys, job))
-    monkeypatch.setattr(event_stream, "render_part", lambda name, value: rendered.append(name) or part(name, value))
+    monkeypatch.setattr(page_stream, "render_part", lambda name, value: rendered.append(name) or part(name, value))
     await server.apply()
     client = await server.client()
     server.state.live.store_snapshot(Snapshot("lab", jobs=(builders.job(7),), as_of=1000.0))

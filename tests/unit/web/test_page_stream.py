@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headway.web import event_stream
+from headway.web import page_stream
 
 
 async def test_idle_stream_sends_pulses_and_unsubscribes_when_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "PULSE_S", 0.01)
+    monkeypatch.setattr(page_stream, "PULSE_S", 0.01)
     closed = asyncio.Event()
 
     async def silent() -> AsyncIterator[None]:
@@ -21,7 +21,7 @@ async def test_idle_stream_sends_pulses_and_unsubscribes_when_closed(monkeypatch
         finally:
             closed.set()
 
-    ticks = event_stream.update_ticks(silent())
+    ticks = page_stream.update_ticks(silent())
     for _ in range(3):
         await asyncio.wait_for(anext(ticks), 60)
     await ticks.aclose()  # type: ignore[attr-defined]
@@ -29,8 +29,8 @@ async def test_idle_stream_sends_pulses_and_unsubscribes_when_closed(monkeypatch
 
 
 async def test_stream_subscribes_before_its_first_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "PULSE_S", 60)
-    monkeypatch.setattr(event_stream, "COALESCE_S", 0)
+    monkeypatch.setattr(page_stream, "PULSE_S", 60)
+    monkeypatch.setattr(page_stream, "COALESCE_S", 0)
     news = asyncio.Event()
     listening = []
 
@@ -39,7 +39,7 @@ async def test_stream_subscribes_before_its_first_reading(monkeypatch: pytest.Mo
         await news.wait()
         yield
 
-    ticks = event_stream.update_ticks(wakes())
+    ticks = page_stream.update_ticks(wakes())
     await anext(ticks)
     assert listening, "the first reading happened before anybody listened"
     news.set()

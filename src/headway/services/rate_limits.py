@@ -1,4 +1,4 @@
-"""Limits how often something happens by a token bucket of each key. The buckets are kept in memory."""
+"""Limits of how often something happens, as a token bucket per key. The buckets are kept in memory."""
 
 from __future__ import annotations
 
