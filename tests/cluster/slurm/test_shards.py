@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from tests.cluster.lab import Lab
 
-from headway.schemas.billing import RunLine
+from headway.schemas.billing.usage import RunLine
 
 # 14,400 USD an hour for 4 GPUs: a second of a GPU costs 1 USD, of a shard 0.25.
 FILE = """

@@ -5,25 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from headway.schemas.billing import (
-    AdviceOut,
-    BudgetOut,
-    CapacityOut,
-    ChargebackOut,
-    GoodputOut,
-    HourOut,
-    InvoiceLineOut,
-    InvoiceOut,
-    NodeStateOut,
-    NodeStatesOut,
-    PartsOut,
-    RunsOut,
-    TeamCostOut,
-    TypeOut,
-    UnassignedOut,
-    UsageOut,
-    UsageRow,
-)
+from headway.schemas.billing.budgets import BudgetOut
+from headway.schemas.billing.capacity import CapacityOut, HourOut, TypeOut
+from headway.schemas.billing.chargeback import ChargebackOut, TeamCostOut, UnassignedOut
+from headway.schemas.billing.goodput import AdviceOut, GoodputOut, PartsOut
+from headway.schemas.billing.invoices import InvoiceLineOut, InvoiceOut
+from headway.schemas.billing.node_states import NodeStateOut, NodeStatesOut
+from headway.schemas.billing.usage import RunsOut, UsageOut, UsageRow
 
 NOW = 1_790_812_800
 

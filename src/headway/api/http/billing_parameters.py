@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query
 from starlette.responses import Response
 
-from headway.schemas import report_csv
 from headway.schemas.base import ResponseModel
+from headway.schemas.billing import models_as_csv
 from headway.services.billing.reports.usage import MAX_GPUS, UsageFilter
 
 MonthText = Annotated[str, Query(max_length=7, description="a month, as 2026-10 (default: the current one)")]
@@ -44,4 +44,4 @@ UsageFilterQuery = Annotated[UsageFilter, Depends(_usage_filter)]
 def csv_response(report: ResponseModel, name: str) -> Response:
     """Returns the report as a CSV attachment called NAME.csv."""
     headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
-    return Response(report_csv.to_csv(report), media_type="text/csv", headers=headers)
+    return Response(models_as_csv.to_csv(report), media_type="text/csv", headers=headers)

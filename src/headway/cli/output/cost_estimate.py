@@ -8,7 +8,7 @@ from headway.cli import common
 from headway.cli.output import formatting, tables
 
 if TYPE_CHECKING:
-    from headway.schemas.billing import EstimateOut
+    from headway.schemas.billing.cost_estimate import EstimateOut
 
 
 def print_estimate(found: EstimateOut) -> None:

@@ -61,7 +61,7 @@ def print_for_programs(found: Any, output: ReportFormat | Format) -> bool:
     if output.value == "json":
         common.print_json(found)
     elif output.value == "csv":
-        from headway.schemas import report_csv
+        from headway.schemas.billing import models_as_csv
 
-        sys.stdout.write(report_csv.to_csv(found))
+        sys.stdout.write(models_as_csv.to_csv(found))
     return output.value != "table"

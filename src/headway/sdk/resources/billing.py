@@ -6,22 +6,16 @@ from collections.abc import Sequence
 from typing import TypedDict, Unpack
 from urllib.parse import urlencode
 
-from headway.schemas.billing import (
-    BudgetOut,
-    CapacityOut,
-    ChargebackOut,
-    CloseIn,
-    CollectedOut,
-    EnergyOut,
-    EstimateOut,
-    GoodputOut,
-    InvoiceOut,
-    JobGoodputOut,
-    NodeStatesOut,
-    RunsOut,
-    UsageOut,
-)
-from headway.schemas.offers import OffersOut, RefreshedOffersOut
+from headway.schemas.billing.budgets import BudgetOut
+from headway.schemas.billing.capacity import CapacityOut
+from headway.schemas.billing.chargeback import ChargebackOut
+from headway.schemas.billing.cost_estimate import EstimateOut
+from headway.schemas.billing.energy import EnergyOut
+from headway.schemas.billing.goodput import GoodputOut, JobGoodputOut
+from headway.schemas.billing.invoices import CloseIn, InvoiceOut
+from headway.schemas.billing.node_states import NodeStatesOut
+from headway.schemas.billing.offers import OffersOut, RefreshedOffersOut
+from headway.schemas.billing.usage import CollectedOut, RunsOut, UsageOut
 from headway.schemas.submission.submission_check import CheckJobIn
 from headway.sdk.connection import Resource, cluster_path
 

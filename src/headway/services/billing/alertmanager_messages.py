@@ -10,7 +10,9 @@ from headway.billing.budget_levels import BudgetStatus, Level
 from headway.billing.periods import last_week, time_zone
 from headway.domain.billing.ledger import Notification
 from headway.domain.cluster import Cluster
-from headway.schemas.billing import BudgetOut, GoodputOut, UsageOut
+from headway.schemas.billing.budgets import BudgetOut
+from headway.schemas.billing.goodput import GoodputOut
+from headway.schemas.billing.usage import UsageOut
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import load_budgets, unit_label
 from headway.services.billing.priced_usage import ALL

@@ -12,7 +12,7 @@ from headway.billing.budget_levels import BudgetStatus, Level
 from headway.billing.periods import Period, time_zone
 from headway.domain.billing.cap_periods import period_end, period_start
 from headway.domain.cluster import Cluster
-from headway.schemas.billing import BudgetOut
+from headway.schemas.billing.budgets import BudgetOut
 from headway.services.app_state import AppState
 from headway.services.billing.priced_usage import usage_cost
 from headway.services.billing.reports.report_scope import BilledCluster

@@ -13,7 +13,8 @@ from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.prepare_job import preview_run
 from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources
 from headway.jobs.submission.submission_check import requested_partitions
-from headway.schemas.billing import BudgetOut, EstimateOut
+from headway.schemas.billing.budgets import BudgetOut
+from headway.schemas.billing.cost_estimate import EstimateOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

@@ -6,13 +6,8 @@ from headway.billing import chargeback, cluster_invoice
 from headway.billing.chargeback import Chargeback
 from headway.billing.money import usd
 from headway.billing.periods import Period
-from headway.schemas.billing import (
-    ChargebackOut,
-    InvoiceLineOut,
-    InvoiceOut,
-    TeamCostOut,
-    UnassignedOut,
-)
+from headway.schemas.billing.chargeback import ChargebackOut, TeamCostOut, UnassignedOut
+from headway.schemas.billing.invoices import InvoiceLineOut, InvoiceOut
 from headway.services.app_state import AppState
 from headway.services.billing.monthly_bill import Bill, load_bill
 from headway.services.billing.reports.report_scope import HOUR_S, BilledCluster, ReportScope

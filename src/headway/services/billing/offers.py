@@ -19,7 +19,7 @@ from headway.catalog.offers import shipped_offers
 from headway.domain.machines.offer import Offer, PurchaseOption, Quote
 from headway.errors import HeadwayError, NotFound, Refused, Unreachable
 from headway.private_files import write_private
-from headway.schemas.offers import CloudRefreshOut, OfferOut, OffersOut, RefreshedOffersOut
+from headway.schemas.billing.offers import CloudRefreshOut, OfferOut, OffersOut, RefreshedOffersOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

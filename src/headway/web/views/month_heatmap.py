@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from headway.billing.periods import Period
-from headway.schemas.billing import HourOut, TypeOut
+from headway.schemas.billing.capacity import HourOut, TypeOut
 
 LEVELS = 4  # levels above level 0 (none)
 

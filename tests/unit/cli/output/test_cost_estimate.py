@@ -7,9 +7,7 @@ from decimal import Decimal
 import pytest
 
 from headway.cli.output.cost_estimate import print_estimate
-from headway.schemas.billing import (
-    EstimateOut,
-)
+from headway.schemas.billing.cost_estimate import EstimateOut
 
 
 def test_estimate_names_unknown_values_and_uninterpreted_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from headway.billing.periods import month_period
-from headway.schemas.billing import HourOut, TypeOut
+from headway.schemas.billing.capacity import HourOut, TypeOut
 from headway.web.views.month_heatmap import heat, level
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.schemas.base import API_PREFIX
-from headway.schemas.billing import BudgetOut
+from headway.schemas.billing.budgets import BudgetOut
 from headway.services.billing.budgets import load_visible_budgets
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.reports.report_scope import load_billed_cluster, visible_teams

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.base import API_PREFIX
-from headway.schemas.billing import AdviceOut
+from headway.schemas.billing.goodput import AdviceOut
 from headway.services.billing.reports.checkpoint_advice import advise_checkpoints
 from headway.services.billing.reports.report_scope import load_billed_cluster
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Member, State
 from headway.errors import Fault, InvalidSpec
 from headway.schemas.base import API_PREFIX
-from headway.schemas.billing import EstimateOut
+from headway.schemas.billing.cost_estimate import EstimateOut
 from headway.schemas.submission.submission_check import CheckJobIn
 from headway.services.billing import cost_estimate
 from headway.services.jobs import submission

@@ -7,7 +7,8 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import MonthText
 from headway.schemas.base import API_PREFIX
-from headway.schemas.billing import CapacityOut, EnergyOut
+from headway.schemas.billing.capacity import CapacityOut
+from headway.schemas.billing.energy import EnergyOut
 from headway.services.billing.ledger.ledger_refresh import load_report_scope
 from headway.services.billing.reports.capacity import load_capacity
 from headway.services.billing.reports.energy import load_energy

@@ -8,7 +8,7 @@ from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import MonthText
 from headway.api.http.path_numbers import PathNumber
 from headway.schemas.base import API_PREFIX
-from headway.schemas.billing import GoodputOut, JobGoodputOut
+from headway.schemas.billing.goodput import GoodputOut, JobGoodputOut
 from headway.services.billing.ledger.ledger_refresh import load_report_scope, refresh_ledger
 from headway.services.billing.reports.goodput import load_goodput, load_job_goodput
 from headway.services.billing.reports.report_scope import load_billed_cluster, visible_teams

@@ -8,7 +8,9 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import Admin, Anyone, Operator, State
 from headway.api.http.billing_parameters import CSV_OR_JSON, MonthText, ReportFormat, csv_response
 from headway.schemas.base import API_PREFIX
-from headway.schemas.billing import ChargebackOut, CloseIn, CollectedOut, InvoiceOut
+from headway.schemas.billing.chargeback import ChargebackOut
+from headway.schemas.billing.invoices import CloseIn, InvoiceOut
+from headway.schemas.billing.usage import CollectedOut
 from headway.services.billing import month_closing
 from headway.services.billing.invoice_views import load_chargeback, load_closed_invoices, load_invoice
 from headway.services.billing.ledger import ledger_refresh

@@ -18,7 +18,7 @@ from headway.api.http.billing_parameters import (
 )
 from headway.api.http.pagination import Cursor
 from headway.schemas.base import API_PREFIX
-from headway.schemas.billing import NodeStatesOut
+from headway.schemas.billing.node_states import NodeStatesOut
 from headway.schemas.page_size import MAX_ROWS
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.ledger.node_states import (

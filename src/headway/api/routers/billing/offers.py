@@ -11,7 +11,7 @@ from headway.api.auth.dependencies import Admin, AnyoneAllClusters, State
 from headway.api.http.billing_parameters import CSV_OR_JSON, ReportFormat, csv_response
 from headway.api.http.offer_parameters import OfferQuery, offer_query
 from headway.schemas.base import API_PREFIX
-from headway.schemas.offers import OffersOut, RefreshedOffersOut
+from headway.schemas.billing.offers import OffersOut, RefreshedOffersOut
 from headway.services.billing.offers import compare_offers, refresh_offers
 
 router = APIRouter(prefix=f"{API_PREFIX}/offers", tags=["costs"])

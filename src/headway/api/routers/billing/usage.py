@@ -12,7 +12,7 @@ from headway.api.http.billing_parameters import CSV_OR_JSON, ReportFormat, TimeT
 from headway.api.http.pagination import Cursor
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.base import API_PREFIX
-from headway.schemas.billing import RunsOut, UsageOut
+from headway.schemas.billing.usage import RunsOut, UsageOut
 from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.reports.report_scope import load_billed_cluster, parse_period

@@ -10,7 +10,7 @@ from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output, print_for_programs, print_rows
 
 if TYPE_CHECKING:
-    from headway.schemas.billing import BudgetOut
+    from headway.schemas.billing.budgets import BudgetOut
 
 
 def budgets(cluster: ClusterName = None, output: Output = Format.table) -> None:

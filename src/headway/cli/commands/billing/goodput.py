@@ -16,7 +16,7 @@ from headway.cli.output.output_formats import Format, Output, print_for_programs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headway.schemas.billing import PartsOut
+    from headway.schemas.billing.goodput import PartsOut
 
 
 def goodput(

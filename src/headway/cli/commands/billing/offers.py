@@ -13,7 +13,7 @@ from headway.domain.machines.offer import PurchaseOption
 from headway.errors import HeadwayError
 
 if TYPE_CHECKING:
-    from headway.schemas.offers import OfferOut, OffersOut, RefreshedOffersOut
+    from headway.schemas.billing.offers import OfferOut, OffersOut, RefreshedOffersOut
 
 _MIB_OF_GIB = 1024
 

@@ -15,7 +15,8 @@ from headway.cli.output.output_formats import ReportFormat, ReportOutput, print_
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headway.schemas.billing import NodeStatesOut, UsageOut, UsageRow
+    from headway.schemas.billing.node_states import NodeStatesOut
+    from headway.schemas.billing.usage import UsageOut, UsageRow
     from headway.sdk.resources.billing import RunFilters
 
 _NODE_STATE_STYLES = {"down": "bad", "drained": "warn", "spare": "dim", "off": "dim"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, Refused
-from headway.schemas.billing import CollectedOut
+from headway.schemas.billing.usage import CollectedOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

@@ -10,7 +10,7 @@ from headway.billing.node_timeline import NodeCondition, NodeInterval
 from headway.billing.periods import Period
 from headway.domain.slurm.hostlist import natural_key
 from headway.errors import Refused
-from headway.schemas.billing import NodeStateOut, NodeStatesOut
+from headway.schemas.billing.node_states import NodeStateOut, NodeStatesOut
 from headway.services.app_state import AppState
 from headway.services.billing.reports.report_scope import BilledCluster
 from headway.services.cursors import decode_cursor, encode_cursor

@@ -10,7 +10,7 @@ from headway.billing import capacity as rules
 from headway.billing.capacity import Cover, Fragments, Stretches
 from headway.domain.billing.ledger import MachineLifetime
 from headway.domain.machines.gpu_parts import mig_profiles
-from headway.schemas.billing import CapacityOut, HourOut, TypeOut, WaitOut
+from headway.schemas.billing.capacity import CapacityOut, HourOut, TypeOut, WaitOut
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.daily_rollups import load_allocated_seconds_by_day_sums, load_coverage
 from headway.services.billing.reports.fragmentation import gpu_plans_by_group, gpus_by_node, load_fragmentation

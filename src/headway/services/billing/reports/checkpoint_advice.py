@@ -15,7 +15,7 @@ from headway.billing.periods import Period
 from headway.billing.price_segments import Segment
 from headway.domain.billing.ledger import CheckpointStats, MachineLifetime
 from headway.errors import Refused
-from headway.schemas.billing import AdviceOut
+from headway.schemas.billing.goodput import AdviceOut
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.priced_usage import priced_segments

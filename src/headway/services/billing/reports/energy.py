@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from headway.billing.energy import Energy
 from headway.billing.money import cents, usd
-from headway.schemas.billing import EnergyOut, EnergyRow
+from headway.schemas.billing.energy import EnergyOut, EnergyRow
 from headway.services.app_state import AppState
 from headway.services.billing.reports.report_scope import ReportScope
 from headway.services.billing.reports.usage import energy_sum

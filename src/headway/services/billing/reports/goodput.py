@@ -10,7 +10,7 @@ from headway.billing import goodput as good
 from headway.billing.goodput import Cause, Parts
 from headway.billing.money import cents, usd
 from headway.errors import NotFound
-from headway.schemas.billing import CauseOut, GoodputOut, JobGoodputOut, PartsOut
+from headway.schemas.billing.goodput import CauseOut, GoodputOut, JobGoodputOut, PartsOut
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing import monthly_bill

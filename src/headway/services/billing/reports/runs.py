@@ -10,7 +10,7 @@ from headway.billing.energy import Energy, estimate_j
 from headway.billing.goodput import part_within
 from headway.billing.money import cents, usd
 from headway.billing.periods import Period
-from headway.schemas.billing import RunLine, RunsOut
+from headway.schemas.billing.usage import RunLine, RunsOut
 from headway.services.app_state import AppState
 from headway.services.billing.priced_usage import run_costs
 from headway.services.billing.reports.loss_attribution import QUEUE, runs_behind_cause

@@ -11,7 +11,7 @@ from headway.billing.energy import Energy, estimate_j
 from headway.billing.money import apportion, cents, usd
 from headway.billing.periods import Period
 from headway.errors import Refused
-from headway.schemas.billing import UsageOut, UsageRow
+from headway.schemas.billing.usage import UsageOut, UsageRow
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.priced_usage import usage_cost

@@ -19,7 +19,8 @@ from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.api.http.security_headers import PAGE_HEADERS
 from headway.billing import capacity
 from headway.billing.periods import Period, days, month_of, previous_month, time_zone
-from headway.schemas.billing import CauseOut, RunsOut, UsageRow
+from headway.schemas.billing.goodput import CauseOut
+from headway.schemas.billing.usage import RunsOut, UsageRow
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, load_visible_budgets, spent_or_nearly_spent

@@ -19,7 +19,7 @@ from headway.domain.environment import NO_ENVIRONMENT
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.submission.submission_check import sbatch_fault
 from headway.schemas.base import FaultOut
-from headway.schemas.billing import EstimateOut
+from headway.schemas.billing.cost_estimate import EstimateOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.services.access.ownership_rights import cluster_to_work_on
 from headway.services.access.role_rights import Principal

@@ -6,9 +6,7 @@ import pytest
 
 from headway.cli.commands.billing.budgets import budgets
 from headway.cli.output import formatting
-from headway.schemas.billing import (
-    BudgetOut,
-)
+from headway.schemas.billing.budgets import BudgetOut
 from tests.support.billing.billing_fakes import NOW, Ledger
 
 

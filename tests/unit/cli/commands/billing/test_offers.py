@@ -12,7 +12,7 @@ from headway.cli.commands.billing.offers import offers
 from headway.cli.output.output_formats import ReportFormat
 from headway.domain.machines.offer import PurchaseOption
 from headway.errors import Unreachable
-from headway.schemas.offers import CloudRefreshOut, OfferOut, OffersOut, RefreshedOffersOut
+from headway.schemas.billing.offers import CloudRefreshOut, OfferOut, OffersOut, RefreshedOffersOut
 
 P5 = OfferOut(
     cloud="aws", instance_type="p5.48xlarge", region="us-east-1", zone="", purchase=PurchaseOption.ON_DEMAND,

@@ -6,7 +6,7 @@ from datetime import date
 
 from headway.domain.machines.offer import PurchaseOption
 from headway.schemas.base import ResponseModel
-from headway.schemas.billing import Usd
+from headway.schemas.billing.usd import Usd
 
 
 class OfferOut(ResponseModel):

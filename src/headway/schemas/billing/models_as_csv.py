@@ -1,5 +1,5 @@
-"""Reports of the ledger (usage, invoices, chargebacks, runs, node states) and prices of clouds as CSV, for API and
-commands."""
+"""Usage, runs, node states, invoices, chargebacks and prices of clouds as CSV, for API and commands. The columns are the
+fields of the models in this folder: a new field is a new column."""
 
 from __future__ import annotations
 
@@ -8,20 +8,12 @@ from decimal import Decimal
 from functools import singledispatch
 
 from headway.schemas.base import ResponseModel
-from headway.schemas.billing import (
-    ChargebackOut,
-    InvoiceLineOut,
-    InvoiceOut,
-    NodeStateOut,
-    NodeStatesOut,
-    RunLine,
-    RunsOut,
-    TeamCostOut,
-    UsageOut,
-    UsageRow,
-)
+from headway.schemas.billing.chargeback import ChargebackOut, TeamCostOut
+from headway.schemas.billing.invoices import InvoiceLineOut, InvoiceOut
+from headway.schemas.billing.node_states import NodeStateOut, NodeStatesOut
+from headway.schemas.billing.offers import OfferOut, OffersOut
+from headway.schemas.billing.usage import RunLine, RunsOut, UsageOut, UsageRow
 from headway.schemas.csv_cells import csv_line, safe_cell
-from headway.schemas.offers import OfferOut, OffersOut
 
 Row = list[object]
 

@@ -1,0 +1,46 @@
+"""Invoices of a month, and their closing."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from headway.schemas.base import RequestModel, ResponseModel
+from headway.schemas.billing.usd import Usd
+
+
+class InvoiceLineOut(ResponseModel):
+    """One line of an invoice. `what` is node, spare, unused (reserved capacity that was not used), fixed (a cost that does not
+    depend on nodes; `group` is its name) or correction. `billing` is on demand, reserved, spot or fixed. For a correction,
+    `of` is the month that it corrects."""
+
+    what: str
+    group: str
+    billing: str
+    usd_per_hour: Usd
+    hours: float
+    seconds: int
+    amount_usd: Usd
+    of: str = ""
+
+
+class InvoiceOut(ResponseModel):
+    """A month's invoice. `state` is open (counted up to `as_of`) or closed (never changed again)."""
+
+    cluster: str
+    period: str
+    start: int
+    end: int
+    timezone: str
+    state: str
+    as_of: int
+    number: int | None = None
+    closed_at: float | None = None
+    closed_by: str = ""
+    lines: list[InvoiceLineOut]
+    total_usd: Usd
+
+
+class CloseIn(RequestModel):
+    """The month whose invoice is to be closed, such as 2026-10."""
+
+    period: str = Field(pattern=r"^\d{4}-\d{2}$")
