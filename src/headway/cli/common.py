@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -93,19 +91,6 @@ def split_job_id(word: str) -> tuple[int, str]:
     """Returns (12, "") of `12` and (12, "3") of `12_3`."""
     number, _, task = word.partition("_")
     return int(number), task
-
-
-def print_json(answer: Any) -> None:
-    """Prints an API model, a dataclass, plain JSON data, or a sequence of these on standard output."""
-    print(json.dumps(_json_data(answer), indent=2))  # noqa: T201
-
-
-def _json_data(answer: Any) -> Any:
-    if isinstance(answer, list | tuple):
-        return [_json_data(item) for item in answer]
-    if is_dataclass(answer) and not isinstance(answer, type):
-        return asdict(answer)
-    return answer.model_dump(mode="json") if hasattr(answer, "model_dump") else answer
 
 
 def print_line(text: str = "") -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headway.cli import common
 from headway.cli.output import formatting, tables
 from headway.cli.output.changeset_rows import DisturbingRow, disturbing_rows, kind_rows
-from headway.cli.output.output_formats import Format
+from headway.cli.output.output_formats import Format, print_json
 from headway.cli.output.terminal import Terminal, detect_terminal, display_width, paint, without_control_characters
 from headway.domain.changeset import ASK_FROM, Disturbs
 from headway.domain.slurm.hostlist import compress
@@ -24,7 +24,7 @@ _DIFF_LINES = 12
 def print_changeset(changes: ChangeSetOut, output: Format) -> None:
     """Prints the changes in the output format."""
     if output is Format.json:
-        common.print_json(changes)
+        print_json(changes)
         return
     for line in changeset_lines(changes, detect_terminal()):
         common.print_line(line)

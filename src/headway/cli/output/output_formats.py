@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import asdict, is_dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli import common
 from headway.cli.output import tables
 
 if TYPE_CHECKING:
@@ -56,10 +57,23 @@ def print_rows(columns: Sequence[tables.Column], rows: Sequence[Sequence[tables.
         tables.print_table(columns, rows)
 
 
+def print_json(answer: Any) -> None:
+    """Prints an API model, a dataclass, plain JSON data, or a sequence of these on standard output."""
+    print(json.dumps(_json_data(answer), indent=2))  # noqa: T201
+
+
+def _json_data(answer: Any) -> Any:
+    if isinstance(answer, list | tuple):
+        return [_json_data(item) for item in answer]
+    if is_dataclass(answer) and not isinstance(answer, type):
+        return asdict(answer)
+    return answer.model_dump(mode="json") if hasattr(answer, "model_dump") else answer
+
+
 def print_for_programs(found: Any, output: ReportFormat | Format) -> bool:
     """Prints JSON or CSV and returns True; returns False when a table is to be printed."""
     if output.value == "json":
-        common.print_json(found)
+        print_json(found)
     elif output.value == "csv":
         from headway.schemas.billing import models_as_csv
 

@@ -12,7 +12,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.output.formatting import plural
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import Refused
 
 app = typer.Typer(
@@ -61,7 +61,7 @@ def verify(
     number, known_hash = _last_line(file) if file else (0, "")
     found = common.connect().people.verify_audit(number, known_hash)
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
     elif found.broken_at:
         common.print_line(f"The audit trail does not match its hashes from line {found.broken_at} on: {found.fault}.")
         common.print_line("Compare it with a backup of the server, or with what was exported to a log server.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.output import tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.dataset import format_bytes
 
 
@@ -16,7 +16,7 @@ def limits(cluster: ClusterName = None, output: Output = Format.table) -> None:
     api = common.connect()
     found = api.clusters.limits(common.choose_cluster(api, cluster))
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     if found.stale:
         common.print_note(f"your use can't be read: {found.stale}")

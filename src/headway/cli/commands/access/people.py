@@ -8,7 +8,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.output import tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.access.role import Role
 from headway.validation.syntax_rules import join_words
 
@@ -27,7 +27,7 @@ def ls(output: Output = Format.table) -> None:
     """List people, their roles and their teams."""
     people = common.connect().people.list()
     if output is Format.json:
-        common.print_json(people)
+        print_json(people)
         return
     columns = [
         tables.Column("PERSON"), tables.Column("ROLE"), tables.Column("USER"), tables.Column("SIGNS IN BY", drop_order=2),

@@ -9,7 +9,7 @@ import typer
 from headway.cli import common, ssh_config_files
 from headway.cli.common import ClusterName, complete_cluster
 from headway.cli.exec_program import SSH_PACKAGE, exec_program
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.cli.ssh_targets import resolve_target
 
@@ -48,7 +48,7 @@ def ssh_config(
     for access in found:
         ssh_config_files.write_ssh_config(access)
     if output is Format.json:
-        common.print_json(found if every else found[0])
+        print_json(found if every else found[0])
     elif not install:
         for access in found:
             common.print_line(ssh_config_files.config_text(access).rstrip("\n"))

@@ -8,7 +8,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.access.role import Role
 from headway.domain.access.token_scope import TokenScope
 
@@ -60,7 +60,7 @@ def create(
         common.print_line(made.token or "")
         return
     if output is Format.json:
-        common.print_json(made)
+        print_json(made)
         return
     common.print_line(made.token or "")
     until = f" until {formatting.local_time(made.expires_at)}" if made.expires_at else ""
@@ -72,7 +72,7 @@ def ls(output: Output = Format.table) -> None:
     """List tokens; their secrets are never shown."""
     tokens = common.connect().tokens.list()
     if output is Format.json:
-        common.print_json(tokens)
+        print_json(tokens)
         return
     columns = [
         tables.Column("ID"), tables.Column("PERSON"), tables.Column("ROLE"), tables.Column("FOR", drop_order=5),
@@ -103,7 +103,7 @@ def link(output: Output = Format.table) -> None:
     """Print a link that signs a browser in as you, once."""
     made = common.connect().tokens.sign_in_link()
     if output is Format.json:
-        common.print_json(made)
+        print_json(made)
         return
     common.print_line(made.url)
     common.print_note(f"works once, until {formatting.local_time(made.expires_at)}")

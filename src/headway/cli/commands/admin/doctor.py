@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from headway.cli import common
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.cli.output.terminal import detect_terminal, paint, without_control_characters
 
 # The quickstart cluster: a head, four nodes and a spare, and the building of their image.
@@ -22,7 +22,7 @@ def doctor(output: Output = Format.table) -> None:
 
     problems = [*host_problems(need_mib=NEED_MIB, need_disk_mib=NEED_DISK_MIB), *asyncio.run(podman_problem())]
     if output is Format.json:
-        common.print_json(problems)
+        print_json(problems)
     else:
         terminal = detect_terminal()
         for problem in problems:

@@ -13,7 +13,7 @@ from headway.catalog.node_images import DEFAULT_IMAGE, IMAGES
 from headway.cli import common
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import STEP_WIDTH
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.validation.syntax_rules import join_words
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def build(
 
     built = _run(image_build.build_image(name, report, update=update))
     if output is Format.json:
-        common.print_json(built)
+        print_json(built)
         return
     common.print_line(f"{built.tag} is ready: Slurm {built.slurm_version}, {built.size_mib} MiB")
     if old := sum(i.unused for i in _run(local_images.list_images())):
@@ -67,7 +67,7 @@ def ls(output: Output = Format.table) -> None:
 
     images = _run(local_images.list_images())
     if output is Format.json:
-        common.print_json(images)
+        print_json(images)
         return
     if not images:
         common.print_line("no node image yet; headway image build")

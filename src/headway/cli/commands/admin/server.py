@@ -13,7 +13,7 @@ from headway import paths
 from headway.cli import common
 from headway.cli.exec_program import exec_program
 from headway.cli.output import tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import Refused, Unreachable
 
 app = typer.Typer(
@@ -95,7 +95,7 @@ def status(output: Output = Format.table) -> None:
     """Show the server's address, version and state. Exits with 7 when none answers."""
     server = common.connect().server()
     if output is Format.json:
-        common.print_json(server)
+        print_json(server)
         return
     pairs: list[tuple[str, tables.Cell]] = [
         ("url", server.url), ("version", server.version), ("process", str(server.pid)),
@@ -137,7 +137,7 @@ def rotate_key(output: Output = Format.table) -> None:
     """Encrypt all secrets in the server's database with a new key. Clusters and jobs continue."""
     done = common.connect().rotate_server_key()
     if output is Format.json:
-        common.print_json(done)
+        print_json(done)
         return
     common.print_line(f"{done.secrets} secrets in the server's database are encrypted with a new key")
     common.print_note(f"copy {done.file} now; keep the former key for as long as you keep older copies of the database")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway import __version__
 from headway.cli import common
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import HeadwayError, Unreachable
 from headway.sdk.server_address import NO_SERVER
 
@@ -22,7 +22,7 @@ def version(output: Output = Format.table) -> None:
     except HeadwayError as error:
         failed = error
     if output is Format.json:
-        common.print_json({"client": __version__, "server": server})
+        print_json({"client": __version__, "server": server})
     else:
         common.print_line(f"headway {__version__}")
         common.print_line(f"server  {server_text}")

@@ -13,7 +13,7 @@ from headway.cli import common
 from headway.cli.options.deadline_option import Deadline, parse_deadline
 from headway.cli.output import changeset_text, formatting
 from headway.cli.output.operation_progress import follow_to_end
-from headway.cli.output.output_formats import Format, Output, PlanFormat, PlanOutput
+from headway.cli.output.output_formats import Format, Output, PlanFormat, PlanOutput, print_json
 from headway.cli.output.terminal import detect_terminal
 from headway.domain.operation_kinds import OperationKind
 
@@ -101,7 +101,7 @@ def apply(
         _print_changes(changes, diff=diff)
     if not changes.changes and _settled(api, changes.cluster, document):
         if quiet:
-            common.print_json(_nothing_done(api, changes.cluster))
+            print_json(_nothing_done(api, changes.cluster))
         return
     if changes.disturbing:
         common.confirm(
@@ -236,7 +236,7 @@ def _start_again() -> None:
 
 def _show(changes: ChangeSetOut, *, diff: bool, output: Format) -> None:
     if output is Format.json:
-        common.print_json(changes)
+        print_json(changes)
     else:
         _print_changes(changes, diff=diff)
 
@@ -248,7 +248,7 @@ def _print_changes(changes: ChangeSetOut, *, diff: bool) -> None:
 
 def _end(operation: OperationOut, output: Format) -> None:
     if output is Format.json:
-        common.print_json(operation)
+        print_json(operation)
         return
     name = operation.cluster
     took = ""

@@ -8,7 +8,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 
 if TYPE_CHECKING:
     from headway.schemas.nodes import RentedThingOut
@@ -29,7 +29,7 @@ def ls(output: Output = Format.table) -> None:
     if a region does not answer."""
     rented = common.connect().nodes.rented()
     if output is Format.json:
-        common.print_json(rented)
+        print_json(rented)
     elif not rented.things:
         common.print_line("nothing is rented")
     else:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headway.cli import common
+from headway.cli.output.output_formats import print_json
 from headway.errors import Refused
 
 
@@ -38,4 +39,4 @@ def schema() -> None:
     """Print the JSON Schema of cluster.yaml, for editors and checks."""
     from headway.clusterfile.json_schema import cluster_file_schema as json_schema
 
-    common.print_json(json_schema())
+    print_json(json_schema())

@@ -10,7 +10,7 @@ from headway.cli import common, ssh_config_files
 from headway.cli.common import ClusterName
 from headway.cli.output import formatting
 from headway.cli.output.operation_progress import follow_operation
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 
 if TYPE_CHECKING:
     from headway.schemas.clusters import ClusterOut
@@ -42,7 +42,7 @@ def down(
     ssh_config_files.remove_ssh_config(name)
     final = follow_operation(api, operation, quiet=quiet)
     if quiet:
-        common.print_json(final)
+        print_json(final)
         return
     common.print_line(f"{name} is down")
     for kept in final.kept:

@@ -9,7 +9,7 @@ import typer
 from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.output.operation_progress import follow_operation
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.access.cluster_key import ClusterKey
 
 app = typer.Typer(
@@ -34,6 +34,6 @@ def rotate(
     name = common.choose_cluster(api, cluster)
     final = follow_operation(api, api.clusters.rotate_key(name, what), quiet=output is Format.json)
     if output is Format.json:
-        common.print_json(final)
+        print_json(final)
         return
     common.print_line(f"{name} has a new {what} key")

@@ -11,7 +11,7 @@ from headway.cli.common import ClusterName
 from headway.cli.options.deadline_option import By, parse_by
 from headway.cli.output import changeset_text, formatting
 from headway.cli.output.operation_progress import follow_to_end
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 
 if TYPE_CHECKING:
     from headway.schemas.clusters import OperationOut
@@ -67,7 +67,7 @@ def roll(
 
 def _end(final: OperationOut, output: Format, words: str) -> None:
     if output is Format.json:
-        common.print_json(final)
+        print_json(final)
         return
     took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
     common.print_line(f"{words}{took}")

@@ -11,7 +11,7 @@ from headway.cli import common
 from headway.cli.options.deadline_option import Deadline, parse_deadline
 from headway.cli.output import changeset_text, formatting
 from headway.cli.output.operation_progress import follow_to_end
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 
 
 def scale(
@@ -52,7 +52,7 @@ def scale(
     )
     final = follow_to_end(api, operation, quiet=quiet)
     if quiet:
-        common.print_json(final)
+        print_json(final)
         return
     took = f" in {final.finished_at - final.created_at:.1f} s" if final.finished_at else ""
     common.print_line(f"{name} is scaled{took}")

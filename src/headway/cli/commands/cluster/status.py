@@ -10,7 +10,7 @@ from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
 from headway.cli.output.node_table import node_lines
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.cli.output.terminal import Terminal, detect_terminal, paint, without_control_characters, wrap_text
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def ls(output: Output = Format.table) -> None:
     """List clusters."""
     clusters = common.connect().clusters.list()
     if output is Format.json:
-        common.print_json(clusters)
+        print_json(clusters)
         return
     if not clusters:
         common.print_line("no cluster yet; headway init, then headway apply")
@@ -59,7 +59,7 @@ def status(cluster: ClusterName = None, output: Output = Format.table) -> None:
     api = common.connect()
     answer = api.clusters.status(common.choose_cluster(api, cluster))
     if output is Format.json:
-        common.print_json(answer)
+        print_json(answer)
     else:
         terminal = detect_terminal()
         lines = [*_headlines(answer.cluster, terminal), "", *check_lines(answer.checks, terminal)]

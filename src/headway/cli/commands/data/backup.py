@@ -12,7 +12,7 @@ from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 
 if TYPE_CHECKING:
     from headway.schemas.storage.backups import BackupOut
@@ -46,7 +46,7 @@ def backup(
     phrase = passphrase(key_file, twice=True)
     final = follow_operation(api, api.backups.create(name, _absolute(to), phrase), quiet=output is Format.json)
     if output is Format.json:
-        common.print_json(final)
+        print_json(final)
         return
     for kept in final.kept:
         common.print_line(kept)
@@ -81,7 +81,7 @@ def backups(
         phrase = passphrase(key_file) if paths else ""
         found = [api.backups.verify(path, phrase) for path in paths]
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     if not found:
         common.print_line(f"no backup in {_absolute(folder) if folder else 'the folders of the cluster files'}")
@@ -131,7 +131,7 @@ def restore(
         api, api.backups.restore(cluster, path, phrase, confirmed=True), quiet=output is Format.json
     )
     if output is Format.json:
-        common.print_json(final)
+        print_json(final)
         return
     common.print_line(f"{cluster} is restored: headway queue {cluster}")
 

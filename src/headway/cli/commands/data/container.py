@@ -11,7 +11,7 @@ import typer
 from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import Refused
 
 RUNTIME = ("python3", "-IS", "/usr/lib/headway/container")
@@ -36,7 +36,7 @@ def import_(
     common.print_note(f"fetching {image} on {cluster}'s head")
     made = json.loads(_run_on_head(cluster, "import", image))
     if output is Format.json:
-        common.print_json(made)
+        print_json(made)
         return
     common.print_line(f"{made['image']} is available to all users: {made['path']}, {made['bytes'] >> 20} MiB")
 
@@ -61,7 +61,7 @@ def ls(cluster: ClusterName = None, output: Output = Format.table) -> None:
     """List the shared images."""
     rows: list[dict[str, Any]] = json.loads(_run_on_head(cluster, "list"))
     if output is Format.json:
-        common.print_json(rows)
+        print_json(rows)
         return
     if not rows:
         common.print_line("no shared container image; headway container import CLUSTER IMAGE")

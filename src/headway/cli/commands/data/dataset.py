@@ -13,7 +13,7 @@ from headway.cli import common
 from headway.cli.common import ClusterOption
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.dataset import format_bytes
 from headway.errors import NotFound, Refused
 
@@ -55,7 +55,7 @@ def add(
     begun = _begin(api, picked, name, source, endpoint_url)
     final = follow_operation(api, begun, quiet=output is Format.json)
     if output is Format.json:
-        common.print_json(final)
+        print_json(final)
         return
     for place in final.kept:
         common.print_line(place)
@@ -86,7 +86,7 @@ def list_all(
     picked = common.choose_cluster(api, cluster)
     found = [dataset for dataset in api.datasets.list(picked) if name in ("", dataset.name)]
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     if not found:
         common.print_line(f"no dataset {name} on {picked}" if name else f"no dataset on {picked}")
@@ -110,7 +110,7 @@ def verify(which: Which, cluster: ClusterOption = None, output: Output = Format.
     name, number = _version(api, picked, which)
     final = follow_operation(api, api.datasets.verify(picked, name, number), quiet=output is Format.json)
     if output is Format.json:
-        common.print_json(final)
+        print_json(final)
         return
     common.print_line(f"{name}@{number} is complete")
 
@@ -138,7 +138,7 @@ def remove(
     )
     final = follow_operation(api, api.datasets.remove(picked, name, number, force=force), quiet=output is Format.json)
     if output is Format.json:
-        common.print_json(final)
+        print_json(final)
         return
     common.print_line(f"{name}@{number} is removed")
 

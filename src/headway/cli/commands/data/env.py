@@ -11,7 +11,7 @@ import typer
 from headway.cli import common
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.dataset import format_bytes
 from headway.domain.environment import NAME_PATTERN
 from headway.errors import NotFound, Refused
@@ -67,7 +67,7 @@ def add(
     )
     final = follow_operation(api, begun, quiet=output is Format.json)
     if output is Format.json:
-        common.print_json(final)
+        print_json(final)
         return
     for place in final.kept:
         common.print_line(place)
@@ -82,7 +82,7 @@ def list_all(cluster: common.ClusterName = None, output: Output = Format.table) 
     picked = common.choose_cluster(api, cluster)
     found = api.environments.list(picked)
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     if not found:
         common.print_line(f"no environment on {picked}")
@@ -116,7 +116,7 @@ def show(
     picked = common.choose_cluster(api, cluster)
     found = api.environments.get(picked, *_version(api, picked, which))
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     common.print_note(
         f"{found.name}@{found.version} at {found.path}: Python {found.python}, {found.packages} packages, "
@@ -151,7 +151,7 @@ def remove(
     done = api.environments.remove(picked, name, number, force=force)
     final = follow_operation(api, done, quiet=output is Format.json)
     if output is Format.json:
-        common.print_json(final)
+        print_json(final)
         return
     common.print_line(f"{name}@{number} is removed")
 

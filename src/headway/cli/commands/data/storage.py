@@ -9,7 +9,7 @@ import typer
 from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.output import tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.dataset import format_bytes
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def show_volumes(cluster: ClusterName = None, output: Output = Format.table) -> 
     api = common.connect()
     found = api.storage.get(common.choose_cluster(api, cluster))
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     if found.stale:
         common.print_note(f"the usage of volumes can't be read: {found.stale}")
@@ -79,7 +79,7 @@ def bench(
     api = common.connect()
     found = api.storage.benchmark(common.choose_cluster(api, cluster), node=node, mib=mib)
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     columns = [
         tables.Column("VOLUME"), tables.Column("WRITE", right=True), tables.Column("READ", right=True),

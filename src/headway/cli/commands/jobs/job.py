@@ -12,7 +12,7 @@ from headway.cli import common
 from headway.cli.options.env_option import EnvOption, parse_env_options
 from headway.cli.options.job_arguments import JobArgument, parse_job_words
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.cli.output.rank_stacks import print_rank_stacks
 from headway.cli.output.terminal import Span, Terminal, detect_terminal, without_control_characters
 from headway.domain.slurm.job_label import job_label
@@ -46,7 +46,7 @@ def show_job(
     if found.array_job_id and word == str(found.array_job_id):
         found.tasks = api.jobs.tasks(name, found.array_job_id)
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     simulated = bool(found.gpus) and api.clusters.get(name).simulated_gpus
     terminal = detect_terminal()
@@ -63,7 +63,7 @@ def stacks(words: JobArgument, output: Output = Format.table) -> None:
     number, task = common.split_job_id(word)
     found = api.jobs.stacks(name, number, task=task)
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     print_rank_stacks(found)
 
@@ -105,7 +105,7 @@ def _once_more(words: list[str], env: list[str] | None, output: Format, how: str
     request = RetryIn(env=parse_env_options(env or []), task=task)
     done = api.jobs.retry(name, number, request) if how == "retry" else api.jobs.rerun(name, number, request)
     if output is Format.json:
-        common.print_json(done)
+        print_json(done)
     else:
         common.print_line(f"Submitted batch job {done.job_id} on {done.cluster} as {done.user} in {done.workdir}")
 
@@ -121,7 +121,7 @@ def _dataset(row: dict[str, str]) -> str:
 
 def _show_lineage(found: LineageOut, output: Format) -> None:
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     git = found.git
     commit = f"{git.commit[:12]} ({git.branch}){', with uncommitted changes' if git.dirty else ''}" if git else ""

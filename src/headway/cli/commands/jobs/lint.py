@@ -12,7 +12,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.output import formatting
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.cli.output.terminal import Terminal, detect_terminal, paint, without_control_characters, wrap_text
 from headway.errors import NotFound, Refused
 
@@ -70,7 +70,7 @@ def lint(
             for line in _lines(name, text if not fix else better, findings, faults, terminal):
                 common.print_line(line)
     if output is Format.json:
-        common.print_json(rows)
+        print_json(rows)
     elif not (fix and "-" in map(str, files)):
         common.print_line(_summary(left, fixable, sum(len(row["faults"]) for row in rows), len(files)))
     if any(row["faults"] for row in rows) or any(finding.level != "note" for finding in left):

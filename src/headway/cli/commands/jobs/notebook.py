@@ -11,7 +11,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.common import ClusterName
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain import notebook_defaults
 from headway.errors import Conflict
 
@@ -64,7 +64,7 @@ def notebook(
     found = _running(api, where, found)
     link = api.notebooks.link(where, found.id)
     if output is Format.json:
-        common.print_json(link)
+        print_json(link)
         return
     common.print_line(link.url)
     common.print_note("The URL works once and expires after a minute; run headway notebook again for another browser.")

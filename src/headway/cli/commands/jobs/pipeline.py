@@ -11,7 +11,7 @@ from headway.cli import common
 from headway.cli.common import ClusterOption
 from headway.cli.options.env_option import EnvOption, parse_env_options
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import NotFound
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
     api = common.connect()
     found = api.pipelines.list(common.choose_cluster(api, cluster))
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     columns = [
         tables.Column("ID"),
@@ -108,7 +108,7 @@ def retry(
 
 def _show(found: PipelineOut, output: Format) -> None:
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     common.print_line(
         f"{found.name} ({found.id}) on {found.cluster} as {found.user}: {found.state}, in {found.workdir}"

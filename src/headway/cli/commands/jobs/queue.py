@@ -12,7 +12,7 @@ import typer
 from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.cli.output.terminal import Terminal, detect_terminal, paint, without_control_characters
 from headway.domain.slurm.job_label import job_label
 from headway.domain.slurm.job_states import RUNNING, WAITING
@@ -43,7 +43,7 @@ def queue(
     jobs, seen = api.jobs.list(name, all=all, user=user, state=state.upper()), api.clusters.get(name)
     common.warn_if_stale(seen)
     if output is Format.json:
-        common.print_json(jobs)
+        print_json(jobs)
         return
     for line in _lines(seen, jobs, detect_terminal()):
         common.print_line(line)

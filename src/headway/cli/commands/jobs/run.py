@@ -10,7 +10,7 @@ import typer
 from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.options.options_from_schema import run_fields, with_job_options
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.cli.registry import WORDS_AFTER_DASHES
 from headway.schemas.submission.run_request import RunIn
 from headway.schemas.submission.submission_check import CheckJobIn
@@ -51,7 +51,7 @@ def run(
         from headway.cli.output.cost_estimate import print_estimate
 
         answer = api.billing.estimate(name, CheckJobIn(run=request))
-        common.print_json(answer) if output is Format.json else print_estimate(answer)
+        print_json(answer) if output is Format.json else print_estimate(answer)
         return
     _show(api.jobs.create_run(name, request), output, dry_run=request.dry_run)
 
@@ -60,7 +60,7 @@ def _show(done: RunOut, output: Format, *, dry_run: bool) -> None:
     if done.warning:
         common.print_note(f"warning: {done.warning}")
     if output is Format.json:
-        common.print_json(done)
+        print_json(done)
     elif dry_run:
         import shlex
 

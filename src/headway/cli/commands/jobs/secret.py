@@ -10,7 +10,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.access.job_secret_limits import MAX_BYTES, NAME_PATTERN, value_fault
 from headway.errors import Refused
 
@@ -56,7 +56,7 @@ def list_all(cluster: common.ClusterName = None, output: Output = Format.table) 
     picked = common.choose_cluster(api, cluster)
     found = api.secrets.list(picked)
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     if not found:
         common.print_line(f"no secret on {picked}: headway secret set {picked} NAME")
@@ -88,7 +88,7 @@ def remove(words: Words, team: Team = "", user: User = "", output: Output = Form
 
 def _print(done: SecretChangedOut, text: str, output: Format) -> None:
     if output is Format.json:
-        common.print_json(done)
+        print_json(done)
     else:
         common.print_line(text)
     if done.undelivered:

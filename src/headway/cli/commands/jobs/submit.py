@@ -12,6 +12,7 @@ import typer
 from headway.cli import common
 from headway.cli.options import submit_flags
 from headway.cli.output import formatting
+from headway.cli.output.output_formats import print_json
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -67,11 +68,11 @@ def submit(
         from headway.schemas.submission.submission_check import CheckJobIn
 
         estimate = api.billing.estimate(name, CheckJobIn(submit=request.model_copy(update={"bundle": "", "git": None})))
-        common.print_json(estimate) if "json" in line.own else print_estimate(estimate)
+        print_json(estimate) if "json" in line.own else print_estimate(estimate)
         return
     done = api.jobs.sbatch(name, request)
     if "json" in line.own:
-        common.print_json(done)
+        print_json(done)
     elif "parsable" in line.own:
         common.print_line(str(done.job_id))
     elif done.job_id:

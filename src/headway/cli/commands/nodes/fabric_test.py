@@ -10,7 +10,7 @@ from headway.cli import common
 from headway.cli.common import ClusterName
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.fabric.fabric_matrix import fabric_matrix
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def fabric(
         follow_operation(api, api.nodes.test_fabric(name, nodes), quiet=output is Format.json)
     found = api.nodes.fabric_test(name)
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
     else:
         _print_result(found, last=last)
     if found.findings:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli import common
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.injected_fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def fault(
     api = common.connect()
     done = api.nodes.inject_fault(common.choose_cluster(api, cluster), request)
     if output is Format.json:
-        common.print_json(done)
+        print_json(done)
     else:
         common.print_line(done.done)
 

@@ -9,7 +9,7 @@ import typer
 from headway.cli import common
 from headway.cli.common import ClusterName, ClusterOption
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 
 if TYPE_CHECKING:
     from headway.schemas.incidents import IncidentOut
@@ -29,7 +29,7 @@ def incidents(cluster: ClusterName = None, output: Output = Format.table) -> Non
     name = common.choose_cluster(api, cluster)
     found = api.incidents.list(name, steps=output is Format.json)
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     if not found:
         common.print_line(f"no incident on {name}")
@@ -76,7 +76,7 @@ def bring_back(
 
 def _print(found: IncidentOut, output: Format) -> None:
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     facts: list[tuple[str, tables.Cell]] = [
         ("incident", f"{found.number} on {found.cluster}"),

@@ -9,7 +9,7 @@ import typer
 from headway.cli import common
 from headway.cli.common import ClusterOption
 from headway.cli.output import formatting, tables
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import Conflict
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def history(name: NodeName, cluster: ClusterOption = None, output: Output = Form
     api = common.connect()
     found = api.nodes.history(common.choose_cluster(api, cluster), name)
     if output is Format.json:
-        common.print_json(found)
+        print_json(found)
         return
     words = f"score {found.score} of {found.limit} over {found.days} days"
     common.print_line(f"{found.node}: {words}" + (f"; {found.why_out}" if found.why_out else ""))
