@@ -35,7 +35,7 @@ def stream_parts(
     request: Request, state: AppState, who: Principal, name: str, make: MakeParts, *, prefix: str = ""
 ) -> EventResponse:
     """Returns a stream of all parts once, then of changed ones. Event NAME contains parts/{prefix}NAME.html, or the
-    value as JSON if it is a dict; `state` and `notice` contain the cluster's state and problems. If the session has
+    value as JSON if it is a dict; `state` and `cluster_banners` contain the cluster's state and problems. If the session has
     ended or the cluster or job no longer exists, `leave` makes the browser leave the page."""
     return EventResponse(_events(request, state, name, make, prefix), state, who)
 
@@ -124,7 +124,7 @@ def _text(state: AppState, name: str, template: str, value: object) -> str:
 
 
 async def _make_parts(make: MakeParts, who: Principal) -> Parts:
-    """Returns the parts; none if something does not answer: the page keeps what it shows, and `notice` gives the reason."""
+    """Returns the parts; none if something does not answer: the page keeps what it shows, and a banner gives the reason."""
     try:
         return await make(who)
     except (NotSignedIn, NotFound):

@@ -215,7 +215,7 @@ async def test_follower_reports_leader_operations_and_forgets_clusters_taken_dow
     said = [one.text for one in server.state.live.events_after(seen) or []]
     assert ['"state":"running"' in said[0], '"state":"failed"' in said[1], len(said)] == [True, True, 2]
     assert forgotten == ["lab"]
-    assert "down failed: no disk" in [notice.text for notice in server.state.live.notices("lab")]
+    assert "down failed: no disk" in [event.text for event in server.state.live.recent_events("lab")]
 
 
 async def test_single_sqlite_server_leads_at_once_and_gets_every_lock(server: Server) -> None:

@@ -328,7 +328,7 @@ async def test_pages_escape_all_user_supplied_text(server: Server) -> None:
     await server.store.audit.record(HOSTILE, HOSTILE, HOSTILE, {HOSTILE: HOSTILE}, address=HOSTILE)
     await server.store.tokens.create("setup", label=HOSTILE)
     await server.store.people.add_from_provider(HOSTILE, HOSTILE, role="member", user="")
-    server.state.live.add_notice("lab", HOSTILE, where=HOSTILE)
+    server.state.live.add_recent_event("lab", HOSTILE, where=HOSTILE)
     await server.store.people.set_role("ann", "admin")
     _, token = await server.store.tokens.create("ann")
     server.state.live.stopping.set()

@@ -205,7 +205,7 @@ async def put(state: AppState, work: FakeBackend, snapshot: Snapshot | None, nam
         out.stale,
     )
     state.live.store_snapshot(shown)
-    state.live._notices[name] = deque(snapshot.notices)
+    state.live._recent_events[name] = deque(snapshot.recent_events)
     state.live.notify_row_changed(name)
 
 

@@ -11,7 +11,7 @@ from headway.schemas.clusters import CheckOut, ClusterOut, StatusOut
 from headway.schemas.incidents import IncidentOut, RequeuedJobOut, TimesOut
 from headway.schemas.jobs import EffectiveTimeOut, JobOut, ProgressOut
 from headway.schemas.nodes import GpuOut, NodeOut
-from headway.services.read_model.snapshot import Notice
+from headway.services.read_model.snapshot import RecentEvent
 from tests.support.clusters import builders
 
 TRAIN = 104
@@ -24,7 +24,7 @@ class Snapshot:
 
     status: StatusOut
     jobs: tuple[JobOut, ...] = ()
-    notices: tuple[Notice, ...] = ()  # newest first
+    recent_events: tuple[RecentEvent, ...] = ()  # newest first
     incidents: tuple[IncidentOut, ...] = ()  # newest first
 
 
@@ -153,9 +153,9 @@ def happy() -> Snapshot:
         StatusOut(cluster=cluster(), checks=CHECKS, nodes=nodes),
         jobs,
         (
-            Notice(at - 252, "started on 4 nodes", where="job 104"),
-            Notice(at - 300, "finished after 47s", where="job 101"),
-            Notice(at - 310, "apply done: 6 machines, Slurm ready in 12.4s"),
+            RecentEvent(at - 252, "started on 4 nodes", where="job 104"),
+            RecentEvent(at - 300, "finished after 47s", where="job 101"),
+            RecentEvent(at - 310, "apply done: 6 machines, Slurm ready in 12.4s"),
         ),
     )
 
@@ -190,10 +190,10 @@ def broken() -> Snapshot:
         StatusOut(cluster=cluster(state="degraded", gpus_used=32), checks=checks, nodes=nodes),
         (job, *before.jobs[1:]),
         (
-            Notice(at - 9, "goes on from step 400 on 4 nodes, the spare among them", where="job 104"),
-            Notice(at - 17, "requeued: a node under it died", "warning", "job 104"),
-            Notice(at - 19, "is down: not responding", "error", "demo-1-3"),
-            *before.notices,
+            RecentEvent(at - 9, "goes on from step 400 on 4 nodes, the spare among them", where="job 104"),
+            RecentEvent(at - 17, "requeued: a node under it died", "warning", "job 104"),
+            RecentEvent(at - 19, "is down: not responding", "error", "demo-1-3"),
+            *before.recent_events,
         ),
         (
             fault(

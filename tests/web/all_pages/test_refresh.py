@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from headway.services.read_model.snapshot import Notice
+from headway.services.read_model.snapshot import RecentEvent
 from tests.support.site import snapshots
 from tests.support.site.server import Site
 
@@ -138,8 +138,8 @@ def test_times_show_their_date_unless_it_is_today(site: Site, browser: Browser) 
     page = browser.new_context(timezone_id=f"Etc/GMT{datetime.now(UTC).hour - 12:+d}").new_page()
     now = time.time()
     old = snapshots.fault(2, "demo-1-3", "no heartbeat", "repairing", 21 * 86_400, snapshots.TimesOut(drain_s=1.1))
-    recent = (Notice(now - 60, "now"), Notice(now - 86_400, "yesterday"))
-    site.put(replace(snapshots.happy(), notices=recent, incidents=(old,)))
+    recent = (RecentEvent(now - 60, "now"), RecentEvent(now - 86_400, "yesterday"))
+    site.put(replace(snapshots.happy(), recent_events=recent, incidents=(old,)))
     site.goto(page, "/clusters/demo")
     clock, day = re.compile(r"^12:\d\d:\d\d$|^11:59:\d\d$"), re.compile(r"^\d{4}-\d\d-\d\d (12|11):\d\d$")
     expect(page.locator("#history time")).to_have_text([clock, day])
@@ -153,11 +153,11 @@ def test_times_show_their_date_unless_it_is_today(site: Site, browser: Browser) 
 def test_old_times_show_their_date_on_a_phone(site: Site, browser: Browser) -> None:
     page = browser.new_context(viewport={"width": 360, "height": 740}).new_page()
     base = snapshots.broken()
-    long_ago = tuple(replace(notice, at=notice.at - 40 * 86_400) for notice in base.notices)
+    long_ago = tuple(replace(event, at=event.at - 40 * 86_400) for event in base.recent_events)
     status = base.status.model_copy(
         update={"cluster": base.status.cluster.model_copy(update={"as_of": time.time() - 2 * 86_400})}
     )
-    site.put(replace(base, status=status, notices=long_ago))
+    site.put(replace(base, status=status, recent_events=long_ago))
     for path in ("/clusters/demo", "/clusters/demo/incidents/2"):
         site.goto(page, path)
         expect(page.locator("#pulse time")).to_have_text(re.compile(r"^\d{4}-"))

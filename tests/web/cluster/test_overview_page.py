@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from headway.services.read_model.snapshot import Notice
+from headway.services.read_model.snapshot import RecentEvent
 from tests.support.site import snapshots
 from tests.support.site.server import Site
 
@@ -201,7 +201,7 @@ def test_names_are_rendered_as_text(site: Site, page: Page, complaints: list[str
     jobs = (snapshots.training(base.jobs[0].nodes, name=evil, user=evil, nodelist=evil), *base.jobs[1:])
     nodes = [n.model_copy(update={"reason": evil, "states": ["DOWN"]}) for n in base.status.nodes]
     site.put(
-        snapshots.Snapshot(base.status.model_copy(update={"nodes": nodes}), jobs, (Notice(1.0, evil, where=evil),))
+        snapshots.Snapshot(base.status.model_copy(update={"nodes": nodes}), jobs, (RecentEvent(1.0, evil, where=evil),))
     )
     live(page, site)
     assert page.evaluate("window.hit") is None

@@ -53,7 +53,9 @@ class BackupOperations:
             if stay:  # still a success: another backup would displace a further good one
                 text = f"older ones could not be removed: {'; '.join(stay)}"
                 await self._report("backup", text, level="warning", done=True)
-                state.live.add_notice(name, f"backups: {without_server_paths(text, path.parent)}", level="warning")
+                state.live.add_recent_event(
+                    name, f"backups: {without_server_paths(text, path.parent)}", level="warning"
+                )
         return (str(path),)
 
     async def restore(self) -> None:

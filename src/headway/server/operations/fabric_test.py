@@ -22,7 +22,7 @@ async def test_fabric(run: OperationRun) -> tuple[str, ...]:
     result = result.model_copy(update={"operation": operation.id, "at": now})
     await state.store.fabric_tests.record(cluster.name, operation.id, now, result.model_dump())
     for finding in result.findings:
-        state.live.add_notice(cluster.name, f"fabric test: {finding.what}", level="error", where=finding.name)
+        state.live.add_recent_event(cluster.name, f"fabric test: {finding.what}", level="error", where=finding.name)
     for mismatch in result.mismatches:
-        state.live.add_notice(cluster.name, f"fabric test: {mismatch.what}; {mismatch.remedy}", level="warning")
+        state.live.add_recent_event(cluster.name, f"fabric test: {mismatch.what}; {mismatch.remedy}", level="warning")
     return ()

@@ -69,7 +69,7 @@ class BackupSchedule:
             spec = row.document["spec"]["backup"]
             folders = [Path(str(spec[key])).parent for key in ("to", "key_file") if key in spec]
             reason = without_server_paths(error.message, *folders)
-            state.live.add_notice(name, f"the scheduled backup can't be made: {reason}", level="error")
+            state.live.add_recent_event(name, f"the scheduled backup can't be made: {reason}", level="error")
         except Exception as error:  # the database may be unreachable for a while
             log.warning("scheduled backup", cluster=name, error=str(error))
 
@@ -91,7 +91,7 @@ class BackupSchedule:
         await queue_backup(state, name, PERSON, folder, passphrase, keep=rule.keep, ref=ref)
 
     async def _warn_if_late(self, name: str, rule: BackupRule, busy: Operation | None) -> None:
-        """Adds a notice when there has been no backup for too long, once per backup interval."""
+        """Adds a recent event when there has been no backup for too long, once per backup interval."""
         state, now = self._state, self._state.clock()
         last, done = (
             await state.store.operations.latest_scheduled_backup(name),
@@ -111,7 +111,7 @@ class BackupSchedule:
             else "the last ones failed"
         )
         text = f"there is no backup of it {when}, and the file requires one every {duration(rule.every_s)}: {why}"
-        state.live.add_notice(name, text, level="error")
+        state.live.add_recent_event(name, text, level="error")
 
 
 def passphrase_of(file: Path) -> str:

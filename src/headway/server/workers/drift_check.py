@@ -77,4 +77,4 @@ class DriftCheck:
             )
             then = "; its file is applied again"
         if then or not row.drift or row.drift["changes"] != len(found):
-            state.live.add_notice(name, f"the cluster differs from its file: {objects}{then}", level="warning")
+            state.live.add_recent_event(name, f"the cluster differs from its file: {objects}{then}", level="warning")

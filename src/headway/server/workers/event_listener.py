@@ -87,7 +87,7 @@ class EventListener:
             async for messages in batches:
                 for where, text in messages:
                     log.info("acted on events", cluster=row.name, where=where, did=text)
-                    self._state.live.add_notice(row.name, text, level="warning", where=where)
+                    self._state.live.add_recent_event(row.name, text, level="warning", where=where)
                 await self._state.readings.publish_incident_changes(row.name)
                 self._state.live.notify_row_changed(row.name)
         except HeadwayError as error:

@@ -149,12 +149,12 @@ class Follower:
         state.live.publish_events(operation_news(operation, operation.state, state.clock(), text))
         state.live.hub.publish(operation_topic(operation.id))
         if operation.finished:
-            notice = (
+            outcome = (
                 f"{operation.kind} failed: {text}"
                 if operation.error
                 else f"{operation.kind} by {operation.person} is done"
             )
-            state.live.add_notice(name, notice, level="error" if operation.error else "info")
+            state.live.add_recent_event(name, outcome, level="error" if operation.error else "info")
             state.live.hub.publish(OPERATIONS_TOPIC)
             if operation.kind.invalidates_connections:
                 await state.forget(name)

@@ -191,11 +191,11 @@ class OperationWorker:
                 await state.store.clusters.save(name, state="failed")
             # clients that follow the operation get the full error at the end
             await self._report(operation, operation.kind, error.first_line, level="error", done=True)
-            state.live.add_notice(name, f"{operation.kind} failed: {reason}", level="error")
+            state.live.add_recent_event(name, f"{operation.kind} failed: {reason}", level="error")
         elif operation.kind is not OperationKind.DOWN:
             if operation.kind.changes_cluster:
                 await state.store.clusters.save(name, state="ready")
-            state.live.add_notice(name, f"{operation.kind} by {operation.person} is done")
+            state.live.add_recent_event(name, f"{operation.kind} by {operation.person} is done")
         await state.store.operations.finish(
             operation.id,
             self._owner,

@@ -77,6 +77,6 @@ class RentedMachinesCheck:
             await store.add_step(
                 incident, IncidentState.RETURNED, f"{text} is ended: no try to rent a machine claims it"
             )
-            self._state.live.add_notice(
+            self._state.live.add_recent_event(
                 name, f"{text} was rented and belonged to no machine: it is ended", level="warning"
             )

@@ -195,7 +195,7 @@ class SnapshotWorker:
         try:
             for where, text in await work:
                 log.info("watch", cluster=cluster.name, where=where, did=text)
-                self._state.live.add_notice(cluster.name, text, where=where)
+                self._state.live.add_recent_event(cluster.name, text, where=where)
         except HeadwayError as error:
             log.warning("watch", cluster=cluster.name, error=error.message)
 

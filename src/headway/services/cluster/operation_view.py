@@ -1,5 +1,5 @@
 """What a person sees of an operation: paths of the server's own folders are for admins. What everyone sees of it (activity,
-notices, events) has file names only. All texts about files of the server pass through this module."""
+recent events, the stream) has file names only. All texts about files of the server pass through this module."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def failure_for_everyone(kind: OperationKind, error: Mapping[str, Any] | None) -
 
 
 def without_server_paths(text: str, *folders: Path) -> str:
-    """Returns the text with file names for paths, also those of these folders, for notices that everyone sees."""
+    """Returns the text with file names for paths, also those of these folders, for recent events, which everyone sees."""
     return str(_without(sorted(map(str, folders), key=len, reverse=True), text))
 
 

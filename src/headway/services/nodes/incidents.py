@@ -28,7 +28,7 @@ async def return_from_incident(
     await get_incident(state, name, number)
     done = await state.backend.nodes.return_incident_node(cluster, number, who.person, false_alarm=false_alarm)
     await write_audit_line(state, who, "incident.return", f"{name}/{number}", false_alarm=false_alarm)
-    state.live.add_notice(name, f"incident {number}: {done.steps[-1].text}", where=done.node)
+    state.live.add_recent_event(name, f"incident {number}: {done.steps[-1].text}", where=done.node)
     return incident_out(done)
 
 

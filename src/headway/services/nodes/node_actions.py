@@ -84,7 +84,7 @@ async def resume_reboots(state: AppState, cluster: Cluster) -> None:
         found = await state.backend.nodes.resume_reboot(cluster, node.name)
         if found is not None:
             person, work = found
-            state.live.add_notice(cluster.name, f"resuming the reboot that {person} requested", where=node.name)
+            state.live.add_recent_event(cluster.name, f"resuming the reboot that {person} requested", where=node.name)
             action = NodeActionOut(kind="reboot", person=person, begun_at=state.clock())
             _run_in_background(state, cluster.name, node.name, action, work)
 
@@ -122,7 +122,9 @@ def _run_in_background(
             action.ended_at = state.clock()
         words = action.fault or ("it is running again" if action.kind == "reboot" else "all tests passed")
         level = "error" if action.fault else "info"
-        state.live.add_notice(name, f"{action.kind} requested by {action.person}: {words}", level=level, where=node)
+        state.live.add_recent_event(
+            name, f"{action.kind} requested by {action.person}: {words}", level=level, where=node
+        )
         with contextlib.suppress(HeadwayError):
             _, cluster = await state.clusters.get(name)
             await state.readings.refresh(cluster, max_age_s=0)
@@ -148,7 +150,7 @@ async def _record_action(
 ) -> None:
     """Writes the audit entry and the event, and reads the cluster again so that pages show the change."""
     await write_audit_line(state, who, action, f"{name}/{node}", **detail)
-    state.live.add_notice(name, words, where=node)
+    state.live.add_recent_event(name, words, where=node)
     with contextlib.suppress(HeadwayError):
         _, cluster = await state.clusters.get(name)
         await state.readings.refresh(cluster, max_age_s=0)

@@ -1,4 +1,4 @@
-"""Events of the API's stream and notices of pages: what changed between two readings of a cluster."""
+"""Events of the API's stream and recent events of pages: what changed between two readings of a cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.clusters import ClusterEventOut
-from headway.services.read_model.snapshot import Notice, Snapshot
+from headway.services.read_model.snapshot import RecentEvent, Snapshot
 
 # Events that are kept for clients that reconnect: those of the last minutes, so that a busy day takes no more memory than
 # a busy ten minutes, and enough for the starts and ends of an array of ten thousand tasks.
@@ -67,9 +67,9 @@ def events_between(
             )  # fmt: skip
 
 
-def notices_between(
+def recent_events_between(
     before: Snapshot, after: Snapshot, moved: Iterable[tuple[JobState | None, JobState]], now: float
-) -> Iterator[Notice]:
+) -> Iterator[RecentEvent]:
     """Yields what happened between two readings, in words."""
     was = {node.name: node for node in before.nodes} if before.nodes is not after.nodes else {}
     for node in after.nodes if was else ():
@@ -77,18 +77,18 @@ def notices_between(
         if old is None or old is node or old.usable == node.usable:
             continue
         if node.usable:
-            yield Notice(now, "back in service", where=node.name)
+            yield RecentEvent(now, "back in service", where=node.name)
         else:
             state = "+".join(node.states)
-            yield Notice(now, f"{state}: {node.reason}" if node.reason else state, "error", node.name)
+            yield RecentEvent(now, f"{state}: {node.reason}" if node.reason else state, "error", node.name)
     for past, job in moved:
         if past is None:
             continue
         where = f"job {job.id}"
         if job.restarts > past.restarts:
-            yield Notice(now, f"{job.name} was requeued", "warning", where)
+            yield RecentEvent(now, f"{job.name} was requeued", "warning", where)
         elif job.state == "RUNNING":
-            yield Notice(now, f"{job.name} runs", where=where)
+            yield RecentEvent(now, f"{job.name} runs", where=where)
         elif job.state not in {"PENDING", "COMPLETING"}:
             level = "info" if job.state == "COMPLETED" else "warning"
-            yield Notice(now, f"{job.name} ended: {job.state}", level, where)
+            yield RecentEvent(now, f"{job.name} ended: {job.state}", level, where)

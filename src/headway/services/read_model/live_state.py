@@ -1,4 +1,4 @@
-"""The live state of all clusters in memory: snapshots, notices and events, which pages, lists and streams are made of."""
+"""The live state of all clusters in memory: snapshots, recent events and the events of streams. Pages, lists and streams read it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headway.services.read_model.live_events import (
     PublishedEvent,
     changed_jobs,
     events_between,
-    notices_between,
+    recent_events_between,
 )
-from headway.services.read_model.snapshot import Notice, Snapshot
+from headway.services.read_model.snapshot import RecentEvent, Snapshot
 from headway.services.read_model.topic_hub import TopicHub, cluster_topic, events_topic
 
 # Streams that are updated at the same time after a reading, so that requests can run in between
@@ -35,7 +35,7 @@ class LiveState:
         self.hub = TopicHub()
         self._now = clock
         self._snapshots: dict[str, Snapshot] = {}
-        self._notices: dict[str, deque[Notice]] = {}
+        self._recent_events: dict[str, deque[RecentEvent]] = {}
         self.stopping = asyncio.Event()
         self.stream_slots = asyncio.Semaphore(MAX_CONCURRENT_STREAMS)
         self.epoch = random.token_hex(4)  # event numbers start again with each start of the server
@@ -113,8 +113,8 @@ class LiveState:
         self._snapshots[snapshot.cluster] = snapshot
         if before.as_of is not None and snapshot.as_of is not None:  # the first reading is no change
             moved = changed_jobs(before, snapshot)
-            for notice in notices_between(before, snapshot, moved, self._now()):
-                self.add_notice(snapshot.cluster, notice.text, level=notice.level, where=notice.where)
+            for event in recent_events_between(before, snapshot, moved, self._now()):
+                self.add_recent_event(snapshot.cluster, event.text, level=event.level, where=event.where)
             self.publish_events(*events_between(before, snapshot, moved, self._now()))
         self.hub.publish(cluster_topic(snapshot.cluster))
 
@@ -129,18 +129,20 @@ class LiveState:
     def forget_cluster(self, cluster: str) -> None:
         """Drops everything about a cluster that was taken down."""
         self._snapshots.pop(cluster, None)
-        self._notices.pop(cluster, None)
+        self._recent_events.pop(cluster, None)
         self._incidents.pop(cluster, None)
         self.refresh_requests.pop(cluster, None)
         self.hub.publish(cluster_topic(cluster))
 
-    def add_notice(self, cluster: str, text: str, *, level: str = "info", where: str = "") -> None:
+    def add_recent_event(self, cluster: str, text: str, *, level: str = "info", where: str = "") -> None:
         """Adds a line to the cluster's recent history, which keeps the last 50."""
-        self._notices.setdefault(cluster, deque(maxlen=50)).appendleft(Notice(self._now(), text, level, where))
+        self._recent_events.setdefault(cluster, deque(maxlen=50)).appendleft(
+            RecentEvent(self._now(), text, level, where)
+        )
 
-    def notices(self, cluster: str) -> tuple[Notice, ...]:
-        """Returns the notices, the newest first."""
-        return tuple(self._notices.get(cluster, ()))
+    def recent_events(self, cluster: str) -> tuple[RecentEvent, ...]:
+        """Returns the recent events, the newest first."""
+        return tuple(self._recent_events.get(cluster, ()))
 
     async def watch_changes(self, cluster: str) -> AsyncIterator[None]:
         """Yields whenever the snapshot or the row has changed; ends when the server stops."""

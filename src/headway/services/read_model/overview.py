@@ -14,7 +14,7 @@ from headway.services.app_state import AppState
 from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.services.nodes.incident_to_schema import incident_out
 from headway.services.nodes.nodes_to_schema import node_outs
-from headway.services.read_model.snapshot import Notice
+from headway.services.read_model.snapshot import RecentEvent
 from headway.services.read_model.topic_hub import cluster_topic
 
 SHARED_S = 1.0  # seconds after which data without change notifications, such as incidents, is read again
@@ -23,12 +23,12 @@ SHOWN_INCIDENTS = 4  # incidents that the overview shows with their steps
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A cluster's last reading, its recent notices and its incidents. `jobs` are the running and pending ones, and
+    """A cluster's last reading, its recent events and its incidents. `jobs` are the running and pending ones, and
     those that ended within the last minutes."""
 
     status: StatusOut
     jobs: tuple[JobState, ...] = ()
-    notices: tuple[Notice, ...] = ()  # newest first
+    recent_events: tuple[RecentEvent, ...] = ()  # newest first
     incidents: tuple[IncidentOut, ...] = ()  # newest first: all open ones, and the most recent others
     incident_count: int = 0  # all incidents of the cluster
     progress: Mapping[int, ProgressOut] = field(default_factory=dict)  # job id -> its training progress
@@ -57,7 +57,7 @@ async def _read(state: AppState, name: str, before: Overview | None) -> Overview
     )
     count, _ = await state.store.incidents.counts(name)
     incidents = await _incidents(state, name)
-    now = Overview(status, snapshot.jobs, state.live.notices(name), incidents, count, snapshot.progress)
+    now = Overview(status, snapshot.jobs, state.live.recent_events(name), incidents, count, snapshot.progress)
     return before if before == now and before is not None else now
 
 

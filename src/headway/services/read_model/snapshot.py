@@ -1,4 +1,4 @@
-"""The snapshot of a cluster in memory: its nodes, jobs and machines as last read, and the notices of its recent history."""
+"""The snapshot of a cluster in memory: its nodes, jobs and machines as last read, and its recent events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNUSED_ORDER_S = 60.0  # seconds after which an unused order of jobs and its rea
 
 
 @dataclass(frozen=True)
-class Notice:
+class RecentEvent:
     """One line of a cluster's recent history."""
 
     at: float

@@ -40,7 +40,7 @@ HUES = 8
 PATTERNS = 4
 ROWS = 15  # queue rows shown per group; the rest is counted, and shown on the queue's own page
 ENDED_ROWS = 5
-SHOWN_NOTICES = 8
+SHOWN_EVENTS = 8
 MOST_NODES = 64  # up to this many nodes are shown with their GPUs; more are shown as a map
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -103,7 +103,7 @@ def overview_parts(overview: Overview, keys: Mapping[int, JobKey], chosen: int |
         "readiness_panel": _readiness(overview.status.checks),
         "groups_panel": groups_view(cluster),
         "incidents_panel": _incidents(overview),
-        "events_panel": overview.notices[:SHOWN_NOTICES],
+        "events_panel": overview.recent_events[:SHOWN_EVENTS],
     }
 
 

@@ -139,7 +139,7 @@ async def test_manual_backup_does_not_replace_the_scheduled_one(
 
 async def test_overdue_backup_is_reported_once_per_interval(server: Server, rule: BackupRule) -> None:
     def told() -> list[str]:
-        return [notice.text for notice in server.state.live.notices("lab") if "no backup" in notice.text]
+        return [event.text for event in server.state.live.recent_events("lab") if "no backup" in event.text]
 
     clock: Any = server.state.clock
     backups = BackupSchedule(server.state)
@@ -179,9 +179,9 @@ async def test_clock_jump_ahead_does_not_stop_scheduled_backups(server: Server, 
     assert await made() == 3
 
 
-async def test_clock_jump_ahead_does_not_silence_overdue_notices(server: Server, rule: BackupRule) -> None:
+async def test_clock_jump_ahead_does_not_silence_overdue_backups(server: Server, rule: BackupRule) -> None:
     def told() -> int:
-        return len([notice for notice in server.state.live.notices("lab") if "no backup" in notice.text])
+        return len([event for event in server.state.live.recent_events("lab") if "no backup" in event.text])
 
     clock: Any = server.state.clock
     backups, year_s = BackupSchedule(server.state), 365 * 86_400
@@ -221,5 +221,5 @@ async def test_two_servers_queue_one_scheduled_backup(server: Server, tmp_path: 
 async def test_missing_backup_key_file_is_reported(server: Server, tmp_path: Path) -> None:
     rule = BackupRule(str(tmp_path), 3600, 2, str(tmp_path / "none"))
     assert await looked(server, rule) == 0
-    (notice, *_) = server.state.live.notices("lab")
-    assert "can't be made" in notice.text
+    (event, *_) = server.state.live.recent_events("lab")
+    assert "can't be made" in event.text

@@ -52,7 +52,7 @@ async def checked(server: Server, check: DriftCheck | None = None) -> Any:
 
 
 def texts(server: Server) -> list[str]:
-    return [notice.text for notice in server.state.live.notices("lab") if "differs" in notice.text]
+    return [event.text for event in server.state.live.recent_events("lab") if "differs" in event.text]
 
 
 async def test_cluster_is_compared_when_due_and_differences_are_reported_once(server: Server) -> None:

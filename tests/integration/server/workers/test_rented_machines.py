@@ -58,7 +58,7 @@ async def test_what_is_unclaimed_twice_is_an_incident_and_is_ended(server: Serve
     await check.check_all()
     assert [things for _, things in server.backend.named("end_things")] == [[LOST], [DISK]]
     assert sorted(await incidents(server)) == [("lab-1-1", "returned"), ("lab-head", "returned")]
-    texts = [notice.text for notice in server.state.live.notices("lab")]
+    texts = [event.text for event in server.state.live.recent_events("lab")]
     assert any("instance i-1 (p5.48xlarge, eu-central-1a, running) was rented" in text for text in texts)
 
 

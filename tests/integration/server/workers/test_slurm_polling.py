@@ -81,7 +81,7 @@ async def test_slurm_polling_notifies_reconciler_and_page_viewers(server: Server
             overview = await read_overview(server.state, "lab")
             woken.append((len(overview.status.checks), overview.progress[7].step if 7 in overview.progress else 0))
             if woken[-1] == (1, 3):
-                assert "the spare takes over" in [notice.text for notice in overview.notices]
+                assert "the spare takes over" in [event.text for event in overview.recent_events]
                 return
 
     looking = asyncio.create_task(look())
@@ -207,7 +207,9 @@ async def test_urgent_work_runs_while_an_operation_changes_the_cluster(server: S
 
     async def until_said() -> None:
         number = told
-        while "the provider takes its machine back in 60 s" not in [n.text for n in server.state.live.notices("lab")]:
+        while "the provider takes its machine back in 60 s" not in [
+            n.text for n in server.state.live.recent_events("lab")
+        ]:
             number = await server.state.live.hub.wait_for_change(cluster_topic("lab"), number)
 
     await asyncio.wait_for(until_said(), 60)
@@ -215,15 +217,15 @@ async def test_urgent_work_runs_while_an_operation_changes_the_cluster(server: S
     await asyncio.gather(polling, return_exceptions=True)
 
 
-def test_each_node_and_job_change_gives_one_notice() -> None:
+def test_each_node_and_job_change_gives_one_recent_event() -> None:
     live = LiveState(builders.Clock())
     idle, down = builders.node("lab-1-1", "IDLE"), builders.node("lab-1-1", "DOWN", reason="killed")
     live.store_snapshot(Snapshot("lab", (idle,), (builders.job(7, "RUNNING"),), as_of=1))
-    assert live.notices("lab") == ()
+    assert live.recent_events("lab") == ()
     live.store_snapshot(Snapshot("lab", (down,), (builders.job(7, "PENDING", restarts=1),), as_of=2))
     live.store_snapshot(Snapshot("lab", (down,), (builders.job(7, "PENDING", restarts=1),), as_of=3))
     live.store_snapshot(Snapshot("lab", (idle,), (builders.job(7, "COMPLETED", restarts=1),), as_of=4))
-    told = [(notice.where, notice.level) for notice in reversed(live.notices("lab"))]
+    told = [(event.where, event.level) for event in reversed(live.recent_events("lab"))]
     assert told == [("lab-1-1", "error"), ("job 7", "warning"), ("lab-1-1", "info"), ("job 7", "info")]
 
 
@@ -276,8 +278,8 @@ async def test_event_listener_reconnects_and_requests_refresh_of_changed_jobs(
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
     assert ears.heard[0] == ("lab", False), "an operation is at work"
-    notice = server.state.live.notices("lab")[0]
-    assert (notice.where, notice.text, notice.level) == ("lab-1-2", "drained: incident 1", "warning")
+    event = server.state.live.recent_events("lab")[0]
+    assert (event.where, event.text, event.level) == ("lab-1-2", "drained: incident 1", "warning")
     assert server.state.live.refresh_requests == {"lab": {7}}, "a job began or ended on a node: the cluster is read now"
 
 

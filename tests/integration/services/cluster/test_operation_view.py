@@ -82,13 +82,13 @@ async def shown(server: Server, operation: Operation, role: str) -> dict[str, st
 
 
 def for_everyone(server: Server) -> list[str]:
-    """Returns the texts of notices and events, which all people get."""
+    """Returns the texts of recent events and of the stream, which all people get."""
     live = server.state.live
-    return [*(notice.text for notice in live.notices("lab")), *(event.text for event in live.events_after(0) or [])]
+    return [*(event.text for event in live.recent_events("lab")), *(event.text for event in live.events_after(0) or [])]
 
 
 async def require_hidden(server: Server, operation: Operation) -> None:
-    """Checks all ways: lists, the operation, its events, activity and pages by role; notices and events for all."""
+    """Checks all ways: lists, the operation, its events, activity and pages by role; recent events and the stream for all."""
     assert operation.state == "failed"
     for role, sees in (("viewer", False), ("member", False), ("operator", False), ("admin", True)):
         answers = await shown(server, operation, role)
@@ -99,7 +99,7 @@ async def require_hidden(server: Server, operation: Operation) -> None:
     follower._known = {operation.id: "running"}
     await follower.publish_changes()
     texts = for_everyone(server)
-    assert sum("lab-1.hwb" in text for text in texts) == 4, "a notice and an event of each server"
+    assert sum("lab-1.hwb" in text for text in texts) == 4, "a recent event and an event of the stream of each server"
     assert not any(FOLDER in text for text in texts)
 
 

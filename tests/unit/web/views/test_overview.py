@@ -1,4 +1,4 @@
-"""View functions of the overview: job keys, changed parts, notices, labels and wording."""
+"""View functions of the overview: job keys, changed parts, banners, labels and wording."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ async def test_only_admins_return_incident_nodes(server: Server) -> None:
     server.backend.answers["return_incident_node"] = back
     assert (await admin.post(path, json={"false_alarm": True})).json()["state"] == "returned"
     assert server.backend.named("return_incident_node")[-1][1:] == (made.number, "ann", True)
-    assert server.state.live.notices("lab")[0].where == "lab-1-1"
+    assert server.state.live.recent_events("lab")[0].where == "lab-1-1"
 
 
 async def test_only_admins_inject_faults(server: Server) -> None:

@@ -33,7 +33,7 @@ async def test_drain_requires_a_one_line_reason_and_is_audited(server: Server) -
         assert (await olga.post(f"{NODE}/drain", json=wrong)).status_code == 422, wrong
     assert (await olga.post("/api/v1/clusters/lab/nodes/lab-head/drain", json={"reason": "x"})).status_code == 404
     assert "node.drain" in {row.action for row in await server.store.audit.search()}
-    assert "drained by olga: disk swap" in [notice.text for notice in server.state.live.notices("lab")]
+    assert "drained by olga: disk swap" in [event.text for event in server.state.live.recent_events("lab")]
 
 
 async def test_suspended_slot_answers_404_as_a_node(server: Server) -> None:
