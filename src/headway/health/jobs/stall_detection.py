@@ -9,8 +9,9 @@ from enum import StrEnum
 
 from headway.domain.cluster import StallRule
 
-# A GPU below this utilization does nothing. What counts as idle in costs: billing/idle_gpus.py.
-IDLE_BELOW_PERCENT = 1.0
+# A GPU whose highest utilization over the whole time is below this does no work. Costs look at each sample by itself, and
+# draw the line higher: billing/idle_gpus_of_jobs.py.
+NO_WORK_BELOW_PERCENT = 1.0
 # A GPU at this utilization without memory traffic waits for another GPU that does not answer.
 SPINNING_FROM_PERCENT = 99.0
 _COMMENT_RULES = re.compile(r"(?:^|[\s,;])(stall|idle)=(\d{1,7})(?=$|[\s,;])")
@@ -58,16 +59,16 @@ def detect_stall(rule: StallRule, quiet_s: float, use: GpuUsage | None) -> Stall
     if not rule.after_s or quiet_s < rule.after_s or use is None:
         return None
     text = f"no report and no output for {format_duration(rule.after_s)}"
-    if use.most < IDLE_BELOW_PERCENT:
+    if use.most < NO_WORK_BELOW_PERCENT:
         return Stall(StallKind.STALLED, f"{text}, and its GPUs did nothing")
-    if use.least >= SPINNING_FROM_PERCENT and use.traffic < IDLE_BELOW_PERCENT:
+    if use.least >= SPINNING_FROM_PERCENT and use.traffic < NO_WORK_BELOW_PERCENT:
         return Stall(StallKind.STALLED, f"{text}, and all its GPUs are at 100 % without memory traffic")
     return None
 
 
 def detect_idle(rule: StallRule, runs_s: float, use: GpuUsage | None) -> Stall | None:
     """Returns a stall if the job's GPUs were idle, else None. `runs_s`: seconds since the job's start."""
-    if not rule.after_s or runs_s < rule.after_s or use is None or use.most >= IDLE_BELOW_PERCENT:
+    if not rule.after_s or runs_s < rule.after_s or use is None or use.most >= NO_WORK_BELOW_PERCENT:
         return None
     return Stall(StallKind.IDLE, f"its GPUs did nothing for {format_duration(rule.after_s)}")
 

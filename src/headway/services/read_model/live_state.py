@@ -1,4 +1,4 @@
-"""The live state of all clusters in memory: snapshots, recent events and the events of streams. Pages, lists and streams read it."""
+"""The live state of all clusters in memory: snapshots, recent events and the events of streams, which pages and lists show."""
 
 from __future__ import annotations
 

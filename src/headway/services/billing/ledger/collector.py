@@ -13,7 +13,7 @@ from dataclasses import replace
 import structlog
 
 from headway.billing import energy, goodput
-from headway.billing.idle_gpus import idle_seconds
+from headway.billing.idle_gpus_of_jobs import idle_seconds
 from headway.billing.run_resources import allocations_by_group
 from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
 from headway.domain.billing.ledger import DAY_S, GroupAllocation, JobRun, SpanKind

@@ -18,9 +18,9 @@ from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.page_stream import Parts, render_pulse, stream_parts
 from headway.web.rendering import render
-from headway.web.views import queue_address, queue_table
+from headway.web.views import queue_address, queue_rows
 from headway.web.views.queue_address import QueueAddress
-from headway.web.views.queue_table import Foot, Rows
+from headway.web.views.queue_rows import Foot, Rows
 
 router = page_router()
 
@@ -43,7 +43,7 @@ async def queue_page(name: str, request: Request, state: State, who: Anyone) -> 
         query=query,
         parts=parts,
         pulse=render_pulse(state, name),
-        groups=queue_table.GROUPS,
+        groups=queue_rows.GROUPS,
         sizes=queue_address.SIZES,
         users=sorted({job.user for job in jobs}),
         teams=[team.name for team in cluster.teams],
@@ -75,7 +75,7 @@ async def _parts(state: AppState, cluster: Cluster, query: QueueAddress, who: Pr
             except (HeadwayError, TimeoutError, OSError) as error:
                 gap = error_out(error).message
         found = (await find_page(snapshot, queue_query, jobs, now)).page
-        rows = queue_table.rows(
+        rows = queue_rows.rows(
             cluster.name,
             found,
             query,
@@ -83,6 +83,6 @@ async def _parts(state: AppState, cluster: Cluster, query: QueueAddress, who: Pr
             now,
             read=snapshot.as_of is not None,
         )
-        kept = snapshot.derived[key] = (found, rows, queue_table.foot(found, query, gap))
+        kept = snapshot.derived[key] = (found, rows, queue_rows.foot(found, query, gap))
     found, rows, foot = kept
-    return {"chips": queue_table.chips(found, query, who.user), "rows": rows, "foot": foot}
+    return {"chips": queue_rows.chips(found, query, who.user), "rows": rows, "foot": foot}
