@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headway.domain.access.user_lock import UserLockResult
-from headway.domain.access.user_update import UserUpdateResult
+from headway.domain.access.user_change_results import UserLockResult, UserUpdateResult
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
@@ -331,7 +330,7 @@ class ClusterJobSecrets(Protocol):
         ...
 
 
-class ClusterUserLocks(Protocol):
+class ClusterUserChanges(Protocol):
     """Locks Linux users of a running cluster, and puts them into their teams, without an apply."""
 
     async def lock_user(self, cluster: Cluster, user: str) -> UserLockResult:
@@ -450,8 +449,8 @@ class ClusterBackend(Protocol):
         ...
 
     @property
-    def user_locks(self) -> ClusterUserLocks:
-        """Returns the calls that lock users of a running cluster."""
+    def user_changes(self) -> ClusterUserChanges:
+        """Returns the calls that lock users of a running cluster and put them into their teams."""
         ...
 
     @property

@@ -14,7 +14,7 @@ from headway.domain.access.job_secret import OwnerKind, SecretOwner
 from headway.errors import Refused
 from headway.store.clusters import job_secrets, secrets
 from headway.store.db import access_schema, sealing
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.transactions import Database, StorePart
 from headway.store.jobs import notebooks
 

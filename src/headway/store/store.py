@@ -14,7 +14,7 @@ from headway.store.access.people import PersonStore
 from headway.store.access.provisioning import ProvisioningStore
 from headway.store.access.sessions import SessionStore
 from headway.store.access.tokens import TokenStore
-from headway.store.access.user_locks import UserLockStore
+from headway.store.access.user_changes import UserChangeStore
 from headway.store.billing.budgets import BudgetStore
 from headway.store.billing.capacity import CapacityReports
 from headway.store.billing.checkpoints import CheckpointStore
@@ -77,7 +77,7 @@ class Store:
         self.secrets = ClusterSecretStore(database, box)
         self.job_secrets = JobSecretStore(database, box)
         self.linux_uids = LinuxUidStore(database)
-        self.user_locks = UserLockStore(database)
+        self.user_changes = UserChangeStore(database)
         self.gpu_hour_cap_resets = GpuHourCapResetStore(database)
         self.node_images = NodeImageStore(database)
         self.volume_speeds = VolumeSpeedStore(database)

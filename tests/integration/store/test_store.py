@@ -22,7 +22,7 @@ from headway.errors import Conflict, NotFound, Refused, Unreachable
 from headway.store import DatabaseLocked, Store, StoreUnavailable, open_store
 from headway.store.db.engine import database_url, migrate, open_engine, run_migrations, shown_url
 from headway.store.db.errors import CommitUnknown
-from headway.store.db.schema import HEAD
+from headway.store.db.metadata import HEAD
 from headway.store.db.transactions import database_errors
 from tests.support.clusters import builders
 from tests.support.clusters.builders import Clock

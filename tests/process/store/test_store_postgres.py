@@ -21,7 +21,7 @@ from headway.store.clusters.cluster_records import Row
 from headway.store.db import engine as opening
 from headway.store.db.engine import database_url, run_migrations
 from headway.store.db.errors import CommitUnknown
-from headway.store.db.schema import metadata
+from headway.store.db.metadata import metadata
 from headway.store.db.sealing import KEY_FILE
 from tests.support.servers.postgres import BIN, postgres
 
@@ -200,12 +200,12 @@ async def _provisioned_people(one: Store, two: Store) -> None:
     await one.linux_uids.add_to_cluster("lab", ["zoe"])
     await two.people.disable("zoe", by="scim")
     assert (await one.provisioning.members(group))[0].disabled
-    (due,) = await one.user_locks.due()
-    assert ((due.cluster, due.user, due.person), await one.user_locks.locked()) == (("lab", "zoe", "scim"), {"zoe"})
-    await one.user_locks.record_try(due, error="away")
+    (due,) = await one.user_changes.due()
+    assert ((due.cluster, due.user, due.person), await one.user_changes.locked()) == (("lab", "zoe", "scim"), {"zoe"})
+    await one.user_changes.record_try(due, error="away")
     await two.people.enable("zoe", by="scim")
-    await one.user_locks.finish(due)  # it was done before the person was enabled
-    assert [(row.user, row.tries) for row in await one.user_locks.due()] == [("zoe", 0)]
+    await one.user_changes.finish(due)  # it was done before the person was enabled
+    assert [(row.user, row.tries) for row in await one.user_changes.due()] == [("zoe", 0)]
     await one.people.delete("zoe", by="scim")
     assert await two.provisioning.members(group) == ()
 

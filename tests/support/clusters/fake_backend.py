@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from headway.domain.access.user_update import UserUpdateResult
+from headway.domain.access.user_change_results import UserUpdateResult
 from headway.domain.cluster import Cluster
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.slurm.nodes_and_jobs import JobState
@@ -224,8 +224,8 @@ class FakeJobSecrets(_Part):
         return await self._fake.call("install_job_secrets", cluster, content)
 
 
-class FakeUserLocks(_Part):
-    """Stands in for services.cluster_backend.ClusterUserLocks."""
+class FakeUserChanges(_Part):
+    """Stands in for services.cluster_backend.ClusterUserChanges."""
 
     async def lock_user(self, cluster: Cluster, user: str) -> Any:
         return await self._fake.call("lock_user", cluster, user)
@@ -352,7 +352,7 @@ class FakeBackend:
         self.slurm = FakeSlurmState(self)
         self.jobs = FakeJobs(self)
         self.job_secrets = FakeJobSecrets(self)
-        self.user_locks = FakeUserLocks(self)
+        self.user_changes = FakeUserChanges(self)
         self.commands = FakeCommands(self)
         self.nodes = FakeNodeActions(self)
         self.usage = FakeUsageSources(self)
@@ -396,7 +396,7 @@ PARTS = (
     FakeSlurmState,
     FakeJobs,
     FakeJobSecrets,
-    FakeUserLocks,
+    FakeUserChanges,
     FakeCommands,
     FakeNodeActions,
     FakeUsageSources,

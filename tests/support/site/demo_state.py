@@ -33,7 +33,7 @@ from headway.services.app_state import AppState
 from headway.services.cluster.cluster_to_schema import summary_of
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.snapshot import Snapshot as Known
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from tests.support.clusters import builders
 from tests.support.clusters.fake_backend import FakeBackend
 from tests.support.servers import server_fakes

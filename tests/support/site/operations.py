@@ -7,7 +7,7 @@ import time
 from sqlalchemy import update
 
 from headway.store import Store
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 
 FAILED = "op-failed"
 RUNNING = "op-running"

@@ -14,7 +14,7 @@ from headway.cluster import remote_steps
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.parallel_machines import errors_of_all
-from headway.domain.access.user_lock import UserLockResult
+from headway.domain.access.user_change_results import UserLockResult
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import HeadwayError, Unreachable

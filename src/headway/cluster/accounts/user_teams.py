@@ -18,7 +18,7 @@ from headway.cluster.desired_state import read_site, render_desired_state
 from headway.cluster.machine_steps import steps_by_stage
 from headway.cluster.observe import FAN_OUT, observe_machine
 from headway.cluster.parallel_machines import errors_of_all
-from headway.domain.access.user_update import UserUpdateResult
+from headway.domain.access.user_change_results import UserUpdateResult
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.teams import User

@@ -20,7 +20,7 @@ from headway.server.cluster_backend.nodes.rollouts import RolloutsBackend
 from headway.server.cluster_backend.rentals import RentalsBackend
 from headway.server.cluster_backend.slurm_state import SlurmStateBackend
 from headway.server.cluster_backend.storage import StorageBackend
-from headway.server.cluster_backend.user_locks import UserLocksBackend
+from headway.server.cluster_backend.user_changes import UserChangesBackend
 from headway.store import Store
 
 
@@ -39,7 +39,7 @@ class Backend:
         self.slurm = SlurmStateBackend(pool)
         self.jobs = JobsBackend(pool, self.slurm)
         self.job_secrets = JobSecretsBackend(pool)
-        self.user_locks = UserLocksBackend(pool)
+        self.user_changes = UserChangesBackend(pool)
         self.commands = CommandsBackend(pool)
         self.nodes = NodeActionsBackend(pool)
         self.fabric = FabricTestsBackend(pool)

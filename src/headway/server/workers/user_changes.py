@@ -11,8 +11,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from headway.domain.access.user_lock import UserLockResult
-from headway.domain.access.user_update import UserUpdateResult
+from headway.domain.access.user_change_results import UserLockResult, UserUpdateResult
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
 from headway.services.provisioning.people_sync import sync_unfinished
@@ -31,7 +30,7 @@ log = structlog.get_logger("headway.server.user_changes")
 
 
 class UserChanges:
-    """Carries out what `store.user_locks` says is due. Each cluster has tasks of its own, so that a cluster that does not
+    """Carries out what `store.user_changes` says is due. Each cluster has tasks of its own, so that a cluster that does not
     answer delays no other. Each lock is a task; all other users of a cluster are changed by one task after the other, because
     rules of machines name all users, and the older of two texts would leave out the newer user."""
 
@@ -59,7 +58,7 @@ class UserChanges:
 
     async def start_due(self, now: float) -> list[asyncio.Task[None]]:
         """Starts a try of everything that is due, and returns the tasks. `now`: the time on the event loop's clock."""
-        due = await self._state.store.user_locks.due()
+        due = await self._state.store.user_changes.due()
         self._after = {_key(row): self._after[_key(row)] for row in due if _key(row) in self._after}
         ready = [
             row
@@ -68,7 +67,7 @@ class UserChanges:
         ]
         if not ready:
             return []
-        locked = await self._state.store.user_locks.locked()
+        locked = await self._state.store.user_changes.locked()
         clusters = {row.name: row for row in await self._state.store.clusters.all()}
         tasks: dict[tuple[str, str], list[DueUserChange]] = {}
         for row in ready:
@@ -88,7 +87,7 @@ class UserChanges:
         async def carry_out() -> None:
             if cluster is None:  # it was taken down; a new cluster of this name is made with the right users
                 for row in rows:
-                    await self._state.store.user_locks.finish(row)
+                    await self._state.store.user_changes.finish(row)
             elif key[1]:
                 async with at_once:
                     await self._lock(cluster, rows[0])
@@ -113,7 +112,7 @@ class UserChanges:
         try:
             async with asyncio.timeout(TRY_S):
                 resolved = await self._state.clusters.resolved(cluster)
-                result = await self._state.backend.user_locks.lock_user(resolved, row.user)
+                result = await self._state.backend.user_changes.lock_user(resolved, row.user)
         except HeadwayError as error:
             result = UserLockResult(fault=error.first_line)
         except TimeoutError:
@@ -132,7 +131,7 @@ class UserChanges:
         try:
             async with asyncio.timeout(TRY_S):
                 resolved = await self._state.clusters.resolved(cluster)
-                found = await self._state.backend.user_locks.update_users(resolved, list(settled))
+                found = await self._state.backend.user_changes.update_users(resolved, list(settled))
         except HeadwayError as error:
             fault = error.first_line
         except TimeoutError:
@@ -150,7 +149,7 @@ class UserChanges:
 
     async def _record(self, row: DueUserChange, fault: str, *, settled: bool) -> None:
         """Records the result of a try. `settled` False: it is done again, in case an operation undoes it."""
-        locks = self._state.store.user_locks
+        locks = self._state.store.user_changes
         if fault:
             words = "a change of a user on a cluster failed; it is retried"
             log.warning(words, cluster=row.cluster, user=row.user, error=fault)

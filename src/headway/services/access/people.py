@@ -36,7 +36,7 @@ async def describe_server(state: AppState, who: Principal) -> ServerOut:
 
 async def list_people(state: AppState) -> list[PersonOut]:
     """Returns all people, with the teams in which each cluster's file lists them."""
-    clusters, due = await _readable_clusters(state), await state.store.user_locks.due()
+    clusters, due = await _readable_clusters(state), await state.store.user_changes.due()
     return [_person_out(state, person, clusters, due) for person in await state.store.people.all()]
 
 
@@ -155,7 +155,7 @@ async def _readable_clusters(state: AppState) -> list[Cluster]:
 
 
 async def _person_with_teams(state: AppState, person: Person) -> PersonOut:
-    return _person_out(state, person, await _readable_clusters(state), await state.store.user_locks.due())
+    return _person_out(state, person, await _readable_clusters(state), await state.store.user_changes.due())
 
 
 def _person_out(

@@ -72,7 +72,7 @@ class ResolvedClusters:
         if time.monotonic() >= until:
             names = await self._store.datasets.names(row.name)
             self._datasets[row.name] = (time.monotonic() + _CACHED_S, names)
-        members, locked = await self._provider_members(row.name), await self._store.user_locks.locked()
+        members, locked = await self._provider_members(row.name), await self._store.user_changes.locked()
         key = document_digest(
             {"document": row.document, "datasets": names, "members": members, "locked": sorted(locked)}
         )
@@ -89,7 +89,7 @@ class ResolvedClusters:
         if members:
             document = document.model_copy(update={"spec": with_team_members(document.spec, members)})
         found = await self._backend.lifecycle.resolve(document)
-        locked = await self._store.user_locks.locked()
+        locked = await self._store.user_changes.locked()
         warnings = (*found.warnings, *_lock_warnings(found.cluster, locked))
         cluster = without_users(found.cluster, locked)
         names = await self._store.datasets.names(cluster.name)

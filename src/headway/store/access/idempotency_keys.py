@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.transactions import StorePart
 
 KEPT_S = 86400.0

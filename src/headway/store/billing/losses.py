@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, func, lit
 
 from headway.store.billing.run_sums import Only, ReportSpan, RunSumStore, matches_filter
 from headway.store.db import billing_schema as t
-from headway.store.db import schema as others
+from headway.store.db import cluster_schema as others
 from headway.store.db.transactions import Database, StorePart
 
 # Written like the condition of the index of lost runs, so that the index is used.

@@ -8,7 +8,7 @@ from sqlalchemy import Select, func, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.store.db import access_schema as access
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.rows import ActivityPlace, ActivityRow
 from headway.store.db.transactions import StorePart
 

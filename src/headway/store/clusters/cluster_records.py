@@ -17,7 +17,8 @@ from headway.domain.incident import NUMBERS_BEFORE
 from headway.store.billing.daily_rollups import SUMS, forget_sums
 from headway.store.clusters.secrets import ClusterSecretStore
 from headway.store.db import billing_schema as ledger
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
+from headway.store.db.metadata import metadata
 from headway.store.db.transactions import Database, StorePart, insert_into
 
 # The cluster's own row and its secrets are backed up separately. Secrets of jobs are in no backup. Operations and
@@ -137,7 +138,7 @@ class ClusterRecords(StorePart):
 def tables() -> tuple[Table, ...]:
     """Returns the tables that are exported, parents first."""
     found: list[Table] = []
-    for table in t.metadata.sorted_tables:
+    for table in metadata.sorted_tables:
         if table.name not in _NOT and ("cluster" in table.c or _parent(table, found) is not None):
             found.append(table)
     return tuple(found)
@@ -193,7 +194,7 @@ async def _bring(
             if (await db.execute(select(t.uids.c.uid).where(t.uids.c.name == values["name"]))).first() is None:
                 await db.execute(insert(t.uids).values(**values))
         return 0
-    table = t.metadata.tables.get(name)
+    table = metadata.tables.get(name)
     if table is None or name not in empty:  # the table is unknown here (from a newer Headway) or already has rows
         return 0
     some = [{column: value for column, value in values.items() if column in table.c} for values in some]

@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select, update
 
 from headway.store.db import access_schema as access
 from headway.store.db import billing_schema as ledger
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.rows import ClusterRow
 from headway.store.db.transactions import StorePart
 

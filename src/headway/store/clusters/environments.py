@@ -6,7 +6,7 @@ from sqlalchemy import select
 
 from headway.domain.environment import EnvironmentVersion
 from headway.store.clusters.versions import VersionStore
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 
 
 class EnvironmentStore(VersionStore[EnvironmentVersion]):

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import delete, insert, select
 
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.transactions import StorePart
 
 _KEPT = 20  # results of one cluster

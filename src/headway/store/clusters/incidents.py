@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.incident import OUT_BEFORE, FaultAction, Incident, IncidentState, IncidentStep, RequeuedJob
 from headway.errors import NotFound
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.transactions import StorePart
 
 _CLOSED = [state.value for state in IncidentState if state.closed]

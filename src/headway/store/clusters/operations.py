@@ -20,7 +20,7 @@ from headway.domain.operation_kinds import SECRET_PREFIXES, OperationKind, own_s
 from headway.errors import Conflict, NotFound
 from headway.store.access.idempotency_keys import KEPT_S
 from headway.store.clusters.secrets import ClusterSecretStore
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.rows import Operation, OperationEvent
 from headway.store.db.transactions import Database, StorePart
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, and_, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.sealing import SecretBox
 from headway.store.db.transactions import Database, StorePart
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Row, delete, insert, select
 
 from headway.domain.incident import FaultAction, Symptom
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.transactions import StorePart
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import delete, insert, select
 
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.rows import VolumeSpeedRow
 from headway.store.db.transactions import StorePart
 

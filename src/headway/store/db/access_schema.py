@@ -1,5 +1,5 @@
 """The tables of people and what they may do: tokens, sessions, sign-in, provisioning, locks, secrets of jobs and the audit trail.
-Columns are as in `store.db.schema`."""
+Columns are as in `store.db.metadata`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqlalchemy import (
     false,
 )
 
-from headway.store.db.schema import metadata
+from headway.store.db.metadata import metadata
 
 people = Table(
     "people",

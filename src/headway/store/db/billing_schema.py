@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from headway.store.db.schema import metadata
+from headway.store.db.metadata import metadata
 
 
 class GpuCount(TypeDecorator[float]):

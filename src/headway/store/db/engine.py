@@ -13,13 +13,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-# Both add their tables to the metadata.
+# Each adds its tables to the metadata.
 import headway.store.db.access_schema
-import headway.store.db.billing_schema  # noqa: F401
+import headway.store.db.billing_schema
+import headway.store.db.cluster_schema  # noqa: F401
 from headway.errors import Refused
 from headway.store.db.errors import StoreUnavailable
+from headway.store.db.metadata import HEAD, metadata
 from headway.store.db.postgres_tls import TlsArgument, tls_argument, without_tls_options
-from headway.store.db.schema import HEAD, metadata
 
 BUSY_TIMEOUT_MS = 15_000
 WRITE = "headway_write"  # execution option: this transaction will write

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.errors import Refused
 from headway.private_files import create_private
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.server_values import ServerValueStore
 from headway.store.db.transactions import Database
 

@@ -9,7 +9,7 @@ from sqlalchemy import Row, insert, select
 
 from headway.store.access.audit import add_audit_line
 from headway.store.clusters.versions import job_lines
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.rows import JobRecord
 from headway.store.db.transactions import StorePart, insert_into
 

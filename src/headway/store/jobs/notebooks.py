@@ -7,7 +7,7 @@ from dataclasses import asdict
 from sqlalchemy import RowMapping, delete, insert, select, update
 
 from headway.errors import NotFound
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.rows import NotebookRow
 from headway.store.db.sealing import SecretBox
 from headway.store.db.transactions import Database, StorePart

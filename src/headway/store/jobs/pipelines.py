@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 
 from headway.errors import NotFound
 from headway.store.access.idempotency_keys import KEPT_S
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.rows import PipelineRow
 from headway.store.db.transactions import StorePart
 

@@ -18,7 +18,7 @@ from headway.errors import Refused, Unreachable
 from headway.jobs.submission import lineage
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from tests.support.clusters import builders
 from tests.support.clusters.dataset_cluster import API, Mounts, add, done, mounts, server, source
 from tests.support.servers.server_fakes import Server, reading

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.access.user_lock import UserLockResult
-from headway.domain.access.user_update import UserUpdateResult
+from headway.domain.access.user_change_results import UserLockResult, UserUpdateResult
 from headway.domain.teams import Team, User
 from headway.errors import Unreachable
 from headway.server.workers.user_changes import AGAIN_S, UserChanges
@@ -92,11 +91,11 @@ async def test_cluster_that_does_not_answer_is_tried_again_by_the_next_server(se
         await tried(worker, now)
     assert len(locked(server)) == 2, "once at once, once after AGAIN_S"
     assert [line[:3] for line in await lines(server, "user.lock")] == [("ann", "lab", "failed")]
-    (row,) = await server.store.user_locks.due()
+    (row,) = await server.store.user_changes.due()
     assert (row.user, row.error) == ("eve", "no head of lab runs")
     server.backend.answers["lock_user"] = UserLockResult((3,))
     await tried(UserChanges(server.state), 0.0)
-    assert await server.store.user_locks.due() == ()
+    assert await server.store.user_changes.due() == ()
     assert [line[2] for line in await lines(server, "user.lock")] == ["failed", "ok"]
 
 
@@ -126,7 +125,7 @@ async def test_cluster_that_was_taken_down_has_nothing_due(server: Server) -> No
     await server.store.clusters.delete("lab")
     await tried(UserChanges(server.state), 0.0)
     assert locked(server) == []
-    assert await server.store.user_locks.due() == ()
+    assert await server.store.user_changes.due() == ()
 
 
 async def test_last_admin_cannot_be_disabled(server: Server) -> None:
@@ -144,16 +143,16 @@ async def test_last_admin_cannot_be_disabled(server: Server) -> None:
 async def test_person_added_again_is_unlocked(server: Server) -> None:
     ann, _ = await server.client("ann", "admin"), await server.client("eve", "member")
     await ann.delete(f"{PEOPLE}/eve")
-    assert await server.store.user_locks.locked() == {"eve"}
+    assert await server.store.user_changes.locked() == {"eve"}
     await ann.put(f"{PEOPLE}/eve", json={"role": "member"})
-    assert await server.store.user_locks.locked() == frozenset()
+    assert await server.store.user_changes.locked() == frozenset()
 
 
 async def test_change_of_a_disabled_person_does_not_unlock_them(server: Server) -> None:
     ann, _ = await server.client("ann", "admin"), await server.client("eve", "member")
     await ann.post(f"{PEOPLE}/eve/disable")
     assert (await ann.put(f"{PEOPLE}/eve", json={"role": "lead"})).json()["disabled"] is True
-    assert await server.store.user_locks.locked() == {"eve"}
+    assert await server.store.user_changes.locked() == {"eve"}
 
 
 async def test_plan_warns_of_a_locked_user_in_the_file(server: Server) -> None:
@@ -194,11 +193,11 @@ async def test_cluster_that_does_not_answer_delays_no_other(server: Server) -> N
     await server.client("eve", "member")
     await ann.post(f"{PEOPLE}/eve/disable")
     await tried(worker, 1.0)
-    assert [(row.cluster, row.user) for row in await server.store.user_locks.due()] == [("other", "bob")]
+    assert [(row.cluster, row.user) for row in await server.store.user_changes.due()] == [("other", "bob")]
     assert await worker.start_due(100.0) == [], "a try that still runs is not started again"
     answers.set()
     await asyncio.gather(*tasks)
-    assert await server.store.user_locks.due() == ()
+    assert await server.store.user_changes.due() == ()
 
 
 async def test_teams_of_the_provider_reach_each_cluster_that_they_name(server: Server) -> None:
@@ -215,10 +214,10 @@ async def test_teams_of_the_provider_reach_each_cluster_that_they_name(server: S
     done = {"user": "bob", "seconds": 0.0, "changes": ["bob: joins team red"]}
     assert await lines(server, "user.teams") == [("bob", "lab", "ok", done)], "nothing changed on the other cluster"
     await server.store.people.set_provider_teams("bob", ["red", "other/blue"])
-    assert [(row.cluster, row.cause) for row in await server.store.user_locks.due()] == [("other", "teams")]
+    assert [(row.cluster, row.cause) for row in await server.store.user_changes.due()] == [("other", "teams")]
     await tried(worker, AGAIN_S)
     await server.store.people.set_provider_teams("bob", ["other/blue", "red"])
-    assert await server.store.user_locks.due() == (), "the same teams in another order are no change"
+    assert await server.store.user_changes.due() == (), "the same teams in another order are no change"
 
 
 async def test_teams_are_tried_again_until_the_cluster_answers(server: Server) -> None:
@@ -232,7 +231,7 @@ async def test_teams_are_tried_again_until_the_cluster_answers(server: Server) -
     assert (await ann.get(f"{PEOPLE}/eve")).json()["changes_due"] == {"lab": "no head of lab runs"}
     server.backend.answers["update_users"] = UserUpdateResult()
     await tried(UserChanges(server.state), 0.0)
-    assert await server.store.user_locks.due() == ()
+    assert await server.store.user_changes.due() == ()
     assert [line[2] for line in await lines(server, "user.teams")] == ["failed", "ok"]
 
 
@@ -241,7 +240,7 @@ async def test_another_linux_user_takes_the_teams_of_the_person(server: Server) 
     await server.store.people.set_provider_teams("eve", ["lab/red"])
     await tried(UserChanges(server.state), 0.0)
     await ann.put(f"{PEOPLE}/eve", json={"role": "member", "user": "eva"})
-    due = await server.store.user_locks.due()
+    due = await server.store.user_changes.due()
     assert [(row.cluster, row.user, row.cause, row.person) for row in due] == [
         ("lab", "eva", "teams", "ann"), ("lab", "eve", "teams", "ann"),
     ]  # fmt: skip
@@ -270,7 +269,7 @@ async def test_users_who_come_while_others_are_changed_are_changed_together_afte
     await first
     await tried(worker, 2.0)
     assert [users for _, users in server.backend.named("update_users")] == [("ann",), ("bob", "eve")]
-    (row,) = await server.store.user_locks.due()
+    (row,) = await server.store.user_changes.due()
     assert (row.user, row.error) == ("eve", "no space left"), "a fault of one user is not that of the others"
 
 

@@ -16,7 +16,7 @@ from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Refused
 from headway.store.billing.run_sums import ReportSpan
 from headway.store.clusters.cluster_records import Row, tables
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.store import Store
 from tests.support.clusters import builders
 

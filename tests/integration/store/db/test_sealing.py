@@ -14,7 +14,7 @@ import pytest
 from headway.domain.access.job_secret import OwnerKind, SecretOwner
 from headway.errors import Refused
 from headway.store import NotebookRow, Store, open_store
-from headway.store.db.schema import metadata
+from headway.store.db.metadata import metadata
 from headway.store.db.sealing import KEY_FILE
 from headway.store.key_rotation import SEALED
 

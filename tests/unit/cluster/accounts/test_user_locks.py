@@ -11,7 +11,7 @@ import pytest
 
 from headway.cluster.accounts import user_locks
 from headway.cluster.context import ClusterContext
-from headway.domain.access.user_lock import UserLockResult
+from headway.domain.access.user_change_results import UserLockResult
 from headway.domain.cluster import Host
 from headway.domain.machines.machine import Machine
 from headway.domain.teams import Team, User

@@ -11,7 +11,7 @@ import pytest
 
 from headway.cluster.accounts import user_teams
 from headway.cluster.context import ClusterContext
-from headway.domain.access.user_update import UserUpdateResult
+from headway.domain.access.user_change_results import UserUpdateResult
 from headway.domain.machines.machine import Machine
 from headway.domain.teams import Team, User
 from headway.errors import CommandFailed, Unreachable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from headway.store.db.schema import metadata
+from headway.store.db.metadata import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -13,8 +13,7 @@ import pytest
 
 from headway.api.http.request_body_limits import MAX_SCIM_BODY
 from headway.domain.access.role import Role
-from headway.domain.access.user_lock import UserLockResult
-from headway.domain.access.user_update import UserUpdateResult
+from headway.domain.access.user_change_results import UserLockResult, UserUpdateResult
 from headway.domain.teams import Team, User
 from headway.schemas.access.scim import (
     GROUP_SCHEMA,
@@ -168,7 +167,7 @@ async def test_okta_deactivates_and_returns_a_person(server: Server, idp: httpx.
     answer = await idp.put(f"{USERS}/{made['id']}", json=okta_user(active=True))
     assert answer.json()["active"] is True
     assert await rights(server) == ("member", ())
-    assert await server.store.user_locks.locked() == frozenset()
+    assert await server.store.user_changes.locked() == frozenset()
 
 
 async def test_entra_disables_with_capitals_and_texts(server: Server, idp: httpx.AsyncClient) -> None:
@@ -201,11 +200,11 @@ async def test_deleted_user_is_removed_and_locked(server: Server, idp: httpx.Asy
     answer = await idp.delete(f"{USERS}/{made['id']}")
     assert (answer.status_code, answer.content) == (204, b"")
     assert await server.store.people.get("zoe@example.org") is None
-    assert await server.store.user_locks.locked() == {"zoe"}
+    assert await server.store.user_changes.locked() == {"zoe"}
     assert fault(await idp.get(f"{USERS}/{made['id']}")) == (404, "")
     assert fault(await idp.delete(f"{USERS}/{made['id']}")) == (404, "")
     await added(idp)
-    assert await server.store.user_locks.locked() == frozenset()
+    assert await server.store.user_changes.locked() == frozenset()
 
 
 async def test_groups_give_roles_and_teams_as_claims_do(server: Server, idp: httpx.AsyncClient) -> None:
@@ -252,7 +251,7 @@ async def test_person_who_loses_their_role_is_signed_out_and_keeps_jobs(server: 
     _, token = await server.store.tokens.create("zoe@example.org")
     await patch(idp, f"{GROUPS}/{staff}", {"op": "remove", "path": "members"})
     assert await server.store.tokens.holder(token) is None
-    assert await server.store.user_locks.locked() == frozenset()
+    assert await server.store.user_changes.locked() == frozenset()
 
 
 async def test_sign_in_finds_the_person_with_the_groups_of_scim(server: Server, provider: Provider) -> None:
@@ -319,7 +318,7 @@ async def test_new_linux_user_of_a_disabled_person_is_locked(server: Server, idp
     made = await added(idp)
     await server.apply()
     await idp.put(f"{USERS}/{made['id']}", json=okta_user(active=False, linux_user="zoe2"))
-    assert "zoe2" in await server.store.user_locks.locked()
+    assert "zoe2" in await server.store.user_changes.locked()
 
 
 async def test_same_name_or_external_id_is_refused(idp: httpx.AsyncClient) -> None:

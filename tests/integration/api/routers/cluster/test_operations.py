@@ -12,7 +12,7 @@ from sqlalchemy import update
 from headway.api.routers.cluster import operations
 from headway.domain.changeset import Disturbs
 from headway.domain.operation_kinds import OperationKind
-from headway.store.db import schema
+from headway.store.db import cluster_schema
 from tests.support.servers.server_fakes import Server, changes, document
 
 
@@ -70,7 +70,7 @@ async def test_only_admins_see_where_the_server_keeps_backups(server: Server, ki
     operation = (await server.store.operations.recent("lab"))[0]
     await server.store.operations.add_event(operation.id, "backup", f"wrote {path}: 3 MB, 1/2 done")
     async with server.store.database.write() as db:
-        change = update(schema.operations).where(schema.operations.c.id == operation.id)
+        change = update(cluster_schema.operations).where(cluster_schema.operations.c.id == operation.id)
         error = {"kind": "error", "message": f"{path} is not readable", "hint": f"see {path}"}
         await db.execute(change.values(kind=kind.value, kept=[path], error=error, state="failed"))
     for role, seen in (("viewer", False), ("member", False), ("operator", False), ("admin", True)):

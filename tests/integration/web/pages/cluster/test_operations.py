@@ -13,7 +13,7 @@ from headway.domain.access.role import Role
 from headway.domain.incident import FaultAction, IncidentState
 from headway.services.access.role_rights import Principal
 from headway.services.read_model.topic_hub import operation_topic
-from headway.store.db import schema
+from headway.store.db import cluster_schema
 from headway.web.pages.cluster import operations
 from tests.support.servers.server_fakes import Server
 
@@ -78,7 +78,7 @@ async def test_steps_of_a_long_operation_are_shown_as_done(server: Server) -> No
         for seq in range(1, 20_001)
     ]  # fmt: skip
     async with server.store.database.write() as db:
-        await db.execute(insert(schema.events), lines)
+        await db.execute(insert(cluster_schema.events), lines)
     for node in range(500):
         await server.store.operations.add_event(operation, f"sea-{node}", "is set up", done=True, seconds=3.0)
     await server.store.operations.finish(operation, "test:1", "done")

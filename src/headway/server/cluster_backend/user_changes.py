@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from headway.domain.access.user_lock import UserLockResult
-from headway.domain.access.user_update import UserUpdateResult
+from headway.domain.access.user_change_results import UserLockResult, UserUpdateResult
 from headway.domain.cluster import Cluster
 from headway.server.cluster_backend.connections import ConnectionPool
 
 
-class UserLocksBackend:
-    """Implements services.cluster_backend.ClusterUserLocks."""
+class UserChangesBackend:
+    """Implements services.cluster_backend.ClusterUserChanges."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool

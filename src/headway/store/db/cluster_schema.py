@@ -1,5 +1,5 @@
-"""The tables. Times are unix seconds; documents and errors are JSON. A column with a secret value has the value encrypted with a
-key that is not in the database (store.db.sealing), and is named `sealed`."""
+"""The tables of clusters: operations, jobs, incidents, datasets, environments, and what servers share. Columns are as in
+`store.db.metadata`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,13 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    MetaData,
     String,
     Table,
     Text,
     text,
 )
 
-HEAD = "0001"  # the newest migration; a test compares it with Alembic's own answer
-
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(column_0_label)s",
-        "uq": "uq_%(table_name)s_%(column_0_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
+from headway.store.db.metadata import metadata
 
 clusters = Table(
     "clusters",

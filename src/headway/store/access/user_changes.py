@@ -7,7 +7,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.store.db import access_schema as access
-from headway.store.db import schema as t
+from headway.store.db import cluster_schema as t
 from headway.store.db.rows import DueUserChange, Person
 from headway.store.db.transactions import StorePart
 
@@ -56,7 +56,7 @@ async def _add_due(db: AsyncConnection, cluster: str, user: str, cause: str, by:
     await db.execute(insert(d).values(values | {"tries": 0, "error": "", "done_at": None}))
 
 
-class UserLockStore(StorePart):
+class UserChangeStore(StorePart):
     """Reads which Linux users are locked, and keeps what clusters must still do about users."""
 
     async def locked(self) -> frozenset[str]:
