@@ -46,6 +46,11 @@ _TRES_WEIGHTS = SlurmKey(
     "weights such as CPU=1000,GRES/gpu=3000",
 )
 
+_LICENSES = SlurmKey(
+    r"[A-Za-z][A-Za-z0-9_-]{0,62}(@[A-Za-z0-9_.-]{1,64})?:[0-9]{1,7}(,[A-Za-z][A-Za-z0-9_-]{0,62}(@[A-Za-z0-9_.-]{1,64})?:[0-9]{1,7})*",
+    "licenses and their number, such as matlab:10,ansys@server:4",
+)
+
 CLUSTER_KEYS: dict[str, SlurmKey] = {
     "BatchStartTimeout": _SECONDS,
     "CompleteWait": SlurmKey(_number(65533), "seconds, 0 to 65533"),
@@ -57,6 +62,7 @@ CLUSTER_KEYS: dict[str, SlurmKey] = {
     "JobRequeue": SlurmKey("0|1", "0 or 1"),
     "KillOnBadExit": SlurmKey("0|1", "0 or 1"),
     "KillWait": _SECONDS,
+    "Licenses": _LICENSES,
     "MailDomain": SlurmKey(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,200}[A-Za-z0-9])?", "a domain name"),
     "MaxArraySize": SlurmKey(_number(4_000_001, 2), "a whole number, 2 to 4000001"),
     "MaxBatchRequeue": SlurmKey(_number(1000, 1), "a whole number, 1 to 1000", since="24.11"),

@@ -58,4 +58,6 @@ def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) 
         reserved=part.reserved,
         price_usd_per_node_hour=price,
         parts=GpuParts(lay_out(plan, part.mig), part.shards or 0, part.mps),
+        features=tuple(dict.fromkeys(part.features)),
+        weight=part.weight,
     )

@@ -73,6 +73,8 @@ class Group:
     reserved: bool = False  # reserved machines: paid for even while they do not exist
     price_usd_per_node_hour: Decimal = Decimal(0)
     parts: GpuParts = WHOLE  # how jobs share each of its GPUs
+    features: tuple[str, ...] = ()  # for --constraint, besides names of group, plan and leaf
+    weight: int | None = None  # Slurm's weight of its nodes; None: from the price
 
     @property
     def gpu_counts(self) -> dict[str, int]:

@@ -21,6 +21,10 @@ SHARDS_HELP = (
 MPS_HELP = "Jobs request a percentage of a GPU, as --gres mps:N, and share it through NVIDIA's MPS."
 
 
+FEATURE = r"^[A-Za-z0-9][A-Za-z0-9_.:=+-]{0,62}$"
+Feature = Annotated[str, Field(pattern=FEATURE)]
+
+
 class GroupPart(FileSection):
     """Nodes of one kind."""
 
@@ -47,6 +51,18 @@ class GroupPart(FileSection):
     mig: MigLayout = Field(default_factory=dict, max_length=6, description=MIG_HELP, examples=MIG_EXAMPLES)
     shards: int | None = Field(None, ge=2, le=100, description=SHARDS_HELP, examples=[8])
     mps: bool = Field(False, description=MPS_HELP)
+    features: list[Feature] = Field(
+        default_factory=list,
+        max_length=50,
+        description="Features of the nodes for --constraint, in addition to the names of group, plan and leaf switch.",
+        examples=[["skylake", "bigmem"]],
+    )
+    weight: int | None = Field(
+        None,
+        ge=1,
+        le=4_294_967_280,
+        description="Slurm's weight of the nodes: jobs fill nodes of low weight first (default: cents an hour of the price).",
+    )
     spot: bool = Field(False, description="The provider may take the machines back at short notice.")
     reserved: bool = Field(
         False,

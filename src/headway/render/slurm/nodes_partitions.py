@@ -31,7 +31,9 @@ def node_lines(cluster: Cluster, site: Site) -> Iterator[ConfLine]:
     yield ConfLine(comment="--- nodes, spares included; the name carries the leaf switch")
     weights = _weights(cluster)
     if weights:
-        yield ConfLine(comment="Weight: what a node costs in cents an hour, so that cheap ones are filled first.")
+        yield ConfLine(
+            comment="Weight: the group's, or what a node costs in cents an hour, so that cheap ones are filled first."
+        )
     kinds: dict[tuple[str, str, Hardware], list[str]] = {}
     for slot in cluster.slots:
         kinds.setdefault((slot.group, slot.leaf, hardware_of(cluster, site, slot.name)), []).append(slot.name)
@@ -58,14 +60,17 @@ def node_lines(cluster: Cluster, site: Site) -> Iterator[ConfLine]:
 def features(group: Group, leaf: str) -> tuple[str, ...]:
     """Returns the features of nodes, for --constraint."""
     named = () if group.name == MAIN_GROUP else (group.name,)
-    return tuple(dict.fromkeys((*named, group.plan.name, leaf, *(("spot",) if group.spot else ()))))
+    return tuple(dict.fromkeys((*named, group.plan.name, leaf, *group.features, *(("spot",) if group.spot else ()))))
 
 
 def _weights(cluster: Cluster) -> dict[str, int]:
-    """Returns Slurm's weight by group; {} if there is only one group."""
-    if len(cluster.groups) == 1:
+    """Returns Slurm's weight by group; {} if there is only one group, without a weight of its own."""
+    if len(cluster.groups) == 1 and cluster.groups[0].weight is None:
         return {}
-    return {group.name: 1 + int(group.price_usd_per_node_hour * 100) for group in cluster.groups}
+    return {
+        group.name: 1 + int(group.price_usd_per_node_hour * 100) if group.weight is None else group.weight
+        for group in cluster.groups
+    }
 
 
 def partition_lines(cluster: Cluster, site: Site) -> Iterator[ConfLine]:

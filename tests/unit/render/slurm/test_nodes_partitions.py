@@ -106,3 +106,19 @@ def test_partition_with_limits_names_its_qos() -> None:
     said = {name: settings for name, (settings, _) in parts((limited, site)).items()}
     assert said["debug"]["qos"] == "partition.debug"
     assert "qos" not in said["whole"]
+
+
+def test_groups_have_features_and_weights_of_their_own() -> None:
+    text = "groups: {old: {plan: a100-8, nodes: 1, features: [sxm4, bigmem], weight: 7}, new: {plan: h100-8, nodes: 1}}"
+    cluster, _ = resolve_cluster_file({"name": "lab", **parse_yaml(text)}, load_catalogue({}), owner="ann")
+    lines = conf_syntax.parse_lines(slurm_conf(cluster, site_of(cluster, departed=())))
+    old, new = (line for line in lines if line.first == "nodename")
+    assert (old.get("Feature"), old.get("Weight")) == ("old,a100-8,old-leaf1,sxm4,bigmem", "7")
+    assert new.get("Weight") == "2393"
+
+
+def test_only_group_may_have_a_weight() -> None:
+    text = "groups: {old: {plan: a100-8, nodes: 1, weight: 7}}"
+    cluster, _ = resolve_cluster_file({"name": "lab", **parse_yaml(text)}, load_catalogue({}), owner="ann")
+    lines = conf_syntax.parse_lines(slurm_conf(cluster, site_of(cluster, departed=())))
+    assert [line.get("Weight") for line in lines if line.first == "nodename"] == ["7"]
