@@ -32,6 +32,9 @@ def load_document(
     """Returns the document of a cluster file. Raises InvalidSpec with every fault found here; the server checks the rest.
     `check` returns faults of the file as it was written, before anything that it names is read.
 
+    Plans come from the user's own catalogue and from a `catalogue.yaml` in the folder of the cluster file, which comes
+    first.
+
     Without `ssh_keys` in the file, the user's own key is added: ~/.ssh/id_ed25519.pub, else Headway's, created at first use.
     Under sudo these are root's key and the calling user's."""
     file, through_sudo, home = Path(file), home is None, home or Path.home()
@@ -53,7 +56,8 @@ def load_document(
     if isinstance(spec.get("hosts"), dict):
         spec["hosts"] = _read_hosts(spec["hosts"], folder, home, faults)
     _absolute_paths(spec, folder, home)
-    catalogue = _catalogue(config_dir / CATALOGUE_FILE)
+    # Plans that lie beside the cluster file belong to it, as those of an imported site.
+    catalogue = {**_catalogue(config_dir / CATALOGUE_FILE), **_catalogue(folder / CATALOGUE_FILE)}
     if faults:
         raise InvalidSpec(faults)
     if not spec.get("ssh_keys") and isinstance(spec.get("ssh_keys", []), list):

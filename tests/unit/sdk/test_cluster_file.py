@@ -149,3 +149,13 @@ def test_reads_cluster_file_from_pipe(tmp_path: Path) -> None:
     finally:
         asked.join()
         os.close(ours)
+
+
+def test_catalogue_of_the_folder_of_the_file_comes_first(tmp_path: Path) -> None:
+    config, folder = tmp_path / "config", tmp_path / "site"
+    config.mkdir()
+    folder.mkdir()
+    (config / "catalogue.yaml").write_text("one: {cpus: 4, memory_mib: 4096}\ntwo: {cpus: 4, memory_mib: 4096}\n")
+    (folder / "catalogue.yaml").write_text("two: {cpus: 8, memory_mib: 8192}\n")
+    document = load_document(write(folder, "name: lab\n"), config_dir=config, home=tmp_path)
+    assert document.catalogue == {"one": {"cpus": 4, "memory_mib": 4096}, "two": {"cpus": 8, "memory_mib": 8192}}

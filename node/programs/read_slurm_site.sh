@@ -1,0 +1,77 @@
+# Prints the configuration of a running Slurm site; headway.sdk.slurm_site.head parses it. Needs a POSIX shell, changes nothing,
+# writes no file, and skips what is missing. Files that the user can't read are read with sudo -n. Secrets stay on the machine:
+# values of passwords and keys are masked, and of scripts only the number of lines is sent.
+# Each part is a line "FILE BYTES PATH" with the text below it, or a line "FAIL PATH" with the reason in the next line.
+LC_ALL=C
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin:/usr/local/slurm/bin
+export LC_ALL PATH
+limit() { if command -v timeout >/dev/null 2>&1; then timeout 60 "$@"; else "$@"; fi; }
+have() { command -v "$1" >/dev/null 2>&1; }
+text_of() { if [ -r "$1" ]; then cat "$1"; else sudo -n cat "$1"; fi; }
+part() { # $1: path, text on standard input
+    text=$(cat; printf x)
+    text=${text%x}
+    printf 'FILE %s %s\n' "$(printf '%s' "$text" | wc -c | tr -d ' ')" "$1"
+    printf '%s\n' "$text"
+}
+fail() { printf 'FAIL %s\n%s\n' "$1" "$2"; }
+mask() {
+    sed -E 's/([A-Za-z_]*([Pp][Aa][Ss][Ss]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp]rivate_?[Kk]ey)[A-Za-z_]*[[:space:]]*=[[:space:]]*)("[^"]*"|[^[:space:],;]*)/\1(secret)/g'
+}
+send() { # $1: file, $2: path to print
+    if found=$(text_of "$1" 2>&1 | head -c 16000000) && [ -n "$found" ]; then
+        case $found in
+        "cat: "* | "sudo: "*) fail "$2" "${found%%
+*}" ;;
+        '#!'*) printf '%s\n' "$found" | sed -e '1s/.*/#!/' -e '2,$s/..*/x/' | part "$2" ;;
+        *) printf '%s\n' "$found" | mask | part "$2" ;;
+        esac
+    fi
+}
+
+conf=$(limit scontrol show config 2>/dev/null | sed -n 's/^SLURM_CONF *= *//p' | head -n 1)
+for guess in "$conf" "$SLURM_CONF" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf /usr/local/etc/slurm.conf \
+    /opt/slurm/etc/slurm.conf /usr/local/slurm/etc/slurm.conf /var/spool/slurmctld/slurm.conf; do
+    if [ -n "$guess" ] && { [ -e "$guess" ] || sudo -n test -e "$guess" 2>/dev/null; }; then
+        conf=$guess
+        break
+    fi
+done
+folder=${conf%/*}
+[ -n "$folder" ] || folder=/etc/slurm
+list() { find -L "$folder" -maxdepth 4 -type f -size -16000k "$@" 2>/dev/null; }
+files=$(list \( -name '*.conf' -o -name '*.conf.*' -o -name '*.inc' -o -name '*.lua' -o -name 'topology.yaml' -o -name 'topology.yml' \) |
+    grep -v -i -E 'key|\.pem$|~$|\.bak$|\.orig$|\.old$' | sort | head -n 2000)
+[ -n "$files" ] || files=$conf
+included=$(for file in $files; do text_of "$file" 2>/dev/null; done |
+    sed -n -E 's/^[[:space:]]*([Ii][Nn][Cc][Ll][Uu][Dd][Ee][[:space:]]+|(Task|Srun)?(Prolog|Epilog)(Slurmctld)?[[:space:]]*=[[:space:]]*)("?)(\/[^"[:space:]]+).*/\6/p' |
+    sort -u | head -n 500)
+for file in $(printf '%s\n' $files $included | sort -u); do
+    case $file in *[*?[]*) continue ;; esac # a pattern that matches nothing
+    case $file in "$folder"/*) send "$file" "${file#"$folder"/}" ;; *) send "$file" "${file#/}" ;; esac
+done
+
+send /etc/fstab fstab
+if have sacctmgr; then
+    cluster=$(limit scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= *//p' | head -n 1)
+    [ -n "$cluster" ] || cluster=$(text_of "$conf" 2>/dev/null | sed -n -E 's/^[[:space:]]*[Cc]luster[Nn]ame[[:space:]]*=[[:space:]]*([^[:space:]]+).*/\1/p' | tail -n 1)
+    if [ -n "$cluster" ]; then
+        # Only users that accounting knows may dump it.
+        dump=$(limit sacctmgr -i dump "$cluster" File=/dev/stdout 2>/dev/null) ||
+            dump=$(limit sudo -n env "PATH=$PATH" sacctmgr -i dump "$cluster" File=/dev/stdout 2>&1 | grep -v "^sacctmgr: .* - '")
+        case $dump in
+        *"Cluster - '"*) printf '%s\n' "$dump" | part sacctmgr.dump ;;
+        *) fail sacctmgr.dump "sacctmgr dump $cluster: $(printf '%s' "${dump:-it printed nothing within 60 s}" | tr '\n' ' ')" ;;
+        esac
+    fi
+    qos=$(limit sacctmgr -P show qos 2>/dev/null) || qos=
+    if [ -n "$qos" ]; then printf '%s\n' "$qos" | part sacctmgr.qos; else fail sacctmgr.qos "sacctmgr show qos printed nothing within 60 s"; fi
+    users=$(limit sacctmgr -nP show user format=user 2>/dev/null | head -n 20000)
+    # Names, uids and groups only: neither passwords nor full names
+    printf '%s\n' $users | xargs -n 200 getent passwd 2>/dev/null | awk -F: '{ print $1 ":x:" $3 ":" $4 "::" $6 ":" $7 }' | part passwd
+fi
+if have scontrol; then
+    nodes=$(limit scontrol show nodes --json 2>/dev/null) || nodes=
+    case $nodes in *'"nodes"'*) printf '%s\n' "$nodes" | part scontrol-nodes.json ;; esac
+fi
+printf 'END\n'

@@ -1,0 +1,115 @@
+"""import: makes a cluster file of a running Slurm site. No server is needed, and nothing is changed there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headway.cli import common
+from headway.cli.output.formatting import plural
+from headway.cli.output.output_formats import Format, Output
+from headway.errors import Refused
+
+if TYPE_CHECKING:
+    from headway.slurm_import.importer import Imported, SiteFiles
+
+CLUSTER, CATALOGUE, REPORT, REHEARSAL = "cluster.yaml", "catalogue.yaml", "report.md", "rehearsal.yaml"
+
+
+def import_site(
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="SOURCE", help="Folder with slurm.conf, or the head: ssh://[USER@]HEAD[:PORT]."),
+    ],
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FOLDER", help="Folder to write to (default: the cluster's name).")
+    ] = None,
+    rehearse: Annotated[
+        bool, typer.Option("--rehearse", help=f"Also write {REHEARSAL}: the cluster in local containers, one node a group.")
+    ] = False,
+    output: Output = Format.table,
+) -> None:  # fmt: skip
+    """Make a cluster file of a running Slurm site.
+
+    Read slurm.conf with its includes, gres.conf, topology, accounts, QOS, users and mounts; change nothing there. Write
+    cluster.yaml, catalogue.yaml with the plans of its nodes, and report.md, which says of each key and line that was read what
+    became of it. Never overwrite a file. Secrets are not copied.
+
+    headway import --from ssh://root@slurm-head --to site"""
+    from headway.slurm_import.importer import import_site as make
+
+    files = _read(source)
+    imported = make(files)
+    written = _write(to or Path(imported.spec["name"]), imported, rehearse=rehearse)
+    if output is Format.json:
+        from headway.slurm_import.report import report_data
+
+        common.print_json({**report_data(imported), "files": [str(file) for file in written]})
+        return
+    for line in _summary(files, imported, written):
+        common.print_line(line)
+
+
+def _read(source: str) -> SiteFiles:
+    if "://" in source:
+        from headway.sdk.slurm_site.head import read_head
+
+        return read_head(source)
+    from headway.sdk.slurm_site.folder import read_folder
+
+    return read_folder(common.expand_home(source))
+
+
+def _write(folder: Path, imported: Imported, *, rehearse: bool) -> list[Path]:
+    from headway.slurm_import.importer import rehearsal
+    from headway.slurm_import.report import cluster_yaml_head, report_markdown
+    from headway.slurm_import.verdicts import count_kinds
+    from headway.validation.yaml_parser import dump_yaml
+
+    head = cluster_yaml_head(imported, count_kinds(imported.entries))
+    texts = {
+        CLUSTER: head + dump_yaml(imported.spec),
+        CATALOGUE: dump_yaml(imported.catalogue),
+        REPORT: report_markdown(imported),
+    }
+    if rehearse:
+        texts[REHEARSAL] = head + dump_yaml(rehearsal(imported))
+    there = [name for name in texts if (folder / name).exists()]
+    if there:
+        raise Refused(f"{folder / there[0]} already exists", hint="give another folder with --to")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            with (folder / name).open("x", encoding="utf-8") as out:
+                out.write(text)
+    except OSError as error:
+        raise Refused(f"{folder} can't be written: {error.strerror}", hint="give another folder with --to") from None
+    return [folder / name for name in texts]
+
+
+def _summary(files: SiteFiles, imported: Imported, written: list[Path]) -> list[str]:
+    from headway.slurm_import.report import needs_person
+    from headway.slurm_import.verdicts import Kind, count_kinds
+
+    counts: dict[Any, int] = count_kinds(imported.entries)
+    decide = sum(1 for _, verdict in imported.entries if needs_person(verdict))
+    sizes = [plural(imported.nodes, "node"), plural(len(imported.spec.get("partitions", ())), "partition")]
+    sizes += [plural(len(imported.spec.get("teams", ())), "team"), plural(imported.users, "user")]
+    lines = [
+        f"read {plural(len(files.texts), 'file')} of {files.source}: {', '.join(sizes)}",
+        f"  {counts[Kind.CARRIED]:,} keys and lines are carried, {counts[Kind.KEPT]:,} kept under slurm, "
+        f"{counts[Kind.SAME]:,} the same as Headway's default",
+        f"  {counts[Kind.NOT_CARRIED]:,} are not carried; {decide:,} of them need a decision: {written[2]}",
+    ]
+    lines += [f"  not read: {path}: {why}" for path, why in sorted(imported.unread.items())[:5]]
+    if len(imported.unread) > 5:
+        lines.append(f"  not read: {len(imported.unread) - 5:,} more, listed in the report")
+    lines += [f"  note: {note}" for note in imported.notes[:5]]
+    lines += [f"  correct {written[0]}: {fault}" for fault in imported.faults[:5]]
+    lines += [
+        f"wrote {', '.join(str(file) for file in written)}",
+        f"  next: headway plan {written[-1] if len(written) > 3 else written[0]}",
+    ]
+    return lines

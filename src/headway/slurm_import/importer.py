@@ -1,0 +1,333 @@
+"""Imports a site: texts of its files in, cluster file, catalogue and verdicts out."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headway.catalog.node_images import DEFAULT_IMAGE, IMAGES
+from headway.catalog.plans import load_catalogue
+from headway.clusterfile.load import check_cluster_file
+from headway.domain.cluster import Cluster
+from headway.domain.machines.site import Site
+from headway.errors import Fault, InvalidSpec
+from headway.render.slurm import cgroup_conf, conf_syntax, slurm_conf, slurmdbd_conf
+from headway.slurm_import import cluster_keys, other_files, site_names, switches
+from headway.slurm_import.accounting import Accounting, is_dump, is_qos_table, read_dump, read_qos
+from headway.slurm_import.conf_reader import ConfReader, Record
+from headway.slurm_import.known_keys import OTHER_FILES
+from headway.slurm_import.node_groups import NodeGroup, make_groups
+from headway.slurm_import.node_lines import NodeReport, SiteNode, gpu_type, read_nodes
+from headway.slurm_import.partition_lines import Surroundings, make_partitions, read_partitions
+from headway.slurm_import.teams import Teams, decide_qos, make_teams
+from headway.slurm_import.verdicts import Item, Kind, Ledger, Verdict
+from headway.validation import syntax_rules
+from headway.validation.field_types import MOST_NODES
+
+MAIN_FILE = "slurm.conf"
+_OWNER = "headway-import"  # stands in for the person who will apply the file
+_SCRIPTS = (".sh", ".lua", ".py", ".pl", ".bash")
+
+
+@dataclass(frozen=True)
+class SiteFiles:
+    """Texts of a site's files by path, and why others could not be read."""
+
+    texts: Mapping[str, str]
+    unread: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""  # folder or head, for the report
+
+
+@dataclass(frozen=True)
+class Imported:
+    """An imported site. `spec`: the cluster file; `catalogue`: plans of its nodes; `faults`: those of the product's own
+    validation, none unless there is a bug."""
+
+    spec: dict[str, Any]
+    catalogue: dict[str, Any]
+    entries: list[tuple[Item, Verdict]]
+    unread: dict[str, str]
+    notes: list[str]
+    faults: list[Fault]
+    source: str
+    nodes: int
+    users: int
+
+
+@dataclass
+class _Reading:
+    """What was read of a site."""
+
+    records: list[Record]
+    nodes: dict[str, SiteNode]
+    accounting: Accounting
+    topology: switches.Switches
+    volumes: list[dict[str, str]]
+    unread: dict[str, str]
+    plain: dict[str, list[Record]]  # files that Headway writes itself
+    people: list[tuple[str, str]]  # path and text of passwd files
+
+
+def import_site(files: SiteFiles) -> Imported:
+    """Returns the imported site. Raises InvalidSpec if it has no slurm.conf, or one without nodes."""
+    ledger = Ledger()
+    reading = _read(files, ledger)
+    if not reading.nodes:
+        hint = "give the files that slurm.conf includes; of dynamic nodes, the output of scontrol show nodes --json as nodes.json"
+        raise InvalidSpec([Fault("", "no NodeName line was found in slurm.conf", hint)], files.source or "the site")
+    items = cluster_keys.cluster_items(reading.records)
+    version = IMAGES[DEFAULT_IMAGE].slurm.name
+    notes = _template_notes(files)
+    head, nodes = _controllers(items, reading.nodes, ledger, notes)
+    found = read_partitions(reading.records, nodes, ledger)
+    members = {name: frozenset(p.name for p in found.values() if name in p.nodes) for name in nodes}
+    groups, lost = make_groups(nodes.values(), members, reading.topology.leaf_of)
+    notes += lost
+    if lost:
+        _decide_merged(reading.records, lost[0], ledger)
+    teams = make_teams(reading.accounting, ledger)
+    around = Surroundings(
+        site_names.partition_names(), groups, teams.of_account, reading.accounting.qos, version,
+        cluster_keys.last(items, "preempttype").lower(), cluster_keys.last(items, "preemptmode").lower(),
+    )  # fmt: skip
+    partitions = make_partitions(found, around, ledger)
+    decide_qos(reading.accounting, teams, around.used_qos, ledger)
+    for path, text in reading.people:
+        other_files.read_passwd(path, text, ledger, {user for team in teams.fields.values() for user in team["users"]})
+    spec = _spec(items, head, groups, partitions, teams, reading, ledger)
+    catalogue = {group.plan_name: dict(group.plan) for group in groups}
+    spec = _finish(spec, catalogue, items, version, reading, ledger)
+    _, faults = check_cluster_file(spec, load_catalogue(catalogue), owner=_OWNER)
+    for item in list(ledger.open_items()):
+        ledger.dropped(item, "the import does not know this line", "say in an issue that you need it")
+    return Imported(
+        spec, catalogue, ledger.entries(), {**files.unread, **reading.unread}, notes,
+        [fault for fault in faults if fault.level == "error"], files.source, len(nodes),
+        len({user for team in teams.fields.values() for user in team.get("users", ())}),
+    )  # fmt: skip
+
+
+def _decide_merged(records: list[Record], note: str, ledger: Ledger) -> None:
+    """Decides on what nodes of merged groups no longer differ by."""
+    keys = (
+        "feature",
+        "features",
+        "weight",
+        *(("cpus", "procs", "realmemory", "gres") if "CPUs" in note or "all nodes" in note else ()),
+    )
+    for record in records:
+        for item in record.items if record.kind == "nodename" else ():
+            if item.key.lower() in keys:
+                ledger.dropped(item, note, "divide the groups by hand: groups and the groups of partitions")
+
+
+def rehearsal(imported: Imported) -> dict[str, Any]:
+    """Returns the cluster file of a rehearsal in local containers: one node of each group, without the site's machines,
+    volumes and switches."""
+    spec = {
+        key: value for key, value in imported.spec.items() if key not in ("hosts", "fabric", "storage", "controllers")
+    }
+    groups = {name: {**group, "nodes": min(1, group["nodes"])} for name, group in spec["groups"].items()}
+    return {**spec, "provider": "local", "groups": groups}
+
+
+def _read(files: SiteFiles, ledger: Ledger) -> _Reading:
+    reader = ConfReader(files.texts, ledger)
+    main = _main_file(files)
+    records = reader.read(main)
+    reading = _Reading(records, {}, Accounting(), switches.Switches(), [], reader.unread, {}, [])
+    reports: dict[str, NodeReport] = {}
+    types: dict[str, str] = {}
+    for path in sorted(files.texts):
+        text, name = files.texts[path], posixpath.basename(path).lower()
+        if path in reader.seen or not text.strip():
+            continue
+        if is_dump(text):
+            read_dump(path, text, ledger, reading.accounting)
+        elif is_qos_table(text):
+            read_qos(path, text, ledger, reading.accounting)
+        elif name == "gres.conf":
+            types |= other_files.read_gres(reader.read(path), ledger)
+        elif name == "topology.conf":
+            reading.topology = switches.read_topology_conf(reader.read(path), ledger)
+        elif name in ("topology.yaml", "topology.yml"):
+            reading.topology = switches.read_topology_yaml(path, text, ledger)
+        elif name in OTHER_FILES and name.endswith(".conf"):
+            reading.plain[name] = [*reading.plain.get(name, []), *reader.read(path)]
+        elif name in ("passwd", "getent-passwd"):
+            reading.people.append((path, text))
+        else:
+            _read_other(path, name, text, reading, reports, ledger)
+    reading.nodes = read_nodes(records, ledger, reports)
+    reading.nodes = other_files.typed_gpus(
+        reading.nodes, types, lambda node, kind: replace(node, gpu_type=gpu_type(kind))
+    )
+    return reading
+
+
+def _volumes_fault(volumes: list[dict[str, str]]) -> str:
+    """Returns what is wrong with these volumes in any cluster file; "" for nothing."""
+    spec = {"name": "x", "plan": "h100-8", "nodes": 1, "storage": {"volumes": volumes}}
+    _, faults = check_cluster_file(spec, load_catalogue(), owner=_OWNER)
+    return next((f"{fault.message} ({fault.hint})" for fault in faults if fault.level == "error"), "")
+
+
+def _main_file(files: SiteFiles) -> str:
+    found = sorted((p for p in files.texts if posixpath.basename(p) == MAIN_FILE), key=lambda path: path.count("/"))
+    if not found:
+        hint = "give the folder with slurm.conf, or the head: --from ssh://HEAD"
+        raise InvalidSpec(
+            [Fault("", f"{files.source or 'the site'} has no slurm.conf", hint)], files.source or "the site"
+        )
+    return found[0]
+
+
+def _read_other(
+    path: str, name: str, text: str, reading: _Reading, reports: dict[str, NodeReport], ledger: Ledger
+) -> None:
+    if name == "plugstack.conf" or "plugstack.conf.d/" in path:
+        other_files.read_plugstack(path, text, ledger)
+    elif name in ("group", "getent-group"):
+        other_files.read_group(path, text, ledger)
+    elif name in ("fstab", "mounts"):
+        reading.volumes += other_files.read_fstab(path, text, ledger, _volumes_fault)
+    elif name.endswith(".json"):
+        reports.update(other_files.read_scontrol_nodes(path, text, ledger))
+    elif text.startswith("#!") or name.endswith(_SCRIPTS):
+        other_files.read_script(path, text, ledger)
+    else:
+        lines = sum(1 for line in text.split("\n") if line.strip())
+        item = ledger.read(Item(path, 1, "file", f"{lines} lines"))
+        ledger.dropped(item, "the import does not know this file", "check whether slurm.conf should include it")
+
+
+def _controllers(
+    items: list[Item], nodes: dict[str, SiteNode], ledger: Ledger, notes: list[str]
+) -> tuple[str, dict[str, SiteNode]]:
+    """Returns the address of the head, and the nodes without it: Headway's head runs no jobs."""
+    hosts: list[tuple[str, str, Item]] = []
+    for item in cluster_keys.find(items, "slurmctldhost", "controlmachine", "backupcontroller"):
+        name, _, address = item.value.partition("(")
+        hosts.append((name.strip(), address.rstrip(") ") or name.strip(), item))
+    address = cluster_keys.last(items, "controladdr")
+    for item in cluster_keys.find(items, "controladdr"):
+        ledger.carried(item, "hosts[0].address")
+    for item in cluster_keys.find(items, "backupaddr"):
+        ledger.dropped(item, "the import makes one head", "add the second head after the move: controllers: 2")
+    for index, (_, _, item) in enumerate(hosts):
+        if index == 0:
+            ledger.carried(item, "hosts[0]", "the head")
+        else:
+            ledger.dropped(item, "the import makes one head", "add the second head after the move: controllers: 2")
+    head, reached = (hosts[0][0], address or hosts[0][1]) if hosts else ("", "head.example.org")
+    if syntax_rules.host_fault(reached) or ":" in reached:
+        notes.append(
+            f"{syntax_rules.printable(reached)} is no address of a machine: replace head.example.org under hosts"
+        )
+        reached = "head.example.org"
+    by_address = {node.address.lower(): node for node in reversed(nodes.values())}
+    rest = {
+        name: node
+        for name, node in nodes.items()
+        if name != head and node.address.lower() != reached.lower() and by_address[node.address.lower()] is node
+    }
+    shared = len(nodes) - len(by_address)
+    if shared:
+        notes.append(
+            f"{shared:,} nodes share the address of another one: a machine is one node, so they are not carried"
+        )
+    if not hosts:
+        notes.append("slurm.conf names no controller: replace head.example.org under hosts")
+    if len(rest) < len(nodes) and rest:
+        if len(rest) < len(by_address):
+            notes.append(
+                f"{head} is controller and node: Headway's head runs no jobs, so the cluster has one node less"
+            )
+        return reached, rest
+    if not rest:
+        notes.append(f"the only node {head} is also the controller: give another machine for the head under hosts")
+        return "head.example.org", {node.name: node for node in by_address.values()}
+    return reached, rest
+
+
+def _template_notes(files: SiteFiles) -> list[str]:
+    """Returns a sentence for each file that is a template of a configuration manager."""
+    return [
+        f"{path} is a template: import what it becomes on a machine"
+        for path, text in sorted(files.texts.items())
+        if path.endswith(".conf") and ("{{" in text or "{%" in text or "<%" in text)
+    ]
+
+
+def _spec(
+    items: list[Item], head: str, groups: list[NodeGroup], partitions: dict[str, Any], teams: Teams, reading: _Reading,
+    ledger: Ledger,
+) -> dict[str, Any]:  # fmt: skip
+    given = cluster_keys.last(items, "clustername")
+    name = site_names.cluster_name(given)
+    for item in cluster_keys.find(items, "clustername"):
+        ledger.carried(item, "name", "" if name == given else f"under the name {name}")
+    spec: dict[str, Any] = {"name": name, "provider": "ssh", "image": DEFAULT_IMAGE}
+    spec["groups"] = {group.name: _group(group) for group in groups}
+    spec["fabric"] = switches.make_fabric(reading.topology, groups, ledger)
+    spec["partitions"] = partitions
+    spec["teams"] = teams.fields
+    spec["storage"] = {"volumes": reading.volumes} if reading.volumes else {}
+    spec["hosts"] = [{"address": head, "role": "head"}, *_hosts(groups)]
+    return {key: value for key, value in spec.items() if value not in ({}, [])}
+
+
+def _group(group: NodeGroup) -> dict[str, Any]:
+    first = group.nodes[0]
+    fields = {
+        "plan": group.plan_name, "nodes": len(group.nodes), "shards": first.shards if first.gpus else 0,
+        "mps": first.mps and bool(first.gpus) and not first.shards, "features": list(group.features), "weight": group.weight,
+    }  # fmt: skip
+    return {key: value for key, value in fields.items() if value or key == "nodes"}
+
+
+def _hosts(groups: list[NodeGroup]) -> list[Any]:
+    return [node.address for group in groups for node in group.nodes][:MOST_NODES]
+
+
+def _finish(
+    spec: dict[str, Any], catalogue: dict[str, Any], items: list[Item], version: str, reading: _Reading, ledger: Ledger
+) -> dict[str, Any]:
+    """Returns the file with the keys under `slurm`, which are those that differ from what Headway would write. Decides on the
+    keys for the whole cluster and on the files that Headway writes itself."""
+    cluster, _ = check_cluster_file(spec, load_catalogue(catalogue), owner=_OWNER)
+    ours: dict[str, str] = {}
+    rendered: dict[str, str] = {}
+    if cluster is not None:
+        site = _site(cluster)
+        ours = conf_syntax.settings(conf_syntax.parse_lines(slurm_conf.slurm_conf(cluster, site)))
+        rendered = {
+            "cgroup.conf": cgroup_conf.cgroup_conf(pretends=False),
+            "slurmdbd.conf": slurmdbd_conf.slurmdbd_conf(cluster, site),
+        }
+    kept = cluster_keys.kept_keys(items, ours, version)
+    cluster_keys.decide_cluster_keys(items, ours, kept, version, ledger)
+    for name, records in reading.plain.items():
+        known = conf_syntax.settings(conf_syntax.parse_lines(rendered.get(name, "")))
+        other_files.read_plain_conf(name, records, ledger, known)
+    for record in reading.records:
+        if record.kind in ("downnodes", "frontendname"):
+            for item in record.items:
+                ledger.dropped(item, "the state of nodes is not carried", "drain them with headway node drain NODE")
+    if not kept:
+        return spec
+    keys = {key: cluster_keys.kept_value(key, item.value) for key, item in sorted(kept.items())}
+    hosts = spec.pop("hosts")
+    return {**spec, "slurm": keys, "hosts": hosts}
+
+
+def _site(cluster: Cluster) -> Site:
+    addresses = dict.fromkeys((*cluster.heads, *cluster.slot_names), "192.0.2.1")
+    return Site("192.0.2.0/24", "192.0.2.2", "192.0.2.1", addresses, {user.name: 0 for user in cluster.users})
+
+
+def not_carried(imported: Imported) -> list[tuple[Item, Verdict]]:
+    """Returns the items that are not carried."""
+    return [(item, verdict) for item, verdict in imported.entries if verdict.kind is Kind.NOT_CARRIED]

@@ -1,0 +1,208 @@
+"""Files of a site besides slurm.conf: gres.conf, cgroup.conf, plugins, scripts, people and mounts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from headway.slurm_import.conf_reader import Record, logical_lines
+from headway.slurm_import.known_keys import OTHER_FILES
+from headway.slurm_import.node_lines import NodeReport, SiteNode
+from headway.slurm_import.values import same_value
+from headway.slurm_import.verdicts import Item, Ledger
+
+_CGROUP_SAME = {
+    "cgroupplugin": ("autodetect", "cgroup/v2", "cgroup/v1"), "constrainramspace": ("yes",), "constraindevices": ("yes",),
+    "constrainswapspace": ("yes",), "constraincores": ("yes",), "allowedramspace": ("100", "100.0"),
+    "allowedswapspace": ("0", "0.0"), "cgroupautomount": ("yes", "no"), "cgroupmountpoint": ("/sys/fs/cgroup", "/cgroup"),
+}  # fmt: skip
+_SHARED_FILE_SYSTEMS = frozenset(
+    ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "ceph", "cifs", "glusterfs", "9p", "wekafs")
+)
+_HOME_FOLDERS = ("/home", "/scratch")
+
+
+def read_gres(records: Iterable[Record], ledger: Ledger) -> dict[str, str]:
+    """Returns the type of the GPUs by node, "" for all nodes. Decides on every key of gres.conf."""
+    types: dict[str, str] = {}
+    for record in records:
+        name, kind = record.get("name"), record.get("type")
+        gpu = name is not None and name.value.lower() in ("gpu", "shard", "mps")
+        if gpu and kind is not None and name is not None and name.value.lower() == "gpu":
+            types.setdefault("", kind.value)
+        for item in record.items:
+            key = item.key.lower()
+            if key == "autodetect" or (gpu and key in ("name", "type", "count", "nodename")):
+                ledger.carried(item, "catalogue.yaml", "Headway finds the GPUs of each machine and writes gres.conf")
+            elif gpu:
+                ledger.same(item, "Headway finds device files, cores and links of each machine")
+            elif key == "":
+                ledger.dropped(item, "is not key=value", "correct the line and import again")
+            else:
+                what = name.value if name is not None else item.key
+                ledger.dropped(item, f"a cluster file has GPUs only, not {what}", "give groups.NAME.features")
+    return types
+
+
+def read_plain_conf(name: str, records: Iterable[Record], ledger: Ledger, ours: Mapping[str, str]) -> None:
+    """Decides on every key of a file that Headway writes itself. `ours`: Headway's keys, in lower case."""
+    reason = OTHER_FILES[name]
+    for record in records:
+        for item in record.items:
+            key = item.key.lower()
+            if key == "":
+                ledger.dropped(item, "is not key=value", "correct the line and import again")
+            elif same_value(item.value, ours.get(key, "\n")) or (
+                name == "cgroup.conf" and item.value.lower() in _CGROUP_SAME.get(key, ())
+            ):
+                ledger.same(item)
+            else:
+                ledger.dropped(item, *reason)
+
+
+def read_plugstack(path: str, text: str, ledger: Ledger) -> None:
+    """Decides on every line of plugstack.conf. Arguments of plugins are not shown: they may be secrets."""
+    for number, body in logical_lines(text):
+        words = body.split()
+        plugin = words[1] if len(words) > 1 else words[0]
+        item = ledger.read(Item(path, number, words[0], plugin))
+        if "pyxis" in plugin:
+            ledger.carried(item, "containers.backend", "Headway's own runtime has Pyxis's options; enroot keeps Pyxis")
+        elif words[0].lower() == "include":
+            ledger.dropped(
+                item, "files that it includes are read only if they are in the folder", "see the other files"
+            )
+        else:
+            ledger.dropped(
+                item,
+                "Headway installs its own SPANK plugins only",
+                "see whether a job needs it; ask for it in an issue",
+            )
+
+
+def read_script(path: str, text: str, ledger: Ledger) -> None:
+    """Decides on a script as a whole: it is one item, with its number of lines. Its text is not shown."""
+    lines = sum(1 for line in text.split("\n") if line.strip())
+    item = ledger.read(Item(path, 1, "script", f"{lines} lines"))
+    name = path.rpartition("/")[2].lower()
+    if name == "job_submit.lua":
+        ledger.dropped(
+            item, "a cluster file has no plugins at submission", "express its rules by partitions, teams and limits"
+        )
+    elif "prolog" in name or "epilog" in name:
+        ledger.dropped(
+            item,
+            "Headway's prolog and epilog check nodes and prepare jobs; scripts of the site are not run",
+            "check what it does: mounts go to storage.volumes, variables to an environment, checks are Headway's",
+        )
+    else:
+        ledger.dropped(item, "Headway does not run scripts of the site", "check what it does")
+
+
+def read_passwd(path: str, text: str, ledger: Ledger, users: Iterable[str]) -> dict[str, int]:
+    """Returns the uid of each user of the cluster file. Decides on every line of a passwd file."""
+    wanted, found = set(users), dict[str, int]()
+    for number, line in enumerate(text.split("\n"), 1):
+        fields = line.strip().split(":")
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        uid = int(fields[2]) if len(fields) > 3 and re.fullmatch(r"[0-9]{1,10}", fields[2]) else -1
+        item = ledger.read(Item(path, number, fields[0], f"uid {uid}" if uid >= 0 else "no uid"))
+        if fields[0] in wanted and uid >= 0:
+            found[fields[0]] = uid
+            ledger.carried(
+                item,
+                f"users.{fields[0]}",
+                "Headway keeps the uid that all own machines agree on; otherwise plan says it",
+            )
+        elif uid < 1000:
+            ledger.same(item, "a user of the system")
+        else:
+            ledger.dropped(item, "the user is in no account", "add the user to a team if they need the cluster")
+    return found
+
+
+def read_group(path: str, text: str, ledger: Ledger) -> None:
+    """Decides on every line of a group file."""
+    for number, line in enumerate(text.split("\n"), 1):
+        fields = line.strip().split(":")
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        gid = int(fields[2]) if len(fields) > 2 and re.fullmatch(r"[0-9]{1,10}", fields[2]) else -1
+        item = ledger.read(Item(path, number, fields[0], f"gid {gid}"))
+        if 0 <= gid < 1000:
+            ledger.same(item, "a group of the system")
+        else:
+            ledger.dropped(item, "Linux groups of a cluster are its teams", "make a team for it, or chgrp its files")
+
+
+def read_fstab(
+    path: str, text: str, ledger: Ledger, fault_of: Callable[[list[dict[str, str]]], str]
+) -> list[dict[str, str]]:
+    """Returns `storage.volumes` of the shared file systems in a file such as fstab. Decides on every line. `fault_of`: what
+    is wrong with a list of volumes, "" for none."""
+    volumes: list[dict[str, str]] = []
+    for number, body in logical_lines(text):
+        fields = body.split()
+        kind, point = (fields[2], fields[1]) if len(fields) > 2 else ("", "")
+        item = ledger.read(Item(path, number, point or fields[0], f"{kind} {fields[0]}"))
+        if kind not in _SHARED_FILE_SYSTEMS:
+            ledger.same(item, "a disk of the machine itself")
+        elif point in _HOME_FOLDERS:
+            ledger.carried(
+                item, f"storage{point.replace('/', '.')}", "Headway uses what the machines have mounted there already"
+            )
+        else:
+            options = fields[3] if len(fields) > 3 else ""
+            line = f"{kind} {fields[0]} {options}".strip()
+            name = re.sub(r"[^a-z0-9]+", "-", point.lower()).strip("-0123456789")[:31].rstrip("-") or "volume"
+            volume = {"name": name, "path": point, "mount": line}
+            fault = fault_of([*volumes, volume])
+            if fault:
+                ledger.dropped(item, fault, "give storage.volumes")
+            else:
+                volumes.append(volume)
+                ledger.carried(item, "storage.volumes")
+    return volumes
+
+
+def read_scontrol_nodes(path: str, text: str, ledger: Ledger) -> dict[str, NodeReport]:
+    """Returns the nodes of `scontrol show nodes --json`; each is an item. {} with a verdict if the text is none."""
+    try:
+        document: Any = json.loads(text)
+        rows = document["nodes"]
+        named = [(str(row["name"]), row) for row in rows]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        item = ledger.read(Item(path, 1, "json", f"{len(text)} characters"))
+        ledger.dropped(item, f"is not the output of scontrol show nodes --json: {error}"[:160], "export it again")
+        return {}
+    found = {}
+    for index, (name, row) in enumerate(named):
+        item = ledger.read(Item(path, index + 1, "node", name))
+        ledger.carried(item, "groups, catalogue.yaml", "completes the node's line in slurm.conf")
+        found[name] = NodeReport(
+            _number(row.get("cpus")), _number(row.get("real_memory")), str(row.get("gres") or ""),
+            tuple(str(one) for one in _list(row.get("features"))), str(row.get("address") or ""),
+        )  # fmt: skip
+    return found
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, dict):  # newer Slurm: {"set": true, "infinite": false, "number": 8}
+        value = value.get("number")
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [part for part in str(value or "").split(",") if part]
+
+
+def typed_gpus(nodes: Mapping[str, SiteNode], types: Mapping[str, str], typed: Any) -> dict[str, SiteNode]:
+    """Returns the nodes with GPU types of gres.conf where slurm.conf names none. `typed`: the function that sets one."""
+    if "" not in types:
+        return dict(nodes)
+    return {
+        name: typed(node, types[""]) if node.gpus and node.gpu_type == "gpu" else node for name, node in nodes.items()
+    }

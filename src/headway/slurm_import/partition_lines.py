@@ -1,0 +1,324 @@
+"""Partitions of a site: PartitionName lines with their defaults, as partitions of the cluster file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.catalog.allowed_slurm_keys import PARTITION_KEYS, key_fault
+from headway.clusterfile.partition_tiers import PreemptionRule, assign_tiers
+from headway.domain.slurm.hostlist import expand
+from headway.slurm_import import site_names
+from headway.slurm_import.accounting import SiteQos, user_limits
+from headway.slurm_import.conf_reader import Record
+from headway.slurm_import.known_keys import PARTITION_REASONS
+from headway.slurm_import.node_groups import NodeGroup
+from headway.slurm_import.values import time_text
+from headway.slurm_import.verdicts import Item, Ledger
+from headway.validation.field_types import MOST_NODES
+
+MOST_PARTITIONS = 100
+_KEYS = {key.lower(): key for key in PARTITION_KEYS}
+# Values with which a key says nothing (slurm.conf(5))
+_DEFAULTS = {
+    "allowgroups": "all", "allowqos": "all", "allowaccounts": "all", "allowallocnodes": "all", "state": "up", "default": "no",
+    "hidden": "no", "rootonly": "no", "reqresv": "no", "lln": "no", "exclusiveuser": "no", "disablerootjobs": "no",
+    "oversubscribe": "no", "shared": "no", "maxnodes": "unlimited", "minnodes": "0", "gracetime": "0", "prioritytier": "1",
+    "priorityjobfactor": "1", "maxcpuspernode": "unlimited", "maxcpuspersocket": "unlimited", "overtimelimit": "0",
+    "qos": "n/a", "defaulttime": "none", "defmempercpu": "0", "maxmempercpu": "0", "maxmempernode": "0", "defmempernode": "0",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SitePartition:
+    """One partition of the site with the keys that hold for it, by their names in lower case."""
+
+    name: str
+    keys: Mapping[str, Item]
+    nodes: frozenset[str]
+    head: Item
+
+    def value(self, *keys: str) -> str:
+        """Returns the value of the first of these keys that is there; "" without one."""
+        return next((self.keys[key].value for key in keys if key in self.keys), "")
+
+
+@dataclass
+class Surroundings:
+    """What the partitions of the cluster file depend on."""
+
+    names: site_names.Names
+    groups: Sequence[NodeGroup]
+    teams: Mapping[str, str]  # account of the site -> team
+    qos: Mapping[str, SiteQos]
+    version: str  # Slurm of the node image
+    preempt_type: str = ""
+    preempt_mode: str = ""
+    preempts: Mapping[str, list[str]] | None = None  # partition -> those that it preempts; None: tiers can't express it
+    used_qos: set[str] = field(default_factory=set)  # QOS whose limits a partition carries
+
+
+def read_partitions(
+    records: Sequence[Record], all_nodes: Mapping[str, object], ledger: Ledger
+) -> dict[str, SitePartition]:
+    """Returns the partitions by name, in the order of the file; a second line of the same name adds to the first."""
+    sets = _node_sets(records, all_nodes, ledger)
+    defaults: dict[str, Item] = {}
+    found: dict[str, SitePartition] = {}
+    for record in records:
+        if record.kind != "partitionname":
+            continue
+        head, own = record.items[0], {item.key.lower(): item for item in record.items[1:]}
+        for item in record.items[1:]:
+            if own[item.key.lower()] is not item:
+                ledger.dropped(item, "another value on the same line counts", "remove it")
+        if head.value.upper() == "DEFAULT":
+            defaults |= own
+            ledger.carried(head, "partitions", "holds for the lines that follow")
+            continue
+        for name in head.value.split(","):
+            before = dict(found[name].keys) if name in found else {}
+            keys = {**defaults, **before, **own}
+            found[name] = SitePartition(name, keys, _members(keys.get("nodes"), all_nodes, sets), head)
+    _decide_unused(records, found, ledger)
+    return found
+
+
+def _decide_unused(records: Iterable[Record], found: Mapping[str, SitePartition], ledger: Ledger) -> None:
+    used = {item for partition in found.values() for item in partition.keys.values()}
+    for record in records:
+        if record.kind == "partitionname":
+            for item in record.items[1:]:
+                if item not in used and ledger.is_open(item):
+                    ledger.same(item, "a later line replaces it")
+
+
+def _node_sets(records: Iterable[Record], all_nodes: Mapping[str, Any], ledger: Ledger) -> dict[str, frozenset[str]]:
+    """Returns the nodes of each NodeSet."""
+    sets: dict[str, frozenset[str]] = {}
+    for record in records:
+        if record.kind != "nodeset":
+            continue
+        nodes, feature = record.get("nodes"), record.get("feature")
+        members = set(_expanded(nodes.value)) & all_nodes.keys() if nodes is not None else set()
+        if feature is not None:
+            members |= {name for name, node in all_nodes.items() if feature.value in node.features}
+        sets[record.items[0].value] = frozenset(members)
+        for item in record.items:
+            ledger.carried(item, "partitions.*.groups", "the groups of its nodes")
+    return sets
+
+
+def _members(item: Item | None, all_nodes: Mapping[str, object], sets: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    if item is None:
+        return frozenset()
+    if item.value.upper() == "ALL":
+        return frozenset(all_nodes)
+    found: set[str] = set()
+    for name in _expanded(item.value):
+        found |= sets.get(name, {name} & all_nodes.keys())
+    return frozenset(found)
+
+
+def _expanded(text: str) -> list[str]:
+    try:
+        return expand(text.replace(" ", ""), MOST_NODES)
+    except ValueError:
+        return []
+
+
+def make_partitions(found: Mapping[str, SitePartition], around: Surroundings, ledger: Ledger) -> dict[str, Any]:
+    """Returns the section `partitions`. Decides on every key of their lines."""
+    carried = dict(list(found.items())[:MOST_PARTITIONS])
+    for name, partition in found.items():
+        if name not in carried or not partition.nodes:
+            carried.pop(name, None)
+            why = "it has no nodes" if not partition.nodes else f"a cluster has at most {MOST_PARTITIONS} partitions"
+            for item in (partition.head, *partition.keys.values()):
+                ledger.dropped(
+                    item, why, "correct its Nodes and import again" if not partition.nodes else "merge partitions"
+                )
+    around.preempts = _preempts(carried, around)
+    result: dict[str, Any] = {}
+    for name, partition in carried.items():
+        place = around.names.of(name)
+        renamed = f"under the name {place}: names are in lower case" if place != name else ""
+        ledger.carried(partition.head, f"partitions.{place}", renamed)
+        result[place] = _Fields(partition, f"partitions.{place}", around, ledger).make(
+            (around.preempts or {}).get(name, [])
+        )
+    return result
+
+
+def _preempts(found: Mapping[str, SitePartition], around: Surroundings) -> dict[str, list[str]] | None:
+    """Returns the partitions that each one preempts; None without preemption by partition, or if the lists contradict
+    each other."""
+    if around.preempt_type != "preempt/partition_prio":
+        return None
+    tiers = {name: _tier(part) for name, part in found.items()}
+    modes = {name: (part.value("preemptmode") or around.preempt_mode or "off").lower() for name, part in found.items()}
+    lists = {
+        name: [other for other in found if tiers[other] < tiers[name] and modes[other].split(",")[0] != "off"]
+        for name in found
+    }
+    rules = {name: PreemptionRule(frozenset(lists[name]), tiers[name]) for name in found}
+    return None if assign_tiers(rules)[1] else lists
+
+
+def _tier(partition: SitePartition) -> int:
+    text = partition.value("prioritytier", "priority")
+    return min(max(int(text), 1), 65000) if text.isdecimal() and len(text) < 9 else 1
+
+
+class _Fields:
+    """The fields of one partition, and the verdicts on its keys."""
+
+    def __init__(self, partition: SitePartition, place: str, around: Surroundings, ledger: Ledger) -> None:
+        self._partition, self._place, self._around, self._ledger = partition, place, around, ledger
+        self._fields: dict[str, Any] = {}
+        self._slurm: dict[str, str] = {}
+
+    def make(self, preempts: list[str]) -> dict[str, Any]:
+        """Returns the fields."""
+        groups = [
+            group.name
+            for group in self._around.groups
+            if any(node.name in self._partition.nodes for node in group.nodes)
+        ]
+        if len(groups) < len(self._around.groups):
+            self._fields["groups"] = groups
+        if preempts:
+            self._fields["preempts"] = [self._around.names.of(name) for name in preempts]
+        for key, item in self._partition.keys.items():
+            if not item.value and key:
+                self._ledger.same(item, "it is empty")
+            else:
+                self._decide(key, item)
+        if self._slurm:
+            self._fields["slurm"] = dict(sorted(self._slurm.items()))
+        return self._fields
+
+    def _carry(self, item: Item, name: str, value: Any, why: str = "") -> None:
+        self._fields[name] = value
+        self._ledger.carried(item, f"{self._place}.{name}", why)
+
+    def _decide(self, key: str, item: Item) -> None:
+        match key:
+            case "nodes":
+                self._nodes(item)
+            case "default" if item.value.upper() in ("YES", "TRUE", "1"):
+                self._carry(item, "default", True)
+            case "maxtime":
+                self._time(item, "max_time")
+            case "defaulttime" if item.value.upper() not in ("NONE", "N/A"):
+                self._time(item, "default_time")
+            case "prioritytier" | "priority" if item.value.isdecimal() and 1 <= int(item.value[:9]) <= 65000:
+                self._carry(item, "tier", int(item.value))
+            case "gracetime" if item.value.isdecimal() and 0 < int(item.value[:9]) <= 86400:
+                self._carry(item, "grace_time", int(item.value))
+            case "preemptmode":
+                self._preempt_mode(item)
+            case "allowaccounts" | "denyaccounts" if item.value.upper() not in ("ALL", "NONE"):
+                self._accounts(key, item)
+            case "qos" if item.value.upper() not in ("N/A", "NONE"):
+                self._qos(item)
+            case "shared":
+                self._slurm_key("OverSubscribe", item)
+            case _ if item.value.lower() == _DEFAULTS.get(key):
+                self._ledger.same(item)
+            case _ if key in _KEYS:
+                self._slurm_key(_KEYS[key], item)
+            case _ if key in PARTITION_REASONS:
+                self._ledger.dropped(item, *PARTITION_REASONS[key])
+            case "state":
+                self._ledger.dropped(
+                    item, "partitions are always up", "leave the partition out, or give it a team of its own"
+                )
+            case "":
+                self._ledger.dropped(item, "is not key=value", "correct the line and import again")
+            case _:
+                self._ledger.dropped(
+                    item, "is not a key of partitions in Slurm 22.05 to 26.05", "correct its spelling and import again"
+                )
+
+    def _nodes(self, item: Item) -> None:
+        exact = self._partition.nodes == {
+            node.name
+            for group in self._around.groups
+            if group.name in self._fields.get("groups", [g.name for g in self._around.groups])
+            for node in group.nodes
+        }
+        if not exact:
+            why = "the partition has more nodes than here: groups were merged, see the notes"
+            self._ledger.dropped(item, why, f"divide the groups of {self._place}.groups by hand")
+        elif "groups" in self._fields:
+            self._ledger.carried(item, f"{self._place}.groups", f"{len(self._partition.nodes)} nodes")
+        else:
+            self._ledger.same(item, "a partition has all nodes")
+
+    def _time(self, item: Item, name: str) -> None:
+        text = time_text(item.value)
+        if text is None:
+            self._ledger.dropped(item, "is not a time", f"give {self._place}.{name}")
+        elif text == "infinite" and name == "max_time":
+            self._ledger.same(item)
+        else:
+            self._carry(item, name, text)
+
+    def _preempt_mode(self, item: Item) -> None:
+        mode = item.value.lower().split(",")[0]
+        named = "preempts of the higher partitions"
+        if self._around.preempt_type != "preempt/partition_prio":
+            self._ledger.dropped(
+                item, "the site does not preempt by partition", "give preempts to the higher partition"
+            )
+        elif self._around.preempts is None:
+            self._ledger.dropped(
+                item, "its tiers and modes contradict each other", "give preempts to the higher partition"
+            )
+        elif mode in ("off", "requeue"):
+            self._ledger.carried(item, named)
+        else:
+            self._ledger.dropped(item, f"Headway requeues preempted jobs; it does not {mode} them", f"see {named}")
+
+    def _accounts(self, key: str, item: Item) -> None:
+        named = [name.strip() for name in item.value.split(",") if name.strip()]
+        listed = {self._around.teams[name] for name in named if name in self._around.teams}
+        everyone = list(dict.fromkeys(self._around.teams.values()))
+        teams = [team for team in everyone if (team in listed) == (key == "allowaccounts")]
+        missing = [name for name in named if name not in self._around.teams]
+        if key == "denyaccounts" and "allowaccounts" in self._partition.keys:
+            self._ledger.same(item, "AllowAccounts counts")
+        elif not teams or (missing and key == "allowaccounts"):
+            opened = "" if teams else "; without teams the partition is open to all"
+            why = f"these accounts are no teams of the file: {', '.join(missing[:5])}{opened}"
+            self._ledger.dropped(item, why, f"give {self._place}.teams")
+            if teams:
+                self._fields["teams"] = teams
+        else:
+            self._carry(item, "teams", teams, "all other teams" if key == "denyaccounts" else "")
+
+    def _qos(self, item: Item) -> None:
+        qos = self._around.qos.get(item.value)
+        if qos is None:
+            self._ledger.dropped(item, f"QOS {item.value} was not read", f"give {self._place}.per_user")
+            return
+        limits = user_limits(qos)
+        self._around.used_qos.add(qos.name)
+        if limits:
+            self._carry(item, "per_user", limits, "limits of each user; for the others see the QOS")
+        else:
+            self._ledger.dropped(item, "the QOS has no limits of each user", "see the QOS")
+
+    def _slurm_key(self, key: str, item: Item) -> None:
+        value = {"true": "YES", "1": "YES"}.get(item.value.lower(), item.value) if key == "Hidden" else item.value
+        value = value.upper() if value.lower() in ("yes", "no", "exclusive", "unlimited") else value
+        message, hint = key_fault(key, value, self._around.version, partition=True)
+        if message:
+            self._ledger.dropped(item, f"{key} {message}", hint or f"give {self._place}.slurm.{key}")
+        elif value.lower() == _DEFAULTS.get(key.lower()):
+            self._ledger.same(item)
+        else:
+            self._slurm[key] = value
+            self._ledger.kept(item, f"{self._place}.slurm.{key}")

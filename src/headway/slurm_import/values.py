@@ -1,0 +1,64 @@
+"""Values of slurm.conf and sacctmgr in the forms of the cluster file."""
+
+from __future__ import annotations
+
+import re
+
+from headway.domain.durations import split_duration
+from headway.validation.times_and_sizes import parse_time
+
+ENDLESS = ("infinite", "unlimited", "-1")
+
+
+def time_text(value: str) -> str | None:
+    """Returns a time limit as the cluster file writes it: "1-00:00:00", "infinite"; None if it is no time."""
+    if value.lower() in ENDLESS:
+        return "infinite"
+    try:
+        seconds = parse_time(value)
+    except ValueError:
+        return None
+    if not seconds:
+        return None
+    days, hour, minute, second = split_duration(seconds)
+    return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
+
+
+LARGEST_LIMIT = 1_000_000  # of jobs and GPUs in a cluster file
+
+
+def whole_number(value: str) -> int | None:
+    """Returns a number of sacctmgr that is a limit; None for none ("", "-1", "NONE"), and for more than any cluster has."""
+    found = int(value) if re.fullmatch(r"[0-9]{1,12}", value.strip()) else None
+    return found if found is not None and found <= LARGEST_LIMIT else None
+
+
+def tres(value: str) -> dict[str, int]:
+    """Returns resource -> limit: "cpu=64,gres/gpu=8,mem=1T" gives {"cpu": 64, "gres/gpu": 8}. Sizes with a unit are
+    left out, because a cluster file has no limit on memory."""
+    found = {}
+    for part in value.split(","):
+        name, mark, number = part.strip().partition("=")
+        if mark and re.fullmatch(r"[0-9]{1,15}", number) and (int(number) <= LARGEST_LIMIT or name != "gres/gpu"):
+            found[name.lower()] = int(number)
+    return found
+
+
+def same_value(one: str, other: str) -> bool:
+    """Returns whether two values of a key mean the same to Slurm: case, blanks, order of lists, forms of times and yes/no."""
+    return _plain(one) == _plain(other)
+
+
+_WORDS = {"true": "yes", "false": "no", "1": "yes", "0": "no", "none": "", "(null)": "", "n/a": ""}
+
+
+def _plain(text: str) -> object:
+    text = re.sub(r"\s+", "", text).lower()
+    if text in _WORDS:
+        return _WORDS[text]
+    if re.fullmatch(r"[0-9]{1,5}-[0-9:]+|[0-9]+:[0-9:]+", text):
+        try:
+            return parse_time(text)
+        except ValueError:
+            return text
+    return frozenset(text.split(","))
