@@ -24,7 +24,7 @@ _KEYS = {key.lower(): key for key in PARTITION_KEYS}
 _DEFAULTS = {
     "allowgroups": "all", "allowqos": "all", "allowaccounts": "all", "allowallocnodes": "all", "state": "up", "default": "no",
     "hidden": "no", "rootonly": "no", "reqresv": "no", "lln": "no", "exclusiveuser": "no", "disablerootjobs": "no",
-    "oversubscribe": "no", "shared": "no", "maxnodes": "unlimited", "minnodes": "0", "gracetime": "0", "prioritytier": "1",
+    "oversubscribe": "no", "shared": "no", "maxnodes": "unlimited", "minnodes": "0", "prioritytier": "1",
     "priorityjobfactor": "1", "maxcpuspernode": "unlimited", "maxcpuspersocket": "unlimited", "overtimelimit": "0",
     "qos": "n/a", "defaulttime": "none", "defmempercpu": "0", "maxmempercpu": "0", "maxmempernode": "0", "defmempernode": "0",
 }  # fmt: skip
@@ -215,7 +215,7 @@ class _Fields:
                 self._time(item, "default_time")
             case "prioritytier" | "priority" if item.value.isdecimal() and 1 <= int(item.value[:9]) <= 65000:
                 self._carry(item, "tier", int(item.value))
-            case "gracetime" if item.value.isdecimal() and 0 < int(item.value[:9]) <= 86400:
+            case "gracetime" if item.value.isdecimal() and int(item.value[:9]) <= 86400:
                 self._carry(item, "grace_time", int(item.value))
             case "preemptmode":
                 self._preempt_mode(item)

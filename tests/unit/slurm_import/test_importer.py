@@ -383,3 +383,15 @@ def test_features_and_mounts_that_a_file_can_not_have_are_not_carried() -> None:
     assert verdict(site, "Feature").kind is Kind.NOT_CARRIED
     assert [volume["path"] for volume in site.spec["storage"]["volumes"]] == ["/data"]
     assert verdict(site, "/usr").kind is verdict(site, "/data/sub").kind is Kind.NOT_CARRIED
+
+
+def test_grace_time_of_zero_is_carried() -> None:
+    site = with_lines("PartitionName=a Nodes=ALL GraceTime=0\n")  # Headway's default is two minutes
+    assert site.spec["partitions"]["a"] == {"grace_time": 0}
+    assert verdict(site, "GraceTime").kind is Kind.CARRIED
+
+
+def test_partition_without_its_accounts_says_that_it_is_open() -> None:
+    site = with_lines("PartitionName=a Nodes=ALL AllowAccounts=secretlab\n")
+    found = verdict(site, "AllowAccounts")
+    assert (found.kind, "open to all" in found.why) == (Kind.NOT_CARRIED, True)

@@ -9,7 +9,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.output.formatting import plural
-from headway.cli.output.output_formats import Format, Output
+from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import Refused
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def import_site(
     if output is Format.json:
         from headway.slurm_import.report import report_data
 
-        common.print_json({**report_data(imported), "files": [str(file) for file in written]})
+        print_json({**report_data(imported), "files": [str(file) for file in written]})
         return
     for line in _summary(files, imported, written):
         common.print_line(line)
