@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from headway.changes.cluster_changes import DesiredState
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.cluster import remote_steps
 from headway.cluster.context import ClusterContext
@@ -17,7 +16,6 @@ from headway.cluster.observe import FAN_OUT, observe_machine
 from headway.cluster.owned import machine_claims
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
-from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.operation_progress import ReportProgress
 from headway.errors import HeadwayError, Refused
 from headway.store import StoreUnavailable
@@ -43,7 +41,8 @@ async def update_addresses(
         machines = await context.machines(cluster.name)
         told = {name: m for name, m in machines.items() if (name not in names if on is None else name in on)}
         told = {name: machine for name, machine in told.items() if machine.state is MachineState.RUNNING}
-        site = await read_site(cluster, context, place, choose_slots(cluster, machines), give_uids=False)
+        members = tuple(name for name in cluster.slot_names if name in machines)
+        site = await read_site(cluster, context, place, members, give_uids=False)
         have = await context.store.secrets.of_cluster(cluster.name)
         goal = await render_desired_state(cluster, site, have)
         addresses = {**place.addresses, **dict.fromkeys(names, _NO_ADDRESS)}
@@ -61,12 +60,7 @@ async def update_addresses(
                 words = f"does not know the addresses of new machines yet: {error.first_line}"
                 await report(machine.name, words, level="warning", done=True)
 
-        await asyncio.gather(*(tell(told[name]) for name in goal_order(goal, told)))
-
-
-def goal_order(goal: DesiredState, machines: Mapping[str, Machine]) -> list[str]:
-    """Returns the names of those machines that the cluster should have."""
-    return [name for name in goal.machines if name in machines]
+        await asyncio.gather(*(tell(told[name]) for name in goal.machines if name in told))
 
 
 def _with_addresses(desired: DesiredMachine, other: DesiredMachine) -> DesiredMachine:

@@ -62,7 +62,7 @@ class World:
             raise Unreachable(f"{machine.name} does not answer")
         if machine.name in self.bare:
             return ObservedMachine(), {}
-        site = await read_site(LAB, self.context, place(BEFORE), LAB.slot_names, give_uids=False)
+        site = await read_site(LAB, self.context, place(BEFORE), (ONE, TWO), give_uids=False)
         was = build_desired_state(LAB, site, {}).roles[LAB.role_of(machine.name)]
         files = {
             path: ObservedFile(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from headway.catalog.plans import load_catalogue
 from headway.catalog.providers import AWS
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys.secrets import host_key_name, new_key, public_key
+from headway.cluster.owned import gpu_drivers, machine_claims
 from headway.cluster.rented.leases import renew_leases
-from headway.cluster.rented.missing_machines import rent_missing
+from headway.cluster.rented.missing_machines import rent_and_claim, rent_missing
 from headway.cluster.rented.plan_notes import with_rental_notes
 from headway.domain.changeset import ChangeSet
 from headway.domain.machines.machine import Machine
@@ -126,6 +128,72 @@ async def test_all_machines_that_can_not_be_had_are_named_and_the_others_stay(si
     site.cloud.refusals = {}
     await site.rent()
     assert len(site.cloud.living) == 3
+
+
+class Claims:
+    """Stands in for the surveys and claims of machines. `bare`: those without a GPU driver. `did` lists what was done."""
+
+    def __init__(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.site = site
+        self.bare: set[str] = set()
+        self.silent: dict[str, HeadwayError] = {}
+        self.did: list[str] = []
+        for name in ("survey_machines", "claim_machine", "store_findings"):
+            monkeypatch.setattr(machine_claims, name, getattr(self, name))
+        monkeypatch.setattr(gpu_drivers, "install_drivers", self.install_drivers)
+
+    async def survey_machines(self, _: Any, __: Any, new: Sequence[str]) -> Any:
+        self.did.append(f"survey {', '.join(new)}")
+        machines = await self.site.provider.rented(CLUSTER)
+        surveys = {name: None for name in new if name not in self.silent}
+        bare = {name: machines[name] for name in self.bare}
+        provider = SimpleNamespace(server_id="server")
+        return SimpleNamespace(
+            surveys=surveys, silent=self.silent, stops=(), machines=machines, provider=provider, without_driver=bare
+        )
+
+    async def claim_machine(self, _: Any, __: str, machine: Machine) -> None:
+        self.did.append(f"claim {machine.name}")
+
+    async def install_drivers(self, _: Any, __: Any, machines: dict[str, Machine], ___: Any) -> None:
+        self.did.append(f"install {', '.join(machines)}")
+        self.bare.clear()
+
+    async def store_findings(self, _: Any, seen: Any, names: Sequence[str]) -> None:
+        self.did.append(f"store {', '.join(names)}, {len(seen.without_driver)} without a driver")
+
+
+async def claim(site: Site, *names: str) -> None:
+    await rent_and_claim(CLUSTER, site.context, site.report, KEYS, names)
+
+
+async def test_machines_of_one_job_are_claimed_once_all_of_them_answer(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = Claims(site, monkeypatch)
+    await claim(site, *NAMES[1:])
+    assert claims.did == [
+        "survey lab-1-1, lab-1-2", "claim lab-1-1", "claim lab-1-2", "store lab-1-1, lab-1-2, 0 without a driver"
+    ]  # fmt: skip
+    assert [len(order.claims) for order, _ in site.cloud.orders.values()] == [2]
+    assert [one.name for one in await site.provider.list("lab")] == ["lab-1-1", "lab-1-2"]
+
+
+async def test_machine_that_does_not_answer_stops_the_claim_of_all(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = Claims(site, monkeypatch)
+    claims.silent = {"lab-1-2": Unreachable("it does not answer")}
+    with pytest.raises(Unreachable, match="it does not answer"):
+        await claim(site, *NAMES[1:])
+    assert await site.provider.list("lab") == ()
+
+
+async def test_gpu_driver_is_installed_before_slurm_counts_gpus(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims = Claims(site, monkeypatch)
+    claims.bare = {"lab-1-2"}
+    await claim(site, *NAMES[1:])
+    assert claims.did[-3:] == [
+        "install lab-1-2", "survey lab-1-1, lab-1-2", "store lab-1-1, lab-1-2, 0 without a driver"
+    ]  # fmt: skip
 
 
 async def test_leases_are_renewed_on_machines_that_answer(site: Site) -> None:
