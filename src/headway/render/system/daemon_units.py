@@ -115,8 +115,9 @@ OOMScoreAdjust=-500
 
 _PMIX_ROOM = "size=256m,nr_inodes=0,mode=0755,nosuid,nodev"
 _BOOTED = """\
-# After a power-up slurmctld accepts only a slurmd that started after a boot, but a container reports its host's boot time. So
-# the first slurmd after a boot gets -b. Later ones must not, because slurmctld would then consider the node's jobs lost.
+# After a power-up slurmctld accepts only a slurmd that started after a boot. A container reports its host's boot time, and a
+# rented machine may have booted for an earlier request. So the first slurmd after a boot gets -b. Later ones must not, because
+# slurmctld would then consider the node's jobs lost.
 ExecStart=/bin/sh -c 'exec /usr/sbin/slurmd {arguments} $$([ -e /run/headway/slurmd-began ] || echo -b) --conf-server {head}'
 ExecStartPost=/usr/bin/touch /run/headway/slurmd-began"""
 
@@ -132,7 +133,8 @@ def node_units(cluster: Cluster, known: SlurmRelease, group: Group) -> dict[str,
     """Returns drop-ins of a node's daemons. slurmd fetches its configuration from the heads (configless)."""
     head = ",".join(require_word(name, "name") for name in cluster.heads)
     start = f"ExecStart=/usr/sbin/slurmd {known.slurmd_arguments} --conf-server {head}"
-    if cluster.provider.shares_one_host and group.idle_s is not None:
+    made_on_demand = cluster.provider.shares_one_host or cluster.provider.rents_machines
+    if made_on_demand and group.idle_s is not None:
         start = _BOOTED.format(arguments=known.slurmd_arguments, head=head)
     slurmd = f"""\
 # {MARK}
