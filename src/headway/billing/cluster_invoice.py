@@ -17,7 +17,7 @@ from headway.billing import intervals
 from headway.billing.intervals import Span
 from headway.billing.money import cents
 from headway.billing.periods import Period
-from headway.billing.price_segments import HOUR_S, Segment
+from headway.billing.prices.price_segments import HOUR_S, Segment
 from headway.domain.billing.ledger import MachineLifetime, NodeSpan, SpanKind, fixed_cost_name
 
 

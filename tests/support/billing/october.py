@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from headway.billing import cluster_invoice, periods, price_segments
+from headway.billing import cluster_invoice, periods
+from headway.billing.prices import price_segments
 from headway.domain.billing.ledger import MachineLifetime, NodePrice, NodeSpan
 
 UTC = periods.time_zone("UTC")

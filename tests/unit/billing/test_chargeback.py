@@ -8,8 +8,9 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.billing import chargeback, cluster_invoice, intervals, price_segments
+from headway.billing import chargeback, cluster_invoice, intervals
 from headway.billing.chargeback import Rules, TeamCosts
+from headway.billing.prices import price_segments
 from headway.domain.billing.ledger import (
     GroupUsage,
     MachineLifetime,

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from headway.billing import cluster_invoice, price_segments
+from headway.billing import cluster_invoice
 from headway.billing.money import usd
+from headway.billing.prices import price_segments
 from headway.domain.billing.ledger import NodePrice, NodeSpan, SpanKind
 from tests.support.billing.october import OCTOBER, H, billed, life, priced
 

@@ -7,10 +7,11 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.billing import cluster_invoice, price_segments
+from headway.billing import cluster_invoice
 from headway.billing import intervals as spans
 from headway.billing.node_timeline import NodeCondition, NodeInterval, intervals
 from headway.billing.periods import Period
+from headway.billing.prices import price_segments
 from headway.domain.billing.ledger import MachineLifetime, NodePrice, NodeSpan, SpanKind
 
 UP, DRAINED, DOWN, SPARE, OFF = (

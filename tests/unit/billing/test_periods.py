@@ -6,7 +6,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from headway.billing import cluster_invoice, periods, price_segments
+from headway.billing import cluster_invoice, periods
+from headway.billing.prices import price_segments
 from headway.domain.billing.ledger import MachineLifetime
 from tests.support.billing.october import OCTOBER, UTC, H, priced
 

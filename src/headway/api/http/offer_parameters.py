@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from headway.billing.offer_comparison import OfferFilter
+from headway.billing.prices.offer_comparison import OfferFilter
 from headway.domain.machines.offer import PurchaseOption
 
 MOST_GPUS = 100_000

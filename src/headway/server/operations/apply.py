@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.billing.price_history import current_prices
+from headway.billing.prices.price_history import current_prices
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation_kinds import ApplyParams
 from headway.errors import HeadwayError, Refused

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.backup.retention import delete_old_backups
-from headway.billing.price_history import current_prices
+from headway.billing.prices.price_history import current_prices
 from headway.domain.cluster import Cluster
 from headway.domain.environment import IMAGE_SOURCE
 from headway.domain.operation_kinds import BackupParams, RestoreParams

@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from headway.billing.price_history import prices_of_removed_groups
+from headway.billing.prices.price_history import prices_of_removed_groups
 from headway.domain.cluster import Cluster
 from headway.domain.operation_kinds import DownParams
 from headway.errors import HeadwayError

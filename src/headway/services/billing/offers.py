@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from headway.billing.offer_comparison import OfferFilter, age_text, compare, sort_quotes
+from headway.billing.prices.offer_comparison import OfferFilter, age_text, compare, sort_quotes
 from headway.catalog.gpuhunt_catalog import CLOUDS, parse_catalog, replace_clouds, version_date
 from headway.catalog.offers import shipped_offers
 from headway.domain.machines.offer import Offer, PurchaseOption, Quote

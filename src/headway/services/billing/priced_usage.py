@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from headway.billing import price_segments
 from headway.billing.periods import Period
-from headway.billing.price_segments import Segment
+from headway.billing.prices import price_segments
+from headway.billing.prices.price_segments import Segment
 from headway.domain.billing.ledger import fixed_cost_name
 from headway.services.app_state import AppState
 from headway.services.billing.reports.report_scope import BilledCluster

@@ -12,7 +12,7 @@ from headway.billing import goodput as good
 from headway.billing.goodput import Advice, Cause
 from headway.billing.money import cents, usd
 from headway.billing.periods import Period
-from headway.billing.price_segments import Segment
+from headway.billing.prices.price_segments import Segment
 from headway.domain.billing.ledger import CheckpointStats, MachineLifetime
 from headway.errors import Refused
 from headway.schemas.billing.goodput import AdviceOut

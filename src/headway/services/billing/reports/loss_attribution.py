@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from headway.billing import goodput as good
 from headway.billing.goodput import Cause, Parts
-from headway.billing.price_segments import Segment
+from headway.billing.prices.price_segments import Segment
 from headway.errors import Refused
 from headway.services.app_state import AppState
 from headway.services.billing.reports.report_scope import ReportScope

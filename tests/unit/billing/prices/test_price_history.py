@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from headway.billing.price_history import current_prices
+from headway.billing.prices.price_history import current_prices
 from headway.domain.billing.costs import Costs
 from headway.domain.billing.ledger import NodePrice
 from tests.support.clusters import builders

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from headway.billing.offer_comparison import OfferFilter, age_text, compare
+from headway.billing.prices.offer_comparison import OfferFilter, age_text, compare
 from headway.domain.machines.offer import Offer, PurchaseOption
 
 DAY = date(2025, 6, 5)

@@ -1,0 +1,3 @@
+"""Prices: which one holds from when, and offers of clouds compared. Pure.
+
+Not here: the shipped prices of clouds (`catalog.offers`)."""
