@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from headway.domain.slurm.other_schedulers import COMMANDS, LSF_VARIABLES, PBS_VARIABLES, SGE_VARIABLES
 from headway.lint.batch_text import BatchText
 from headway.lint.findings import Finding, replace_line
 
@@ -14,29 +15,13 @@ _LINES = (
     (re.compile(r"#BSUB\s+-"), "LSF", "sbatch does not read them."),
     (re.compile(r"#COBALT\s+-"), "Cobalt", "sbatch does not read them."),
 )
-# Variables of other schedulers -> Slurm's variable, "" for none.
-_VARIABLES = {
-    "PBS_O_WORKDIR": "SLURM_SUBMIT_DIR", "PBS_JOBID": "SLURM_JOB_ID", "PBS_JOBNAME": "SLURM_JOB_NAME",
-    "PBS_ARRAYID": "SLURM_ARRAY_TASK_ID", "PBS_ARRAY_INDEX": "SLURM_ARRAY_TASK_ID", "PBS_NUM_NODES": "SLURM_JOB_NUM_NODES",
-    "PBS_NP": "SLURM_NTASKS", "PBS_NODEFILE": "",
-    "SGE_TASK_ID": "SLURM_ARRAY_TASK_ID", "SGE_O_WORKDIR": "SLURM_SUBMIT_DIR", "NSLOTS": "SLURM_NTASKS", "PE_HOSTFILE": "",
-    "LSB_JOBID": "SLURM_JOB_ID", "LSB_JOBINDEX": "SLURM_ARRAY_TASK_ID", "LSB_JOBNAME": "SLURM_JOB_NAME",
-    "LS_SUBCWD": "SLURM_SUBMIT_DIR", "LSB_HOSTS": "", "LSB_DJOB_HOSTFILE": "",
-}  # fmt: skip
+_VARIABLES = {**PBS_VARIABLES, **SGE_VARIABLES, **LSF_VARIABLES}
 _USED = re.compile(r"\$\{?(" + "|".join(sorted(_VARIABLES, key=len, reverse=True)) + r")\b")
 # A test of whether one of these variables is set, or a value for the case that it is not.
 _NAMES = "|".join(_VARIABLES)
 _ASKED = re.compile(
     rf"-[nzv]\s+[\"']?\$?\{{?(?:{_NAMES})\b|\$\{{(?:{_NAMES}):?[-+?=]|(?:command -v|which|type)\s+(?:qsub|bsub|sbatch)\b"
 )
-_COMMANDS = {
-    "qsub": "sbatch",
-    "qdel": "scancel",
-    "qstat": "squeue",
-    "bsub": "sbatch",
-    "bkill": "scancel",
-    "bjobs": "squeue",
-}
 
 
 def other_scheduler_rules(text: BatchText) -> Iterator[Finding]:
@@ -61,8 +46,8 @@ def other_scheduler_rules(text: BatchText) -> Iterator[Finding]:
                 replace_line(number, fixed) if fixed != line else (),
             )  # fmt: skip
     for command in text.commands:
-        if command.name in _COMMANDS:
+        if command.name in COMMANDS:
             yield Finding(
                 "other-scheduler-command", "warning", command.line, f"{command.name} is no command of Slurm.",
-                f"Slurm's command is {_COMMANDS[command.name]}, which takes other options.",
+                f"Slurm's command is {COMMANDS[command.name]}, which takes other options.",
             )  # fmt: skip

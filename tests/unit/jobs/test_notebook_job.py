@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from headway.domain.access import credential_redaction
 from headway.jobs import notebook_job
-from headway.jobs.submission import credential_redaction, lineage
+from headway.jobs.submission import lineage
 from headway.jobs.submission.node_capacity import largest_node
 from headway.schemas.submission.notebooks import NotebookIn
 from tests.support.clusters import builders

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from headway.domain.access.credential_redaction import mask_environment
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion
 from headway.domain.environment import EnvironmentVersion
-from headway.jobs.submission.credential_redaction import mask_environment
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.jobs.submission.requested_resources import requested_resources
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from headway.domain.access.credential_redaction import masked_lines, masked_names
 from headway.domain.cluster import Cluster, Partition
 from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.domain.slurm.sbatch_options import DOS_LINES_HINT
 from headway.domain.teams import Team
 from headway.errors import Fault
 from headway.jobs.explain.phrases import format_duration
-from headway.jobs.submission.credential_redaction import masked_lines, masked_names
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.requested_resources import RequestedResources, parse_time_s, requested_resources
 from headway.jobs.submission.submit import MAX_SCRIPT_BYTES, export_fault

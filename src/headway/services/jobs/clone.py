@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway.domain.access.credential_redaction import lost_secrets as find_lost_secrets
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
-from headway.jobs.submission.credential_redaction import lost_secrets as find_lost_secrets
 from headway.jobs.submission.prepare_job import job_own_folder
 from headway.jobs.submission.requested_resources import without_dependency
 from headway.schemas.jobs import ScriptOut

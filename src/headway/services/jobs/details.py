@@ -7,13 +7,13 @@ import contextlib
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from headway.domain.access.credential_redaction import mask_script_text, mask_words
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound
 from headway.jobs.explain.job_failures import CONTAINER_FAILED_CODE, container_error
-from headway.jobs.submission.credential_redaction import mask_script_text, mask_words
 from headway.jobs.submission.user_script_lines import split_arguments
 from headway.jobs.view.array_tasks import array_out
 from headway.jobs.view.placement import fewest_leaves, leaves_of

@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headway.domain.access import credential_redaction
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import NotFound
-from headway.jobs.submission import credential_redaction
 from headway.jobs.submission.batch_script import TASK_SUFFIX
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submission.exec_commands import ExecIn

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from headway.domain.access import credential_redaction
 from headway.domain.cluster import Cluster
 from headway.domain.environment import parse_label
 from headway.domain.slurm.job_states import ENDED
@@ -15,7 +16,6 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline
 from headway.jobs.pipelines.pipeline_steps import latest_jobs, pipeline_out, step_run, steps_to_retry
-from headway.jobs.submission import credential_redaction
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.submission.job_field_types import GitIn

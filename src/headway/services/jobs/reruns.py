@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headway.domain.access import credential_redaction
 from headway.errors import NotAllowed, Refused
-from headway.jobs.submission import credential_redaction
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_resubmit
 from headway.jobs.submission.requested_resources import without_dependency
 from headway.jobs.view.array_tasks import failed_tasks, with_array

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.domain.access.credential_redaction import MASK
 from headway.domain.teams import Team, User
-from headway.jobs.submission.credential_redaction import MASK
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from tests.support.clusters import builders

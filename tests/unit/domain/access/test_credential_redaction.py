@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.jobs.submission.credential_redaction import (
+from headway.domain.access.credential_redaction import (
     MASK,
     is_secret,
     lost_secrets,
