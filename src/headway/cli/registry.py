@@ -61,6 +61,7 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
                 "[CLUSTER] [SBATCH FLAGS] SCRIPT [ARGS]",
             ),
             CommandEntry("lint", "jobs.lint:lint", "Find mistakes in batch scripts, and correct them."),
+            CommandEntry("convert", "jobs.convert:convert", "Convert a job file of another scheduler."),
             CommandEntry("secret", "jobs.secret:app", "Manage secrets of jobs: API keys that jobs get as files."),
             CommandEntry("pipeline", "jobs.pipeline:app", "Run steps as jobs that depend on each other."),
             CommandEntry(

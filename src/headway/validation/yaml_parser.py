@@ -196,7 +196,9 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     quoted = not isinstance(_plain(text), str)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if quoted else None)
+    # Text of several lines stays readable where YAML allows it.
+    style = "'" if quoted else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _represent_text)

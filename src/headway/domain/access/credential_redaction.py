@@ -23,6 +23,7 @@ _REFERENCE = re.compile(
     r'"?(?:\$\w+|\$[@*#?$!]|\$\{\w+(?::?[-+?])?\}|\$\([^)\n]*+\)|`[^`\n]*+`)++"?'
     r"|\$\([^)\n]*+"  # continues in the next line
 )
+_NO_SECRETS = frozenset({"true", "false", "none", "null", "yes", "no", "0", "1"})  # values of switches
 _DEEPEST = 8  # $(A_KEY=$(B_TOKEN=...)): how deep references are searched; anything deeper is a secret
 _OPTION = re.compile(r"(--?[A-Za-z][\w.-]*|[A-Za-z_]\w*)=(.+)", re.DOTALL)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -132,7 +133,7 @@ def mask_words(words: Sequence[str]) -> list[str]:
     found: list[str] = []
     for before, word in pairwise(["", *words]):
         option = _OPTION.fullmatch(word)
-        if option and is_secret(option[1]):
+        if option and is_secret(option[1]) and option[2].lower() not in _NO_SECRETS:
             found.append(f"{option[1]}={MASK}")
         elif _is_secret_value(before, word):
             found.append(MASK)
@@ -175,7 +176,7 @@ def _secrets(text: str) -> Iterator[_Secret]:
     for match in _NAMED.finditer(text):
         name = match["option"] or match["name"]
         value = _VALUE.match(text, match.end()) if match.end() >= over and is_secret(name) else None
-        if value is None:
+        if value is None or value[0].strip("\"'").lower() in _NO_SECRETS:
             continue
         while within and within[-1] <= match.start():
             within.pop()
@@ -188,4 +189,5 @@ def _secrets(text: str) -> Iterator[_Secret]:
 
 def _is_secret_value(option: str, word: str) -> bool:
     """Returns whether the word is the value of that option, and the option names a secret."""
-    return option.startswith("-") and "=" not in option and is_secret(option) and not re.match(r"--?[A-Za-z]", word)
+    is_named = option.startswith("-") and "=" not in option and is_secret(option)
+    return is_named and word.lower() not in _NO_SECRETS and not re.match(r"--?[A-Za-z]", word)

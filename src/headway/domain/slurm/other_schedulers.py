@@ -27,4 +27,5 @@ LSF_VARIABLES: Mapping[str, str] = {
 }  # fmt: skip
 COMMANDS: Mapping[str, str] = {
     "qsub": "sbatch", "qdel": "scancel", "qstat": "squeue", "bsub": "sbatch", "bkill": "scancel", "bjobs": "squeue",
+    "jsrun": "srun", "aprun": "srun",
 }  # fmt: skip
