@@ -11,6 +11,7 @@ from tests.support.source_trees import SOURCE, modules_below, nodes
 PROGRAMS = frozenset({"sbatch", "scancel", "scontrol", "squeue", "sacct", "sacctmgr", "sshare", "sinfo", "srun"})
 # What names a program and is no argv that the server runs, with the reason.
 ALLOWED = {
+    "domain/slurm/other_schedulers.py": "a table of commands that take the place of another scheduler's",
     "schemas/submission/run_request.py": "srun is a launcher that a user chooses",
     "web/views/submit.py": "srun is a launcher that a user chooses",
     "jobs/submission/batch_script.py": "renders a batch script",
@@ -29,8 +30,8 @@ def _named_programs(path: Path) -> Iterator[str]:
 
 
 def test_only_the_slurm_package_and_rendered_files_name_slurm_programs() -> None:
-    # lint reads the scripts of people, in which these programs occur.
-    rooms = ("slurm", "render", "lint")
+    # lint and convert read and write the scripts of people, in which these programs occur.
+    rooms = ("slurm", "render", "lint", "convert")
     outside = [p for p in modules_below(SOURCE) if p.relative_to(SOURCE).parts[0] not in rooms]
     found = [program for path in outside for program in _named_programs(path)]
     assert [one for one in found if one.partition(":")[0] not in ALLOWED] == []

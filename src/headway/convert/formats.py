@@ -50,7 +50,7 @@ SCRIPTS = (Source.PBS, Source.LSF, Source.SGE, Source.SLURM)
 _SIGNS = {
     Source.PBS: re.compile(r"^#PBS\s+-", re.MULTILINE),
     Source.LSF: re.compile(r"^#BSUB\s+-", re.MULTILINE),
-    Source.SGE: re.compile(r"^#\$\s+-[a-z]", re.MULTILINE),
+    Source.SGE: re.compile(r"^#\$\s+-[a-zA-Z]", re.MULTILINE),
     Source.SLURM: re.compile(r"^#SBATCH\s", re.MULTILINE),
 }
 _KINDS = {
@@ -105,6 +105,8 @@ def parse_document(text: str) -> dict[str, Any]:
             raise _invalid(
                 "line 1", "is neither a script nor a job file", f"name a file of one of these: {_OPTIONS}"
             ) from None
+        if not fault.hint:
+            raise _invalid(fault.path, fault.message, "name a job file, and check its text there") from None
         raise
 
 

@@ -52,13 +52,15 @@ class Script:
 @dataclass(frozen=True, slots=True)
 class Group:
     """Equal nodes that run the same shell text, all at once. `words`: the same as one
-    command, quoted, () if it is more than that. `shell`: runs the text."""
+    command, quoted, () if it is more than that. `shell`: runs the text. `variables`: of this group's
+    nodes, as in PerNode.rank_variables."""
 
     name: str
     nodes: int
     text: str
     words: tuple[str, ...] = ()
     shell: str = "bash"
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

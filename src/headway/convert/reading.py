@@ -43,8 +43,11 @@ class Reading:
             self.lose(place, "the value has a character that no option may have", "write the option by hand")
             return
         before = self.job.places.get(option)
-        if before is not None and before != place and self.job.options[option] != value:
-            self.lose(before, f"{place.where} sets --{option} again, which counts")
+        if before is not None and before != place:
+            if self.job.options[option] == value:
+                self.same(before, f"{place.where} sets the same")
+            else:
+                self.lose(before, f"{place.where} sets --{option} again, which counts")
         self.job.options[option] = value
         self.job.places[option] = place
         self.carried.append(place)

@@ -56,11 +56,17 @@ def read_jobset(reading: Reading, root: Field) -> Job:
         nodes = replicated["replicas"].number(1) * max(parallelism, completions)
         if nodes:
             pod = read_pod(reading, spec["template"]["spec"])
-            groups.append(pod.group(replicated["name"].text("job"), nodes))
+            index = "SLURM_PROCID"
+            if groups:
+                index = f"(SLURM_PROCID - {sum(group.nodes for group in groups)})"
+            if nodes > max(parallelism, completions):
+                index = f"{index} % {max(parallelism, completions)}"
+            index = "$SLURM_PROCID" if index == "SLURM_PROCID" else f"$(({index}))"
+            groups.append(pod.group(replicated["name"].text("job"), nodes, ("JOB_COMPLETION_INDEX", index)))
     if not groups:
         raise jobs.fault("names no job with replicas", "add a replicated job")
     set_nodes(reading, jobs.place, sum(group.nodes for group in groups))
-    reading.job.program = PerNode(tuple(groups), (), (_INDEX,))
+    reading.job.program = PerNode(tuple(groups))
     root.lose_the_rest(REASONS, SAME)
     return reading.job
 

@@ -34,7 +34,6 @@ _LOGS = {
     "${PBS_JOBID}": "%j",
     "^array_index^": "%a",
     "$PBS_ARRAYID": "%a",
-    "%": "%%",
 }
 _OPTIONS = {"-N": "job-name", "-d": "chdir", "-w": "chdir", "-M": "mail-user"}
 _SAME = {

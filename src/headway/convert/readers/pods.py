@@ -92,9 +92,9 @@ class Pod:
     words: tuple[str, ...]
     shell: str
 
-    def group(self, name: str, nodes: int) -> Group:
+    def group(self, name: str, nodes: int, *variables: tuple[str, str]) -> Group:
         """Returns a group of nodes that run the pod's program."""
-        return Group(name, nodes, self.text, self.words, self.shell)
+        return Group(name, nodes, self.text, self.words, self.shell, variables)
 
 
 def read_pod(reading: Reading, spec: Field, *, needs_command: bool = True) -> Pod:
@@ -259,9 +259,9 @@ def _amount(shown: str) -> int:
 
 
 def _mounts(reading: Reading, spec: Field, container: Field) -> None:
-    volumes = {volume["name"].value: volume for volume in spec["volumes"].items()}
+    volumes = {str(volume["name"].value): volume for volume in spec["volumes"].items()}
     for mount in container["volumeMounts"].items():
-        volume = volumes.get(mount["name"].value)
+        volume = volumes.get(str(mount["name"].value))
         if volume is None:
             continue
         path = mount["mountPath"].value

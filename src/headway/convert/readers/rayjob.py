@@ -53,7 +53,8 @@ def read_rayjob(reading: Reading, root: Field) -> Job:
     cluster = spec["rayClusterSpec"]
     workers = 0
     for group in cluster["workerGroupSpecs"].items():
-        count = group["replicas"].number(group["minReplicas"].number(1)) * group["numOfHosts"].number(1)
+        replicas = group["replicas"] or group["minReplicas"]
+        count = replicas.number(1) * group["numOfHosts"].number(1)
         workers += count
         if count:
             read_pod(reading, group["template"]["spec"], needs_command=False)

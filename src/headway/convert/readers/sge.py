@@ -212,6 +212,8 @@ def _mail(reading: Reading, item: Item) -> None:
 
 
 def _requeue(reading: Reading, item: Item) -> None:
+    if item.value not in ("y", "yes", "n", "no"):
+        raise ValueError("is neither y nor n")
     reading.set(item.place, "requeue" if item.value in ("y", "yes") else "no-requeue")
 
 

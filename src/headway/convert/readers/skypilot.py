@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from headway.convert.fields import Field
-from headway.convert.job_description import Group, Job, PerNode
+from headway.convert.job_description import Group, Job, PerNode, Place
 from headway.convert.quantities import cpu_count, memory_mib, slurm_memory, whole_number
 from headway.convert.readers.pods import set_nodes
 from headway.convert.reading import SECRET_REMEDY, Reading
+from headway.domain.access.credential_redaction import is_secret
 
 _HEAD = (("SKYPILOT_NODE_IPS", '$(scontrol show hostnames "$SLURM_JOB_NODELIST")'),)
 _REASONS = {
@@ -59,9 +60,12 @@ def read_skypilot(reading: Reading, root: Field) -> Job:
     if isinstance(resources.value, dict):
         _resources(reading, resources)
     for name, value in root["envs"].members():
-        reading.set_variable(value.place, name, value.text())
-        if not value:
-            reading.lose(value.place, f"{name} has no value in the file", "set it in the script")
+        if value:
+            reading.set_variable(value.place, name, value.text())
+        elif is_secret(name):
+            reading.lose(Place(value.path, name), "secrets are not passed on by the shell", SECRET_REMEDY)
+        else:
+            reading.same(Place(value.path, name), "sbatch passes the environment on")
     run, setup = root["run"].text().strip("\n"), root["setup"].text().strip("\n")
     if not run and not setup:
         raise root["run"].fault("is missing", "add the commands that the task runs")

@@ -65,7 +65,7 @@ def _of_script(job: Job, script: Script, name: str, writer: PodWriter) -> dict[s
                                   "create an object for each number"))  # fmt: skip
         writer.written.add("array")
     tasks = writer.tasks_per_node()
-    host = f"{name}-main-0-{{index}}.{name}"
+    host = f"{name}-main-0-$index.{name}"
     pod_gpus = (
         writer.pod("main", ["true"])["containers"][0].get("resources", {}).get("limits", {}).get("nvidia.com/gpu", "0")
     )

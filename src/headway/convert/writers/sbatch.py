@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headway.convert.job_description import Group, Job, Loss, Mount, PerNode, Place, RayProgram, Script
 from headway.domain.slurm.sbatch_options import LONG_WITH_OPTIONAL_VALUE, LONG_WITHOUT_VALUE
@@ -88,16 +88,17 @@ def _pyxis_name(image: str) -> str:
 
 
 def _per_node(job: Job, program: PerNode) -> list[str]:
-    lines = [f"export {name}={_double_quoted(value)}" for name, value in program.head_variables]
-    srun = ["srun", *container_words(job)]
+    lines = _exports(program.head_variables)
+    # srun does not take this option over from sbatch.
+    cpus = job.options.get("cpus-per-task")
+    srun = ["srun", *([f"--cpus-per-task={cpus}"] if cpus else []), *container_words(job)]
     groups = program.groups
     only = groups[0] if len(groups) == 1 else None
     if not job.image and job.workdir:
         lines.append(f"cd {shlex.quote(job.workdir)}")
-    if only is not None and only.words and not program.rank_variables:
+    if only is not None and only.words and not program.rank_variables and not only.variables:
         return [*lines, " ".join([*srun, *only.words])]
-    ranks = [f"export {name}={_double_quoted(value)}" for name, value in program.rank_variables]
-    text = "\n".join([*ranks, *(only.text.split("\n") if only else _by_node(groups))])
+    text = "\n".join([*_exports(program.rank_variables), *(_group_lines(only) if only else _by_node(groups))])
     if len(text.encode()) > _LONGEST_ARGUMENT:
         fault = Fault("", "the commands are too long for one job step", "put them into a script file, and call it")
         raise InvalidSpec([fault], "the file")
@@ -119,8 +120,16 @@ def _by_node(groups: tuple[Group, ...]) -> list[str]:
         last += group.nodes
         is_last = group is groups[-1]
         condition = "else" if is_last else f'{"elif" if lines else "if"} [ "$SLURM_PROCID" -le {last} ]; then'
-        lines += [f"{condition}  # {_comment(group.name)}", *group.text.split("\n")]
+        lines += [f"{condition}  # {_comment(group.name)}", *_group_lines(group)]
     return [*lines, "fi"]
+
+
+def _exports(variables: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"export {name}={_double_quoted(value)}" for name, value in variables]
+
+
+def _group_lines(group: Group) -> list[str]:
+    return [*_exports(group.variables), *group.text.split("\n")]
 
 
 def _comment(text: str) -> str:

@@ -41,7 +41,7 @@ def script_in_pods(
     index: str,
     losses: list[Loss],
 ) -> str:
-    """Returns the text that each pod runs. `host`: shell text of a pod's name in the network, with {index}; None
+    """Returns the text that each pod runs. `host`: shell text of a pod's name in the network, with $index; None
     if pods have no such names. `index`: shell
     text of the number of an array's task."""
     lines = list(script.lines)
@@ -58,8 +58,7 @@ def script_in_pods(
     ]
     head += [f"export {name}={_VARIABLES[name].format(**values)}" for name in found if name in _VARIABLES]
     if host is not None and re.search(r"scontrol\s+show\s+hostnames?\b", text):
-        each = host.format(index="$index")
-        head.append(f'scontrol() {{ for index in $(seq 0 {nodes - 1}); do echo "{each}"; done; }}')
+        head.append(f'scontrol() {{ for index in $(seq 0 {nodes - 1}); do echo "{host}"; done; }}')
     kept: list[str] = []
     for number, line in enumerate(lines, start=script.first_line):
         where = f"line {number}"

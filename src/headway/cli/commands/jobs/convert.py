@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli import common
-from headway.cli.output import formatting, tables
+from headway.cli.output import tables
 from headway.cli.output.terminal import detect_terminal
 from headway.convert.formats import MAX_BYTES, Source, Target
 from headway.errors import InvalidSpec, NotFound, Refused
@@ -39,13 +39,16 @@ def convert(
     out: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="OUT", help="Write to this file; default: standard output."),
     ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Also list directives and fields that Slurm does not need."),
+    ] = False,
 ) -> None:  # fmt: skip
     """Convert a job of PBS, LSF, Grid Engine, Kubernetes, SkyPilot, dstack or SageMaker to a batch script for Slurm.
 
     With --to it also writes Kubernetes' JobSet and RayJob, for example of a Slurm script.
 
-    The result is on standard output. Standard error lists each directive and field that is not in it as it was: lost,
-    changed, or the same because Slurm does it anyway.
+    The result is on standard output. Standard error lists each directive and field that is lost or changed, with the reason
+    and the next step.
 
     headway convert job.pbs -o job.sbatch"""
     from headway.convert.conversion import convert_file
@@ -63,7 +66,7 @@ def convert(
             out.write_text(converted.text)
         except OSError as error:
             raise Refused(f"{out}: {error.strerror}", hint="name a file in a folder of yours") from None
-    _print_losses(converted.losses)
+    _print_losses(converted.losses, show_all=show_all)
 
 
 def _read(file: Path) -> bytes:
@@ -77,7 +80,8 @@ def _read(file: Path) -> bytes:
         raise NotFound(f"{file}: {error.strerror}", hint="name a job file of this machine") from None
 
 
-def _print_losses(losses: Sequence[Loss]) -> None:
+def _print_losses(losses: Sequence[Loss], *, show_all: bool) -> None:
+    shown = [loss for loss in losses if show_all or loss.outcome != "same"]
     if not losses:
         common.print_note("everything is carried")
         return
@@ -86,12 +90,11 @@ def _print_losses(losses: Sequence[Loss]) -> None:
         tables.Column("WHY", shrink=True, min_width=24), tables.Column("INSTEAD", shrink=True, min_width=24),
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
-        [loss.where, loss.text, (loss.outcome, _STYLES[loss.outcome]), loss.why, loss.remedy] for loss in losses
+        [loss.where, loss.text, (loss.outcome, _STYLES[loss.outcome]), loss.why, loss.remedy] for loss in shown
     ]
-    for line in tables.table_lines(columns, rows, detect_terminal()):
+    for line in tables.table_lines(columns, rows, detect_terminal()) if rows else ():
         common.print_note(line)
     counts = {outcome: sum(1 for loss in losses if loss.outcome == outcome) for outcome in _STYLES}
     words = [f"{count} {outcome}" for outcome, count in counts.items() if count]
-    common.print_note(
-        f"{', '.join(words)} of {formatting.plural(len(losses), 'directive or field', 'directives and fields')}"
-    )
+    hint = " (--all lists them)" if counts["same"] and not show_all else ""
+    common.print_note(f"{', '.join(words)}{hint}; the rest is carried")
