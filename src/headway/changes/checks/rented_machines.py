@@ -44,6 +44,13 @@ def rental_notes(cluster: Cluster, wanted: Sequence[WantedMachines], rented_usd:
     yield from _quota_notes(wanted)
 
 
+def later_notes(cluster: Cluster, later: Sequence[WantedMachines]) -> Iterator[str]:
+    """Yields a note for each group with idle: what its further slots would be when jobs wait."""
+    for want in later:
+        usd = want.offers[0].price_usd_per_node_hour or _plan_price(cluster, want.names[0])
+        yield f"when jobs wait, {compress(want.names)}: up to {_first_offer(want, usd)}{_others(want.offers[1:])}"
+
+
 def _first_offer(want: WantedMachines, usd: Decimal) -> str:
     offer, count = want.offers[0], len(want.names)
     price = f"{usd:.2f} USD an hour each" if usd else "at a price that the cloud does not say"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from headway.changes.checks.rented_machines import WantedMachines, rental_notes
+from headway.changes.checks.rented_machines import WantedMachines, later_notes, rental_notes
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
@@ -18,20 +18,21 @@ from headway.providers.base import RentingProvider
 async def with_rental_notes(
     cluster: Cluster, context: ClusterContext, changes: ChangeSet, names: Sequence[str]
 ) -> ChangeSet:
-    """Returns the ChangeSet with notes about the machines that are missing of these names. A cloud that does not answer
-    is a note too."""
+    """Returns the ChangeSet with notes about the machines that are missing of these names, and about those that groups with
+    idle would rent when jobs wait. A cloud that does not answer is a note too."""
     provider = context.provider
     if not isinstance(provider, RentingProvider):
         return changes
     try:
         there = await provider.rented(cluster)
         missing = [name for name in names if name not in there]
-        if not missing:
+        if not missing and changes.empty:
             return changes
         wanted = await _ask(cluster, provider, missing)
+        later = await _ask_later(cluster, provider, names)
         here = [thing for thing in await provider.things() if thing.cluster == cluster.name]
         usd = sum((thing.usd_per_hour or Decimal(0) for thing in here), Decimal(0))
-        notes = tuple(rental_notes(cluster, wanted, usd))
+        notes = (*rental_notes(cluster, wanted, usd), *later_notes(cluster, later))
     except HeadwayError as error:
         notes = (f"the cloud does not say what can be had: {error.message}; {error.hint}",)
     return replace(changes, notes=(*changes.notes, *notes))
@@ -47,3 +48,13 @@ async def _ask(cluster: Cluster, provider: RentingProvider, missing: Sequence[st
         return WantedMachines(tuple(names), offers, await provider.quota(offers[0]))
 
     return list(await asyncio.gather(*(one(names) for names in by_role.values())))
+
+
+async def _ask_later(cluster: Cluster, provider: RentingProvider, names: Sequence[str]) -> list[WantedMachines]:
+    """Returns what groups with idle may rent when jobs wait, besides these names."""
+    found = []
+    for group in cluster.groups:
+        slots = tuple(name for name in group.slots if name not in names)
+        if group.idle_s is not None and slots:
+            found.append(WantedMachines(slots, await provider.offers(cluster, slots[0]), None))
+    return found

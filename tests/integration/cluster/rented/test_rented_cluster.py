@@ -19,7 +19,7 @@ from headway.cluster.owned import gpu_drivers, machine_claims
 from headway.cluster.rented.leases import renew_leases
 from headway.cluster.rented.missing_machines import rent_and_claim, rent_missing
 from headway.cluster.rented.plan_notes import with_rental_notes
-from headway.domain.changeset import ChangeSet
+from headway.domain.changeset import Change, ChangeSet
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.rented import CloudSettings
 from headway.errors import HeadwayError, Refused, Unreachable
@@ -229,3 +229,17 @@ async def test_plan_says_that_the_cloud_does_not_answer(site: Site) -> None:
     site.cloud.before = away
     planned = await with_rental_notes(CLUSTER, site.context, ChangeSet("lab", ()), NAMES)
     assert planned.notes == ("the cloud does not say what can be had: the region is away; wait",)
+
+
+async def test_plan_says_what_is_rented_when_jobs_wait(site: Site) -> None:
+    group = replace(CLUSTER.groups[0], nodes=0, idle_s=600)
+    cluster = replace(CLUSTER, groups=(group,))
+    planned = await with_rental_notes(cluster, site.context, ChangeSet("lab", ()), ["lab-head"])
+    assert planned.notes[-1].startswith(
+        "when jobs wait, lab-1-[1-2]: up to 2 x big in a, on-demand, 1.00 USD an hour each"
+    )
+    await site.rent("lab-head")
+    assert (await with_rental_notes(cluster, site.context, ChangeSet("lab", ()), ["lab-head"])).notes == ()
+    change = ChangeSet("lab", (Change("file.write", "lab-head", "/etc/slurm/slurm.conf", "differs"),))
+    noted = await with_rental_notes(cluster, site.context, change, ["lab-head"])
+    assert [note.partition(",")[0] for note in noted.notes] == ["when jobs wait"]

@@ -7,7 +7,7 @@ from datetime import date
 from decimal import Decimal
 
 from headway.catalog.plans import load_catalogue
-from headway.changes.checks.rented_machines import WantedMachines, rental_notes
+from headway.changes.checks.rented_machines import WantedMachines, later_notes, rental_notes
 from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.domain.machines.rented import Quota
 from tests.support.clusters import builders
@@ -58,3 +58,10 @@ def test_quota_is_compared_with_all_that_it_holds_for() -> None:
         "can't be had: the quota Running On-Demand Standard instances is 195 vCPUs, 64 are used and 132 more are needed; "
         "ask the cloud for a higher quota, or rent less"
     )
+
+
+def test_machines_that_are_rented_when_jobs_wait_are_named_with_their_price() -> None:
+    assert list(later_notes(CLUSTER, [NODES])) == [
+        "when jobs wait, lab-1-[1-2]: up to 2 x m7i.16xlarge in a, on-demand, 3.20 USD an hour each (price of 2026-11-01); if "
+        "it can't be had: m5.16xlarge in b"
+    ]
