@@ -86,8 +86,8 @@ def shares(text: str) -> dict[str, float]:
     return {name: part / sum(parts.values()) for name, part in parts.items()}
 
 
-def test_imported_cluster_is_the_old_site(site: Bare, tmp_path: Path, state_root: Path) -> None:
-    lab = Lab(state_root / "import", name=old_site.NAME)
+def test_imported_cluster_is_the_old_site(site: Bare, tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "state", name=old_site.NAME)
     folder, ssh = tmp_path / "imported", tmp_path / "bin" / "ssh"
     ssh.parent.mkdir()
     known = f"-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={tmp_path}/known_hosts"
