@@ -61,7 +61,12 @@ if have sacctmgr; then
             dump=$(limit sudo -n env "PATH=$PATH" sacctmgr -i dump "$cluster" File=/dev/stdout 2>&1 | grep -v "^sacctmgr: .* - '")
         case $dump in
         *"Cluster - '"*) printf '%s\n' "$dump" | part sacctmgr.dump ;;
-        *) fail sacctmgr.dump "sacctmgr dump $cluster: $(printf '%s' "${dump:-it printed nothing within 60 s}" | tr '\n' ' ')" ;;
+        *)
+            fail sacctmgr.dump "sacctmgr dump $cluster: $(printf '%s' "${dump:-it printed nothing within 60 s}" | tr '\n' ' ')"
+            columns=cluster,account,user,partition,parentname,share,grpjobs,grptres,grpsubmit,grptresmins
+            columns=$columns,maxjobs,maxtres,maxsubmit,maxwall,qos,defaultqos
+            table=$(limit sacctmgr -P show assoc "format=$columns" 2>/dev/null) && printf '%s\n' "$table" | part sacctmgr.assoc
+            ;;
         esac
     fi
     qos=$(limit sacctmgr -P show qos 2>/dev/null) || qos=

@@ -15,6 +15,9 @@ ROOT = "root"
 _DUMP_LINE = re.compile(r"^\s*(Cluster|Parent|Account|User)\s*-\s*(.*)$", re.IGNORECASE)
 _OPTION = re.compile(r"""([A-Za-z]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|"([^"]*)"|([^:]*))""")
 _DUMP_START = re.compile(r"^\s*Cluster\s*-\s*['\"]?\w", re.IGNORECASE | re.MULTILINE)
+_ASSOC_START = re.compile(r"^Cluster\|Account\|User\|", re.IGNORECASE)
+# Columns of `sacctmgr -P show assoc` that sacctmgr dump names differently, without blanks and in lower case
+_COLUMNS = {"share": "Fairshare", "defqos": "DefaultQOS", "grpsubmit": "GrpSubmitJobs", "maxsubmit": "MaxSubmitJobs"}
 _QOS_START = re.compile(r"^Name\|(?=.*\bPriority\|)(?=.*\bFlags\|)", re.IGNORECASE)
 
 
@@ -69,6 +72,41 @@ def is_dump(text: str) -> bool:
 def is_qos_table(text: str) -> bool:
     """Returns whether a text is the output of `sacctmgr -P show qos`."""
     return _QOS_START.match(text) is not None
+
+
+def is_association_table(text: str) -> bool:
+    """Returns whether a text is the output of `sacctmgr -P show assoc`."""
+    return _ASSOC_START.match(text) is not None
+
+
+def read_associations(path: str, text: str, ledger: Ledger, into: Accounting) -> None:
+    """Adds the accounts and users of a table with a line of names and a line for each association, in columns separated
+    by "|". It has neither coordinators nor default accounts."""
+    rows = [(number, line.rstrip("\r").split("|")) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    (_, names), *values = rows
+    columns = [re.sub(r"\s", "", name) for name in names]
+    columns = [_COLUMNS.get(column.lower(), column) for column in columns]
+    for number, cells in values:
+        given = {
+            column.lower(): Item(path, number, column, cell.strip())
+            for column, cell in zip(columns, cells, strict=False)
+            if column and cell.strip()
+        }
+        keys = {key: ledger.read(item) for key, item in given.items()}
+        cluster, account, user = keys.pop("cluster", None), keys.pop("account", None), keys.pop("user", None)
+        parent = keys.pop("parname", None) or keys.pop("parentname", None)
+        into.cluster += [cluster] if cluster is not None else []
+        if account is None:
+            into.cluster += [item for item in (user, parent, *keys.values()) if item is not None]
+            continue
+        if parent is not None:
+            into.parents.append((parent, parent.value))
+        above = parent.value if parent is not None else ROOT
+        if user is None:
+            into.accounts[account.value] = Association(account.value, above, "", account, keys)
+        else:
+            into.parents.append((account, account.value))
+            into.users.append(Association(account.value, account.value, user.value, user, keys))
 
 
 def read_dump(path: str, text: str, ledger: Ledger, into: Accounting) -> None:

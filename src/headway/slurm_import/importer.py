@@ -15,7 +15,15 @@ from headway.domain.machines.site import Site
 from headway.errors import Fault, InvalidSpec
 from headway.render.slurm import cgroup_conf, conf_syntax, slurm_conf, slurmdbd_conf
 from headway.slurm_import import cluster_keys, other_files, site_names, switches
-from headway.slurm_import.accounting import Accounting, is_dump, is_qos_table, read_dump, read_qos
+from headway.slurm_import.accounting import (
+    Accounting,
+    is_association_table,
+    is_dump,
+    is_qos_table,
+    read_associations,
+    read_dump,
+    read_qos,
+)
 from headway.slurm_import.conf_reader import ConfReader, Record
 from headway.slurm_import.known_keys import OTHER_FILES
 from headway.slurm_import.node_groups import NodeGroup, make_groups
@@ -95,7 +103,9 @@ def import_site(files: SiteFiles) -> Imported:
     partitions = make_partitions(found, around, ledger)
     decide_qos(reading.accounting, teams, around.used_qos, ledger)
     for path, text in reading.people:
-        other_files.read_passwd(path, text, ledger, {user for team in teams.fields.values() for user in team["users"]})
+        other_files.read_passwd(
+            path, text, ledger, {user for team in teams.fields.values() for user in team.get("users", ())}
+        )
     spec = _spec(items, head, groups, partitions, teams, reading, ledger)
     catalogue = {group.plan_name: dict(group.plan) for group in groups}
     spec = _finish(spec, catalogue, items, version, reading, ledger)
@@ -146,6 +156,8 @@ def _read(files: SiteFiles, ledger: Ledger) -> _Reading:
             continue
         if is_dump(text):
             read_dump(path, text, ledger, reading.accounting)
+        elif is_association_table(text):
+            read_associations(path, text, ledger, reading.accounting)
         elif is_qos_table(text):
             read_qos(path, text, ledger, reading.accounting)
         elif name == "gres.conf":

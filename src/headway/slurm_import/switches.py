@@ -135,8 +135,9 @@ def _parts(switches: Switches, groups: Sequence[NodeGroup]) -> tuple[list[dict[s
     for switch, below in _kept_above(switches, own).items():
         children = [part for child in below for part in own.get(child, [upper[child]] if child in upper else [])]
         children = [child for child in dict.fromkeys(children) if child not in used]
-        used.update(children)
-        parts.append({"name": upper[switch], "children": children})
+        if children:  # of a switch that is named twice, the first one has them
+            used.update(children)
+            parts.append({"name": upper[switch], "children": children})
     roots = [part["name"] for part in parts if part["name"] not in used]
     if len(roots) > 1:
         parts.append({"name": names.new("spine"), "children": roots})

@@ -395,3 +395,66 @@ def test_partition_without_its_accounts_says_that_it_is_open() -> None:
     site = with_lines("PartitionName=a Nodes=ALL AllowAccounts=secretlab\n")
     found = verdict(site, "AllowAccounts")
     assert (found.kind, "open to all" in found.why) == (Kind.NOT_CARRIED, True)
+
+
+def test_accounts_come_from_a_table_of_associations_too() -> None:
+    site = imported(
+        assoc__txt="Cluster|Account|User|Partition|Par Name|Share|GrpJobs|MaxSubmit|QOS|Def QOS\n"
+        "lab|root|||||||normal|\nlab|root|root|||1|||normal|\nlab|science|||root|60|||normal|\nlab|ml|||science|3|9|20|normal|\n"
+        "lab|ml|ann|||1|||normal|\nlab|nlp|||science|1|||normal,high|\nlab|nlp|bob|gpu||parent|||normal|\nbroken\n|||||||||\n"
+    )
+    assert site.spec["teams"] == {
+        "ml": {"users": ["ann"], "share": 3, "limits": {"running_jobs": 9, "per_user": {"submitted_jobs": 20}}},
+        "nlp": {"users": ["bob"], "share": 1},
+    }
+    assert site.faults == []
+    assert verdict(site, "QOS", value="high").kind is Kind.NOT_CARRIED
+    assert verdict(site, "Fairshare", value="1").kind is Kind.SAME
+    assert verdict(site, "Partition").kind is Kind.NOT_CARRIED
+    assert [item.key for item, found in site.entries if "does not know" in found.why] == []
+
+
+_CELL = st.sampled_from(
+    ["", "lab", "root", "ml", "ann", "1", "parent", "gres/gpu=5", "normal", "high", "-1", "99999999", "Bob", "x y"]
+)
+_ROWS = st.lists(st.lists(_CELL, max_size=12).map("|".join), max_size=6).map("\n".join)
+_SWITCHES = st.lists(
+    st.tuples(
+        st.sampled_from(["s1", "s2", "top"]),
+        st.sampled_from(["Nodes", "Switches"]),
+        st.sampled_from(["n[1-2]", "n3", "n[1-4]", "s[1-2]", "top", "s1", "zz"]),
+    ).map(lambda row: f"SwitchName={row[0]} {row[1]}={row[2]}"),
+    max_size=6,
+).map("\n".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(associations=_ROWS, qos=_ROWS, switches=st.one_of(_SWITCHES, st.text(max_size=50)), text=st.text(max_size=50))
+def test_any_other_files_give_a_valid_file(associations: str, qos: str, switches: str, text: str) -> None:
+    texts = {
+        "slurm.conf": NODES + "NodeName=m1 CPUs=4\n",
+        "assoc.txt": f"Cluster|Account|User|Partition|Par Name|Share|GrpJobs|GrpTRES|MaxSubmit|QOS|Def QOS\n{associations}",
+        "qos.txt": f"Name|Priority|Preempt|Flags|UsageFactor|GrpTRES|MaxTRESPU|MaxJobsPU|MaxWall\n{qos}",
+        "topology.conf": switches,
+    }
+    others = (
+        "topology.yaml",
+        "fstab",
+        "gres.conf",
+        "passwd",
+        "group",
+        "plugstack.conf",
+        "cgroup.conf",
+        "nodes.json",
+        "x.sh",
+    )
+    site = import_site(SiteFiles({**texts, **dict.fromkeys(others, text)}))
+    assert site.faults == []
+    report_markdown(site)
+
+
+def test_account_without_users_is_a_team_without_users() -> None:
+    dump = "Cluster - 'lab'\nParent - 'root'\nAccount - 'empty'\n"
+    site = imported(sacctmgr__dump=dump, passwd="ann:x:2000:2000::/home/ann:/bin/sh\n")
+    assert site.spec["teams"] == {"empty": {"share": 1}}
+    assert verdict(site, "ann").kind is Kind.NOT_CARRIED
