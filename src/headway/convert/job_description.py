@@ -78,8 +78,6 @@ class RayProgram:
     """A program for a Ray cluster of all nodes."""
 
     entrypoint: str
-    head_nodes: int = 1
-    worker_nodes: int = 0
 
 
 Program = Script | PerNode | RayProgram
@@ -95,7 +93,7 @@ class Job:
     places: dict[str, Place] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     image: str = ""
-    mounts: list[Mount] = field(default_factory=list)
+    mounts: dict[str, Mount] = field(default_factory=dict)  # by the folder in the container
     workdir: str = ""
     preamble: list[str] = field(default_factory=list)  # shell lines before the program
     program: Program = Script(())

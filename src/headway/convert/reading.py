@@ -10,6 +10,7 @@ from headway.convert.job_description import Job, Loss, Place
 from headway.domain.access.credential_redaction import is_secret
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_VARIABLE = re.compile(r"\$[\w{(]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
 LOGIN_REMEDY = "log in with skopeo login --authfile ~/.config/containers/auth.json HOST"
 SECRET_REMEDY = "store the value with headway secret set, and add #SBATCH --secret=NAME"  # noqa: S105 - a sentence
@@ -41,6 +42,11 @@ class Reading:
         """Carries a directive or field as an option of sbatch. An earlier value of the option is lost."""
         if _UNPRINTABLE.search(value):
             self.lose(place, "the value has a character that no option may have", "write the option by hand")
+            return
+        if _VARIABLE.search(value):
+            self.lose(
+                place, "sbatch replaces no variables in its lines", f"give it on the command line: sbatch --{option}"
+            )
             return
         before = self.job.places.get(option)
         if before is not None and before != place:
@@ -79,10 +85,6 @@ class Reading:
         else:
             self.job.environment[name] = value
             self.carried.append(place)
-
-    def outcomes(self, where: str) -> bool:
-        """Returns whether something became of the directive or field at this place."""
-        return any(place.where == where for place in self.carried) or any(loss.where == where for loss in self.losses)
 
 
 def read_items(

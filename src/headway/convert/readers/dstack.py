@@ -81,7 +81,7 @@ def read_dstack(reading: Reading, root: Field) -> Job:
     for volume in root["volumes"].items():
         if isinstance(volume.value, str) and volume.value.startswith("/") and volume.value.count(":") == 1:
             source, _, target = volume.text().partition(":")
-            add_mount(reading, Mount(source, target))
+            add_mount(reading, volume.place, Mount(source, target))
     commands = [_without_interpolation(reading, command) for command in root["commands"].items()]
     if not commands:
         raise root["commands"].fault("is missing; the file does not say which program the image starts", "add commands")

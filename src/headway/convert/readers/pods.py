@@ -283,12 +283,12 @@ def _mount(reading: Reading, mount: Field, volume: Field, path: str) -> None:
         if re.search(r"[,:\s]", source):
             volume.lose("a mount has no blanks, colons and commas in its folder", "mount a folder without them")
             return
-        add_mount(reading, Mount(source, path, mount["readOnly"].text() == "true"))
+        add_mount(reading, mount.place, Mount(source, path, mount["readOnly"].text() == "true"))
         host["type"].same("sbatch does not look whether a folder is there")
         mount.mark()
         volume["name"].mark()
     elif isinstance(volume.value, dict) and "emptyDir" in volume.value:
-        add_mount(reading, Mount("tmpfs", path))
+        add_mount(reading, mount.place, Mount("tmpfs", path))
         mount.mark()
         volume["name"].mark()
         if empty:
@@ -305,10 +305,10 @@ def _mount(reading: Reading, mount: Field, volume: Field, path: str) -> None:
         mount.lose("its volume is not carried", remedy)
 
 
-def add_mount(reading: Reading, mount: Mount) -> None:
-    """Adds a mount to the job, unless it is there."""
-    if mount not in reading.job.mounts:
-        reading.job.mounts.append(mount)
+def add_mount(reading: Reading, place: Place, mount: Mount) -> None:
+    """Adds a mount to the job, unless another folder is mounted there."""
+    if reading.job.mounts.setdefault(mount.target, mount) != mount:
+        reading.lose(place, f"another folder is mounted at {mount.target}", "mount it at another path")
 
 
 def set_name(reading: Reading, root: Field) -> None:

@@ -67,7 +67,7 @@ def read_rayjob(reading: Reading, root: Field) -> Job:
         )  # fmt: skip
     set_nodes(reading, cluster.place, max(1, workers))
     _runtime_environment(reading, spec["runtimeEnvYAML"])
-    reading.job.program = RayProgram(entrypoint.text().strip(), 1, workers)
+    reading.job.program = RayProgram(entrypoint.text().strip())
     root.lose_the_rest(_REASONS, _SAME)
     return reading.job
 

@@ -107,6 +107,13 @@ def set_script(
     """Sets the job's program to the other lines. `variables`: variable of the scheduler -> Slurm's, "" for none. `names`:
     matches all variables of the scheduler, also unknown ones. `supplied`: variables that the preamble sets."""
     own = {match[1] for _, line in parts.lines for match in re.finditer(r"(?:^|[\s;])(?:export\s+)?(\w+)=", line)}
+    # A variable that the script itself sets, for example if it is empty, keeps its name and gets Slurm's value.
+    text = "\n".join(line for _, line in parts.lines)
+    reading.job.preamble += [
+        f'export {name}="${{{variables[name]}:-}}"'
+        for name in sorted(own & variables.keys())
+        if variables[name] and re.search(rf"\$\{{?{name}\b", text)
+    ]
     kept: list[str] = []
     for number, line in parts.lines:
         if line.lstrip().startswith("#"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headway.convert.job_description import Job, Mount, Place, Script
+from headway.convert.readers.pods import add_mount
 from headway.convert.reading import UNKNOWN_OPTION, Reading
 from headway.domain.slurm.sbatch_options import LONG
 from headway.lint.batch_text import BatchText
@@ -53,8 +54,8 @@ def _mounts(reading: Reading, place: Place, text: str) -> None:
         if not source.startswith("/"):
             reading.lose(at, "only folders of the node are carried", "add the volume by hand")
         else:
-            reading.job.mounts.append(Mount(source, target or source, "ro" in flags.split("+")))
             reading.carry(at)
+            add_mount(reading, at, Mount(source, target or source, "ro" in flags.split("+")))
 
 
 def _export(reading: Reading, place: Place, text: str) -> None:

@@ -73,7 +73,6 @@ def _of_script(job: Job, script: Script, name: str, writer: PodWriter) -> dict[s
         job, script, name=name, nodes=nodes, tasks_per_node=tasks, gpus=int(pod_gpus), host=host, index=index,
         losses=writer.losses,
     )  # fmt: skip
-    text = "\n".join([*job.preamble, text])
     return _replicated("main", pods, at_once, shell_command(script.interpreter, text), writer)
 
 

@@ -97,12 +97,12 @@ class PodWriter:
         if amounts:
             container["resources"] = {"requests": amounts, "limits": amounts}
         spec: dict[str, Any] = {"containers": [container]}
-        volumes = [self._volume(number, mount.source) for number, mount in enumerate(job.mounts)]
+        volumes = [self._volume(number, mount.source) for number, mount in enumerate(job.mounts.values())]
         if volumes:
             container["volumeMounts"] = [
                 {"name": f"folder-{number}", "mountPath": mount.target}
                 | ({"readOnly": True} if mount.read_only else {})
-                for number, mount in enumerate(job.mounts)
+                for number, mount in enumerate(job.mounts.values())
             ]
             spec["volumes"] = volumes
         return spec

@@ -72,7 +72,7 @@ def _of_script(job: Job, script: Script, name: str, nodes: int, writer: PodWrite
                 "", "the script", "changed", "it runs once, on Ray's head", "let Ray start the work of the other nodes"
             )
         )
-    return _one_line("\n".join([*job.preamble, text]).strip("\n"), script.interpreter)
+    return _one_line(text.strip("\n"), script.interpreter)
 
 
 def _last_command(script: Script, losses: list[Loss]) -> Script:

@@ -25,6 +25,8 @@ def write_sbatch(job: Job) -> tuple[str, list[Loss]]:
     losses: list[Loss] = []
     interpreter = job.program.interpreter if isinstance(job.program, Script) else "/bin/bash"
     lines = [f"#!{interpreter}", *_directives(job, losses)]
+    if isinstance(job.program, Script):
+        lines += [f"#SBATCH {_quoted_value(word)}" for word in _container_options(job)]  # the script runs in it
     is_shell = _BOURNE.search(interpreter) is not None
     body = [*(f"export {name}={shlex.quote(value)}" for name, value in job.environment.items()), *job.preamble]
     if body and not is_shell:
@@ -61,14 +63,25 @@ def _directives(job: Job, losses: list[Loss]) -> Iterator[str]:
 
 def container_words(job: Job) -> list[str]:
     """Returns the options of srun for the job's container, quoted."""
+    return [shlex.quote(word) for word in _container_options(job)]
+
+
+def _quoted_value(option: str) -> str:
+    """Returns an option as an #SBATCH line needs it, where a # would begin a comment."""
+    name, _, value = option.partition("=")
+    quote = "" if _PLAIN.fullmatch(value) else "'" if '"' in value else '"'
+    return f"{name}={quote}{value}{quote}"
+
+
+def _container_options(job: Job) -> list[str]:
     if not job.image:
         return []
     words = [f"--container-image={_pyxis_name(job.image)}"]
     if job.mounts:
-        words.append(f"--container-mounts={','.join(map(_mount, job.mounts))}")
+        words.append(f"--container-mounts={','.join(map(_mount, job.mounts.values()))}")
     if job.workdir:
         words.append(f"--container-workdir={job.workdir}")
-    return [shlex.quote(word) for word in words]
+    return words
 
 
 def _mount(mount: Mount) -> str:
@@ -147,27 +160,29 @@ def _ray(job: Job, program: RayProgram) -> list[str]:
     gpus = job.options.get("gpus-per-node", "0").rpartition(":")[2]
     cpus = job.options.get("cpus-per-task", "")
     options = f" --num-gpus={gpus}" + (f" --num-cpus={cpus}" if cpus else "")
-    srun = "srun --overlap --nodes=1 --ntasks=1"
+    # srun does not take the CPUs over from sbatch.
+    srun = "srun --overlap" + (f" --cpus-per-task={cpus}" if cpus else "")
+    on_head = f'{srun} --nodes=1 --ntasks=1 --nodelist="$head"'
     container = "".join(f" {word}" for word in container_words(job))
     lines = [
         'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         _RAY_PORT,
         "export RAY_ADDRESS=$head:$port",
-        f'{srun} --nodelist="$head"{container} \\',
+        f"{on_head}{container} \\",
         f'    ray start --head --node-ip-address="$head" --port="$port"{options} --block &',
         "ray_head=$!",
         "# The head answers before workers join it.",
-        f'until {srun} --nodelist="$head"{container} ray status >/dev/null 2>&1; do',
+        f"until {on_head}{container} ray status >/dev/null 2>&1; do",
         '    kill -0 "$ray_head" || exit 1',
         "    sleep 1",
         "done",
     ]
     if nodes > 1:
         lines += [
-            f'srun --overlap --nodes={nodes - 1} --ntasks={nodes - 1} --exclude="$head"{container} \\',
+            f'{srun} --nodes={nodes - 1} --ntasks={nodes - 1} --exclude="$head"{container} \\',
             f'    ray start --address="$RAY_ADDRESS"{options} --block &',
         ]
-    return [*lines, f'{srun} --nodelist="$head"{container} {_ray_entrypoint(program.entrypoint)}']
+    return [*lines, f"{on_head}{container} {_ray_entrypoint(program.entrypoint)}"]
 
 
 def _ray_entrypoint(text: str) -> str:

@@ -44,7 +44,8 @@ def script_in_pods(
     """Returns the text that each pod runs. `host`: shell text of a pod's name in the network, with $index; None
     if pods have no such names. `index`: shell
     text of the number of an array's task."""
-    lines = list(script.lines)
+    added = len(job.preamble)
+    lines = [*job.preamble, *script.lines]
     text = "\n".join(lines)
     values = {
         "name": name, "nodes": str(nodes), "tasks": str(nodes * tasks_per_node), "per_node": str(tasks_per_node),
@@ -60,8 +61,8 @@ def script_in_pods(
     if host is not None and re.search(r"scontrol\s+show\s+hostnames?\b", text):
         head.append(f'scontrol() {{ for index in $(seq 0 {nodes - 1}); do echo "{host}"; done; }}')
     kept: list[str] = []
-    for number, line in enumerate(lines, start=script.first_line):
-        where = f"line {number}"
+    for at, line in enumerate(lines):
+        where = f"line {script.first_line + at - added}" if at >= added else ""
         if not line.lstrip().startswith("#"):
             _name_unknown(line, where, [one for one in found if one not in _VARIABLES], host is not None, losses)
             line = _without_srun(line, where, tasks_per_node, losses)

@@ -162,3 +162,11 @@ def test_hyperparameters_of_sagemaker_are_options_and_secrets_are_not() -> None:
 def test_other_kinds_of_dstack_have_a_next_step() -> None:
     with pytest.raises(InvalidSpec, match="headway notebook"):
         convert({"type": "dev-environment", "ide": "vscode"})
+
+
+def test_second_folder_at_one_path_is_lost() -> None:
+    mounts = [{"name": name, "mountPath": "/data"} for name in ("one", "two")]
+    volumes = [{"name": name, "hostPath": {"path": f"/{name}"}} for name in ("one", "two")]
+    converted = job({"containers": [POD["containers"][0] | {"volumeMounts": mounts}], "volumes": volumes})
+    assert "--container-mounts=/one:/data " in converted.text
+    assert lost(converted).keys() == {"containers[0].volumeMounts[1]"}

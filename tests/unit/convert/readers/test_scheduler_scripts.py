@@ -201,3 +201,20 @@ def test_windows_line_ends_become_those_of_linux() -> None:
     converted = convert_file(b"#!/bin/bash\r\n#BSUB -J a\r\ntrue\r\n")
     assert "\r" not in converted.text
     assert converted.losses[0].outcome == "changed"
+
+
+def test_image_of_the_command_line_is_that_of_the_script() -> None:
+    converted = convert_file(b"#!/bin/bash\n#BSUB -J a\ntrue\n", image="nvcr.io/nvidia/pytorch:25.05")
+    assert '#SBATCH --container-image="nvcr.io#nvidia/pytorch:25.05"\n' in converted.text
+
+
+def test_variable_with_a_default_of_the_script_gets_the_value_of_slurm() -> None:
+    text = of_sge("-cwd", body='if [ -z "$SGE_TASK_ID" ]; then SGE_TASK_ID=0; fi; run $SGE_TASK_ID').text
+    assert 'export SGE_TASK_ID="${SLURM_ARRAY_TASK_ID:-}"\n' in text
+    assert text.endswith("run $SGE_TASK_ID\n")
+
+
+def test_variables_in_directives_are_lost() -> None:
+    converted = of_sge("-N $RUN", "-o ${LOGS}/a.log", "-cwd")
+    assert directives(converted) == set()
+    assert [loss.where for loss in converted.losses if loss.outcome == "lost"] == ["line 2", "line 3"]

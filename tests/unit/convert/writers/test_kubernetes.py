@@ -96,3 +96,9 @@ def test_rayjob_keeps_only_the_program_of_a_script_that_starts_ray() -> None:
     assert spec["entrypoint"] == "python -u tune.py --trials 20"
     assert spec["rayClusterSpec"]["workerGroupSpecs"][0]["replicas"] == 2
     assert [loss.where for loss in converted.losses if loss.outcome == "lost"] == ["line 3", "line 4", "line 5"]
+
+
+def test_lines_that_a_reader_adds_also_run_in_pods() -> None:
+    converted = convert("#PBS -l nodes=2:ppn=4", "mpirun -machinefile $PBS_NODEFILE ./a.out")
+    script = container(converted)["command"][2]
+    assert script.index("scontrol() {") < script.index('scontrol show hostnames "$SLURM_JOB_NODELIST"')
