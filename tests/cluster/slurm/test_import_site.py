@@ -1,5 +1,6 @@
-"""A hand-made Slurm site (24.11 and 22.05) with 40 partitions, nested accounts and QOS is imported over SSH. The imported cluster runs in local
-containers, and what its Slurm says is that of the old site, apart from differences that have a reason here."""
+"""A hand-made Slurm site (24.11 and 22.05) with 40 partitions, nested accounts and QOS is imported over SSH. The imported
+cluster runs in local containers, and what its Slurm says is that of the old site, apart from differences that have a reason
+here."""
 
 from __future__ import annotations
 
