@@ -294,3 +294,13 @@ async def test_instance_says_from_when_to_when_it_ran_and_at_what_price(ec2: Ec2
 async def test_price_that_is_not_known_is_no_tag(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
     await cloud.launch(await order(ec2, cloud, usd_per_hour=Decimal(0)))
     assert "headway:usd-per-hour" not in {tag["Key"] for tag in ec2.living()[0]["Tags"]}
+
+
+async def test_console_launches_beside_headway(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
+    """What a person launches without a network of Headway's is neither listed nor ended."""
+    await cloud.launch(await order(ec2, cloud))
+    place = {"ImageId": image(ec2), "MinCount": 1, "MaxCount": 1, "InstanceType": "m5.large"}
+    strange = ec2.client().run_instances(**place, ClientToken="strange")["Instances"][0]["InstanceId"]
+    assert strange in {one["InstanceId"] for one in ec2.living()}
+    assert strange not in {one.id for one in await cloud.instances("srv")}
+    assert strange not in {thing.id for thing in await cloud.costly_things("srv")}

@@ -182,9 +182,9 @@ class Ec2StandIn:
             wanted = form.get("NetworkInterface.1.PrivateIpAddress")
             if wanted and wanted in self._addresses.values():
                 return _fault("InvalidIPAddress.InUse", f"Address {wanted} is in use.")
-            if (
-                not wanted and self._addresses and form["MaxCount"] == "1"
-            ):  # moto would choose one that was used before, EC2 chooses any
+            alone = form["MaxCount"] == "1" and "NetworkInterface.1.DeviceIndex" in form
+            if not wanted and self._addresses and alone:
+                # moto would choose an address that was used before, EC2 chooses any
                 free = f"{next(iter(self._addresses.values())).rpartition('.')[0]}.{100 + len(self._tokens)}"
                 body += f"&NetworkInterface.1.PrivateIpAddress={free}".encode()
                 environ = {**environ, "CONTENT_LENGTH": str(len(body))}
@@ -279,9 +279,12 @@ def _json_fault(code: str) -> Answer:
 
 def _launched(xml: bytes) -> dict[str, str]:
     """Returns the instances of a launch, with their addresses."""
-    rows = next(node for node in ElementTree.fromstring(xml).iter() if node.tag.rpartition("}")[2] == "instancesSet")
-    fields = ({child.tag.rpartition("}")[2]: child.text or "" for child in row} for row in rows)
-    return {row["instanceId"]: row["privateIpAddress"] for row in fields}
+    found = next(node for node in ElementTree.fromstring(xml).iter() if node.tag.rpartition("}")[2] == "instancesSet")
+    return {_first(row, "instanceId"): _first(row, "privateIpAddress") for row in found}
+
+
+def _first(row: ElementTree.Element, name: str) -> str:
+    return next((node.text or "" for node in row.iter() if node.tag.rpartition("}")[2] == name), "")
 
 
 def use_stand_in(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
