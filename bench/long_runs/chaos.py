@@ -102,7 +102,8 @@ def report(run: Run) -> int:
     untested = [story["number"] for story in stories(run) if returned_untested(story)]
     writes, shares, expected = scratch(run)
     success = retried / restarted if restarted else 1.0
-    wrong, unequal, left = run.wrong_drains(), run.unequal_runs(), run.left_out()
+    wrong, compared, left = run.wrong_drains(), run.compare_ledger(), run.left_out()
+    unequal = compared.unequal
     kinds = ", ".join(f"{name} {count}" for name, count in Counter(one.what.name for one in run.made).most_common())
     print(f"\nfaults: {len(run.made)} ({kinds})")
     print(
@@ -115,6 +116,7 @@ def report(run: Run) -> int:
     print(f"untested returns: {len(untested)} {untested or ''}")
     print(f"nodes left out of service without an incident: {len(left)} {left or ''}")
     print(f"runs that the ledger and Slurm's accounting know differently: {len(unequal)} {unequal[:10] or ''}")
+    print(f"runs of the ledger that Slurm wrote over after a power cut of the head: {compared.overwritten or 0}")
     print(f"writes of an old run after the new run's first: {writes}")
     print(f"restarted: {restarted}, of them finished: {retried} ({success:.0%})")
     print(f"ETTR: {shares:.3f}, by the formula: {expected:.3f}")

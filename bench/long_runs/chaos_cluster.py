@@ -8,7 +8,6 @@ import random
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from bench_cluster import BenchCluster
 from headway.errors import HeadwayError
 from headway.schemas.submission.exec_commands import ExecIn
 from headway.sdk.client import Client, connect
+from long_runs.ledger_comparison import SACCT, Comparison, compare, ledger_runs, slurm_runs
 
 T = TypeVar("T")
 
@@ -333,48 +333,17 @@ class Run:
             rows.setdefault(f"{name}-{task}", []).append(row)
         return {key: sorted(found, key=lambda row: row.submit) for key, found in rows.items()}
 
-    def unequal_runs(self) -> list[str]:
-        """Returns the runs that the ledger and Slurm's accounting know differently, when the ledger has had time to read
-        accounting: job, start, end (unix seconds) and GPUs. Runs of less than a second are left out."""
+    def compare_ledger(self) -> Comparison:
+        """Compares the ledger with Slurm's accounting, when the ledger has had time to read it."""
         ends = time.monotonic() + LEDGER_S
-        while unequal := self._unequal_runs():
-            if time.monotonic() > ends:
-                break
+        while (found := self._compare_ledger()).unequal and time.monotonic() < ends:
             time.sleep(2)
-        return unequal
+        return found
 
-    def _unequal_runs(self) -> list[str]:
-        fields = (
-            "sacct",
-            "-X",
-            "-D",
-            "-n",
-            "-P",
-            "-u",
-            "bench",
-            "-S",
-            "now-1days",
-            "-o",
-            "JobIDRaw,Start,End,AllocTRES",
-        )
-        slurm: Counter[tuple[int, int, int, int]] = Counter()
-        for line in self.slurm("env", "SLURM_TIME_FORMAT=%s", *fields).splitlines():
-            raw, start, end, held = line.split("|")
-            gpus = re.search(r"gres/gpu=(\d+)", held)
-            if start.isdigit() and end.isdigit() and int(start) < int(end):
-                slurm[int(raw), int(start), int(end), int(gpus[1]) if gpus else 0] += 1
-        known: Counter[tuple[int, int, int]] = Counter()
-        cursor = ""
-        while True:
-            page = self.ask(lambda api, at=cursor: api.billing.usage_runs("bench", user="bench", cursor=at))  # type: ignore[misc]
-            for one in page.runs:  # a run on several groups of nodes has one line for each
-                known[one.job, one.start, one.end or 0] += int(one.gpus)
-            cursor = page.next
-            if not cursor:
-                break
-        ledger = Counter((*run, gpus) for run, gpus in known.items() if run[1] < run[2])
-        only = [f"only in Slurm: {run}" for run in sorted((slurm - ledger).elements())]
-        return only + [f"only in the ledger: {run}" for run in sorted((ledger - slurm).elements())]
+    def _compare_ledger(self) -> Comparison:
+        cuts = [made.at for made in self.made if made.what.words == ("kill-node", "{head}")]
+        text = self.slurm("env", "SLURM_TIME_FORMAT=%s", *SACCT)
+        return compare(slurm_runs(text), ledger_runs(self.at.state / "headway.db"), cuts)
 
     def left_out(self) -> list[str]:
         """Returns the nodes that are out of service although no incident is open: only a person would return them."""
