@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.images.apt_mirror import host_mirror
+from headway.images.container_removal import remove_containers
 from headway.images.podman import Podman, file_lock, host_lock_folder
 from headway.providers.local import network
 from headway.providers.local.provider import systemd_argv
@@ -60,6 +61,12 @@ def image(system: str, packages: str = "") -> str:
     )
     assert (packed.wait(), done.returncode) == (0, 0), "the plain image could not be made"
     return tag
+
+
+def remove(containers: list[str]) -> None:
+    """Removes the machines with these containers."""
+    if containers:
+        asyncio.run(remove_containers(Podman(Path("/nonexistent")), containers, timeout_s=300))
 
 
 @dataclass
@@ -208,8 +215,7 @@ systemctl restart ssh.service
         return file
 
     def down(self) -> None:
-        for number in self.made:
-            run("podman", "rm", "--force", "--time", "0", self.container(number), check=False, timeout_s=120)
+        remove([self.container(number) for number in self.made])
         run("podman", "network", "rm", "--force", self.name, check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 

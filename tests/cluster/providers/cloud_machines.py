@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from tests.cluster.providers.bare_machines import Bare, image, run
+from tests.cluster.providers.bare_machines import Bare, image, remove, run
 from tests.support.cloud.ec2_stand_in import REGION, Ec2StandIn
 
 from headway.domain.slurm.hostlist import expand
@@ -107,8 +107,7 @@ printf '127.0.0.1 localhost\\n' >/etc/hosts
     def ended(self, instance: str) -> None:
         """Removes the machine of an instance. The request is answered before it is gone."""
         self.made.discard(instance)
-        argv = ("podman", "rm", "--force", "--time", "0", self.container(instance))
-        thread = Thread(target=lambda: run(*argv, check=False, timeout_s=120))
+        thread = Thread(target=remove, args=([self.container(instance)],))
         thread.start()
         self.removals.append(thread)
 

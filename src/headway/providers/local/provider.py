@@ -25,6 +25,7 @@ from headway.domain.machines.machine import HostProblem, Machine, MachineRequest
 from headway.domain.storage.folders import Dataset
 from headway.errors import CommandFailed, HeadwayError
 from headway.images import build, local_images
+from headway.images.container_removal import remove_containers
 from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, async_file_lock, file_lock, host_lock_folder, labels
 from headway.paths import instance_label, volumes_dir
 from headway.private_files import write_private
@@ -343,14 +344,14 @@ class LocalProvider:
         shutil.rmtree(self._boot(machine.cluster, machine.name), ignore_errors=True)
 
     async def _remove(self, cluster: str, machine: str) -> None:
-        argv = ("rm", "--force", "--ignore", "--time", "0", "--volumes", self._container(cluster, machine))
+        names = (self._container(cluster, machine),)
         for pause_s in (0.1, 0.3, 1.0):  # resources that a killed podman left busy are free a moment later
             try:
-                await self._podman(*argv, timeout_s=120)
+                await remove_containers(self._podman, names, timeout_s=120)
                 return
             except CommandFailed:
                 await asyncio.sleep(pause_s)
-        await self._podman(*argv, timeout_s=120)
+        await remove_containers(self._podman, names, timeout_s=120)
 
     def inspection_hint(self, machine: Machine) -> str:
         return f"podman exec {self._container(machine.cluster, machine.name)} journalctl -b shows its boot log"
@@ -369,7 +370,7 @@ class LocalProvider:
     async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
         left = [item["Id"] for item in await self._ps(cluster)]
         if left:
-            await self._podman("rm", "--force", "--ignore", "--time", "0", "--volumes", *left, timeout_s=300)
+            await remove_containers(self._podman, left, timeout_s=300)
         ran = await self._podman("network", "rm", "--force", self._owner(cluster), check=False)
         if ran.code != 0 and "not found" not in ran.stderr:
             raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
