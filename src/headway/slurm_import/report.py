@@ -50,7 +50,7 @@ def report_markdown(imported: Imported) -> str:
     waiting = [(item, verdict) for item, verdict in imported.entries if needs_person(verdict)]
     lines = [
         f"# Import of {_cell(imported.source or 'a Slurm site')}", "",
-        f"{imported.nodes:,} nodes, {len(imported.spec.get('partitions', ())):,} partitions, {imported.users:,} users. "
+        f"Nodes: {imported.nodes:,}. Partitions: {len(imported.spec.get('partitions', ())):,}. Users: {imported.users:,}. "
         f"Each of the {len(imported.entries):,} keys and lines that were read has one verdict:", "",
         "| Verdict | Keys and lines |", "|---|---:|",
         *(f"| {_TITLES[kind]} | {number:,} |" for kind, number in counts.items()),
@@ -97,7 +97,7 @@ def _details(kind: Kind, entries: Iterable[tuple[Item, Verdict]], count: int) ->
     for item, verdict in entries:
         if verdict.kind is kind:
             rows.setdefault((item.file, item.key.lower(), verdict), []).append(item)
-    lines = [f"<details><summary>{_TITLES[kind].capitalize()}: {count:,}</summary>", "",
+    lines = [f"<details><summary>{_TITLES[kind][0].upper()}{_TITLES[kind][1:]}: {count:,}</summary>", "",
              "| Where | Key | Value | Field | Why |", "|---|---|---|---|---|"]  # fmt: skip
     for (file, _, verdict), items in rows.items():
         numbers = ", ".join(str(item.line) for item in items[:_MOST_NAMED])

@@ -115,6 +115,7 @@ def test_each_key_and_line_has_one_verdict(helix: Imported) -> None:
 
 
 def test_secrets_are_not_in_the_report(helix: Imported) -> None:
+    assert "<summary>Same as Headway's default: " in report_markdown(helix)
     texts = (report_markdown(helix), json.dumps(report_data(helix)), dump_yaml(helix.spec), dump_yaml(helix.catalogue))
     assert not any(SECRET in text for text in texts)
     assert "Liddell" not in "".join(texts)
