@@ -105,20 +105,16 @@ def _control(cluster: Cluster, site: Site) -> Section:
             Setting("CredType", "cred/munge"),
             Setting("AuthAltTypes", "auth/jwt", "Tokens of Headway's server, which reads through slurmrestd."),
             Setting("AuthAltParameters", f"jwt_key={JWT_KEY}"),
-            _communication(cluster),
+            Setting(
+                "CommunicationParameters",
+                "block_null_hash",
+                "Rejects messages without a signature of their content.",
+            ),
             Setting("StateSaveLocation", path(cluster.state_folder, "storage.state"), state),
             Setting("CliFilterPlugins", "lua", SUBMITTED_WHY),
             *_ports(site),
         ),
     )
-
-
-def _communication(cluster: Cluster) -> Setting:
-    words, why = ["block_null_hash"], "Rejects messages without a signature of their content."
-    if cluster.provider.rents_machines:
-        words.append("NoAddrCache")
-        why += " Addresses are read from /etc/hosts each time: another rented machine may have another one."
-    return Setting("CommunicationParameters", ",".join(words), why)
 
 
 def _ports(site: Site) -> tuple[Setting, ...]:
