@@ -1,4 +1,4 @@
-"""The submit page shows what lint finds in the script, and corrects it."""
+"""The submit page checks what is typed: it shows what lint finds in the script, and corrects it."""
 
 from __future__ import annotations
 
@@ -38,3 +38,13 @@ def test_correction_waits_for_the_check_of_a_changed_script(demo: Site, page: Pa
     text.press("End")
     text.press_sequentially("x")
     expect(button).to_be_disabled()
+
+
+def test_submit_button_stays_readable_while_a_changed_script_is_checked(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/submit", role="member")
+    page.route("**/submit/check", lambda route: None)  # the check does not end
+    with page.expect_request("**/submit/check"):
+        page.fill("#f-args", "--epochs 3")
+        page.locator("#f-args").blur()
+    page.wait_for_function("document.querySelector('.htmx-request')")
+    assert page.locator("#send").evaluate("e => getComputedStyle(e).opacity") == "1"
