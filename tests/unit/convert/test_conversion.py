@@ -199,7 +199,7 @@ MESSY = st.recursive(
 
 
 @pytest.mark.parametrize("source", [source for source in Source if source not in SCRIPTS])
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200, cases=len(Source) - len(SCRIPTS)), deadline=None)
 @given(data=st.data())
 def test_any_value_in_any_field_is_converted_or_refused(source: Source, data: st.DataObject) -> None:
     document = yaml.safe_load(JOB_FILES[source])
