@@ -1,4 +1,5 @@
-"""Stores the files of dataset versions, each content once under its SHA-256, and imports them from a folder or from S3.
+"""Stores the files of dataset versions, each content once under its SHA-256, and imports them from a folder or from S3
+(`file_store`).
 
 Not here: rules of datasets, such as free names and pinned versions (`services.storage`), volumes
 (`cluster.volumes`)."""

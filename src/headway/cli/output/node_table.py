@@ -1,4 +1,4 @@
-"""The table of nodes, as `headway nodes` and `headway status` print it."""
+"""The table of nodes, as `headway nodes` and `headway status` print it. Its values are fields of schemas/nodes.py."""
 
 from __future__ import annotations
 

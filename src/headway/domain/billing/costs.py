@@ -1,4 +1,5 @@
-"""How the costs of a cluster are computed, and who pays for capacity that was allocated to no job."""
+"""The rules by which the costs of a cluster are computed, with their defaults: time zone, energy, fixed costs, and who pays for
+capacity that was allocated to no job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues the scheduled backups of all clusters."""
+"""Queues the scheduled backups of all clusters, and reports late ones."""
 
 from __future__ import annotations
 

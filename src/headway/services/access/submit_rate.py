@@ -1,4 +1,5 @@
-"""How many jobs one person may submit a minute through the server."""
+"""How many jobs one person may submit a minute through the server. The number is a setting, with its default in
+services/server_settings.py."""
 
 from __future__ import annotations
 
