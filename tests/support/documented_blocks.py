@@ -109,6 +109,9 @@ def _follow(terminal: int, replies: Sequence[tuple[str, str]]) -> str:
 
 def _take_terminal() -> None:
     import fcntl
+    import signal
     import termios
 
+    # A test run in the background of a script ignores Ctrl-C, and so would all programs that it starts.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
