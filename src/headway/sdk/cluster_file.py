@@ -56,7 +56,7 @@ def load_document(
     if isinstance(spec.get("hosts"), dict):
         spec["hosts"] = _read_hosts(spec["hosts"], folder, home, faults)
     _absolute_paths(spec, folder, home)
-    # Plans that lie beside the cluster file belong to it, as those of an imported site.
+    # Plans in the folder of the cluster file belong to it, as those of an imported site.
     catalogue = {**_catalogue(config_dir / CATALOGUE_FILE), **_catalogue(folder / CATALOGUE_FILE)}
     if faults:
         raise InvalidSpec(faults)
