@@ -1,4 +1,4 @@
-"""A group with `idle` beside one that stays up, on rented machines with bodies: the machines of a job are launched together
+"""A group with `idle` and one that stays up, on rented machines with bodies: the machines of a job are launched together
 when it waits, they are gone when they are idle, and a killed server leaves none."""
 
 from __future__ import annotations

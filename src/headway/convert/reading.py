@@ -1,4 +1,4 @@
-"""The state of reading one file: the job so far, and what became of each directive and field."""
+"""The state of reading one file: the job so far, and the verdict on each directive and field."""
 
 from __future__ import annotations
 

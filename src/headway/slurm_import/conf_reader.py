@@ -90,8 +90,8 @@ class ConfReader:
         """Yields the files that an Include names: relative to the including file, else by the end of an absolute path,
         because an imported folder is often a copy."""
         name = name.strip("\"'")
-        beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
-        for candidate in dict.fromkeys((beside, name.lstrip("/"), posixpath.basename(name))):
+        neighbour = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+        for candidate in dict.fromkeys((neighbour, name.lstrip("/"), posixpath.basename(name))):
             found = sorted(fnmatch.filter(self.files, candidate)) if any(c in candidate for c in "*?[") else []
             if candidate in self.files:
                 found = [candidate]

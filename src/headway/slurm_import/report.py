@@ -124,7 +124,7 @@ def cluster_yaml_head(imported: Imported, counts: Mapping[Kind, int]) -> str:
     """Returns the comment above an imported cluster file."""
     source = "".join(c if c.isprintable() else " " for c in imported.source)
     return (
-        f"# Imported from {source}. report.md says what became of each key and line: {counts[Kind.NOT_CARRIED]:,} of "
+        f"# Imported from {source}. report.md has a verdict on each key and line: {counts[Kind.NOT_CARRIED]:,} of "
         f"{len(imported.entries):,} are not carried.\n"
         "# Plans are in catalogue.yaml, in this folder. Prices are 0: set price_usd_per_node_hour there.\n\n"
     )

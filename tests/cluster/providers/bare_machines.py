@@ -92,7 +92,7 @@ class Bare:
             (self.folder / part).mkdir(exist_ok=True)
         (self.folder / "scratch").chmod(0o1777)
         labels = ("--label", "headway=1", "--label", f"headway.owner={self.name}")
-        # The lock of local clusters, which are made beside these machines.
+        # The lock of local clusters, which may be made at the same moment.
         with file_lock(host_lock_folder() / "headway-network.lock"):
             listed = network.listed_networks(json.loads(run("podman", "network", "ls", "--format", "json")))
             self.subnet = str(network.choose_subnet(self.name, [*listed, *network.routed_networks()]))

@@ -31,7 +31,7 @@ class HeadAddress:
     def argv(self) -> list[str]:
         """The command that runs a script of standard input there."""
         port = ["-p", self.port] if self.port else []
-        # Without a terminal nobody can answer a question: a missing key is an error.
+        # Without a terminal no question can be answered: a missing key is an error.
         options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15"]
         return ["ssh", *options, *port, "--", f"{self.user}@{self.host}" if self.user else self.host, "sh", "-s"]
 

@@ -34,8 +34,8 @@ def import_site(
     """Make a cluster file of a running Slurm site.
 
     Read slurm.conf with its includes, gres.conf, topology, accounts, QOS, users and mounts; change nothing there. Write
-    cluster.yaml, catalogue.yaml with the plans of its nodes, and report.md, which says of each key and line that was read what
-    became of it. Never overwrite a file. Secrets are not copied.
+    cluster.yaml, catalogue.yaml with the plans of its nodes, and report.md with a verdict on each key and line that
+    was read. Never overwrite a file. Secrets are not copied.
 
     headway import --from ssh://root@slurm-head --to site"""
     from headway.slurm_import.importer import import_site as make
