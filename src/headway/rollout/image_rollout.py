@@ -17,11 +17,11 @@ from headway.cluster.readiness import wait_for_nodes
 from headway.cluster.scaling.provision_slot import provision_machine
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.domain.machines.machine import MachineState
+from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.node_reasons import ROLLOUT_REASON
-from headway.errors import HeadwayError, Refused
+from headway.errors import HeadwayError, Refused, Unreachable
 from headway.health.context import HealthContext
 from headway.images import build, local_images, recipe
 from headway.images.local_images import ImageInfo
@@ -209,10 +209,10 @@ class ImageRollout(NodeRollout):
         return await super().nodes_failed(seen, failed)
 
     async def change_node(self, name: str) -> None:
-        """Creates the machine again from the image, unless it runs from that image already."""
+        """Creates the machine again from the image, unless it runs from that image and its set-up has ended."""
         context = self.context
         machine = (await context.machines()).get(name)
-        if machine is not None and machine.image == self.image.id and machine.state is MachineState.RUNNING:
+        if machine is not None and machine.image == self.image.id and await self._is_set_up(machine):
             return
         if machine is not None:
             if machine.host is None:
@@ -221,6 +221,17 @@ class ImageRollout(NodeRollout):
         await provision_machine(
             context.cluster, context.cluster_context, name, self.report, why="the node is rolled", image=self.image.tag
         )
+
+    async def _is_set_up(self, machine: Machine) -> bool:
+        """Returns whether the machine runs slurmd, which its set-up starts last. A server that was killed during the
+        set-up leaves a machine of the right image without it."""
+        if machine.state is not MachineState.RUNNING:
+            return False
+        argv, connections = ["systemctl", "is-active", "slurmd"], self.context.cluster_context.connections
+        try:
+            return (await connections.remote(machine, argv, timeout_s=20, check=False)).code == 0
+        except Unreachable:
+            return False
 
     def _image_is_in_service(self, seen: RolloutState) -> bool:
         """Returns whether a node of the image is in service."""

@@ -68,7 +68,7 @@ def test_broken_node_image_stops_at_one_node_and_a_fixed_one_rolls_out(lab: Lab,
     roll = subprocess.Popen(argv, env=lab.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert roll.stdout is not None
     shown = ""
-    while not ("roll-1-2" in (line := roll.stdout.readline()) and "machine" in line):
+    while not ("roll-1-2" in (line := roll.stdout.readline()) and "machine is being created" in line):
         shown += line
         assert line, f"the roll ended before it created a machine: {shown}"
     os.kill(lab.cli("server", "status", "-o", "json").json()["pid"], signal.SIGKILL)

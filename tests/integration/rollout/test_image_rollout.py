@@ -9,6 +9,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.domain.changeset import Disturbs
+from headway.domain.slurm.node_reasons import ROLLOUT_REASON
 from headway.errors import Refused
 from headway.rollout.image_rollout import plan_rollout, read_rollout_state
 from headway.rollout.rollout_changes import RolloutState, rollout_changes
@@ -36,6 +37,17 @@ async def test_rollout_drains_recreates_tests_and_returns_nodes_one_by_one(fleet
     fleet.did.clear()
     assert await go(fleet, store)
     assert fleet.did == []
+
+
+async def test_machine_whose_setup_was_interrupted_is_created_again(fleet: Fleet, store: Store) -> None:
+    first, second = LAB.slot_names[:2]
+    for name in (first, second):
+        fleet.machines[name] = replace(fleet.machines[name], image="id-new")
+        fleet.reasons[name] = ROLLOUT_REASON
+    fleet.unfinished = {second}
+    assert await go(fleet, store)
+    assert [line for line in fleet.did if line.startswith("make")][:1] == [f"make {second} new"]
+    assert f"make {first} new" not in fleet.did
 
 
 async def test_failed_machine_creation_stops_the_rollout(fleet: Fleet, store: Store) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from headway.rollout.image_rollout import roll_nodes
 from headway.rollout.node_rollout import CreationLock
 from headway.store import StoreUnavailable
 from headway.store.store import Store
+from headway.transport.process import CommandResult
 from tests.support.clusters import builders
 from tests.support.clusters.slurm_cluster import FakeSlurm
 
@@ -54,6 +55,7 @@ class Fleet(FakeSlurm):
         self.order: list[str] = []
         self.bad: set[str] = set()  # images on which tests fail
         self.unmakable: set[str] = set()
+        self.unfinished: set[str] = set()  # machines without slurmd: their set-up was interrupted
         self.lost = False  # the server's database
         self.now = 1000.0
         self.turns = 0
@@ -73,6 +75,11 @@ class Fleet(FakeSlurm):
     def note(self, line: str) -> None:
         self.order.append(line)
         self.did.append(line)
+
+    async def remote(self, machine: Machine, argv: Sequence[str], *, check: bool = True, **_: Any) -> CommandResult:
+        if argv[0] == "systemctl" and machine.name in self.unfinished:
+            return CommandResult(tuple(argv), 3, "inactive\nactive\n", "", 0.0)
+        return await super().remote(machine, argv, check=check)
 
     async def query(self, argv: list[str]) -> str | None:
         return "" if argv[0] == "systemctl" else await super().query(argv)
@@ -110,6 +117,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
             made.lost = False
             raise StoreUnavailable("the server's database does not answer")
         made.machines[name] = replace(builders.machine(name), image=info(image).id)
+        made.unfinished.discard(name)
 
     async def prove(_: Any, name: str, *, thorough: bool) -> NodeTestReport:
         made.note(f"test {name}{' thorough' if thorough else ''}")
