@@ -1,4 +1,4 @@
-"""Models of a cluster, its parts and the operations that change it."""
+"""Models of a cluster, its parts, and the requests and plans that change it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from headway.domain.operation_kinds import OperationKind
-from headway.schemas.base import ErrorOut, FaultOut, RequestModel, ResponseModel
+from headway.schemas.base import FaultOut, RequestModel, ResponseModel
 from headway.schemas.nodes import NodeOut
 
 
@@ -88,17 +87,6 @@ class ScaleGroupsIn(RequestModel):
     deadline_s: int | None = Field(None, ge=0, le=604_800)
 
 
-class RollIn(RequestModel):
-    """Replaces nodes by nodes of another image. `by_s`: seconds that jobs may run on before their node is replaced;
-    null waits for their end. `back`: go back to the previous image. `head`: replace the head too, as the last
-    machine. `stop`: stop the roll; nodes that it has drained are resumed."""
-
-    by_s: int | None = Field(None, ge=0, le=604_800)
-    back: bool = False
-    head: bool = False
-    stop: bool = False
-
-
 class GroupOut(ResponseModel):
     """A group of nodes: the wanted, the largest and the present number of nodes."""
 
@@ -117,58 +105,6 @@ class DownIn(RequestModel):
     """A request to take a cluster down. `delete_data` also deletes its data."""
 
     delete_data: bool = False
-
-
-OperationState = Literal["queued", "running", "done", "failed"]
-
-
-class OperationOut(ResponseModel):
-    """An operation on a cluster and its state."""
-
-    id: str
-    cluster: str
-    kind: OperationKind
-    state: OperationState
-    person: str
-    created_at: float
-    started_at: float | None = None
-    finished_at: float | None = None
-    error: ErrorOut | None = None
-    commit: str = ""  # hash of the Git commit whose file is applied; "" also in lists of operations
-    kept: list[
-        str
-    ] = []  # down: what was kept and where; backup: the file; roll, scale, apply: the operation that continues this one
-
-
-class EventOut(ResponseModel):
-    """One line of an operation's progress. A step begins with `done` false; the line that ends it has the same `step`,
-    `done` true and `seconds`."""
-
-    seq: int
-    at: float
-    step: str  # "machines", "lab-1-2", "accounting", ...
-    text: str
-    level: Literal["info", "warning", "error"] = "info"
-    done: bool = False
-    seconds: float | None = None
-
-
-class ClusterEventOut(ResponseModel):
-    """One change on a cluster. `name` is what changed: the number of a job or an incident, the name of a node or the id
-    of an operation. `before` is empty if it is new; `state` is empty if it is gone."""
-
-    at: float
-    cluster: str
-    kind: Literal["job", "node", "incident", "operation"]
-    name: str
-    state: str
-    before: str = ""
-    text: str = ""
-    user: str = ""  # owner of the job, or the person who started the operation
-    node: str = ""  # only for an incident
-
-
-# --- reading
 
 
 class CheckOut(ResponseModel):

@@ -18,7 +18,7 @@ import pytest
 from headway.api.http import authorized_stream
 from headway.domain.teams import Team, User
 from headway.errors import Conflict
-from headway.schemas.clusters import ClusterEventOut
+from headway.schemas.event_stream import ClusterEventOut
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.jobs.notebooks import owner_may_still_open

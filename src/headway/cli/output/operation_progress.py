@@ -15,7 +15,7 @@ from headway.errors import HeadwayError, Refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headway.schemas.clusters import EventOut, OperationOut
+    from headway.schemas.operations import EventOut, OperationOut
     from headway.sdk.client import Client
 
 STEP_WIDTH = 14

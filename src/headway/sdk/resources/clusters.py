@@ -16,13 +16,12 @@ from headway.schemas.clusters import (
     ClusterOut,
     Document,
     DownIn,
-    EventOut,
-    OperationOut,
-    RollIn,
     ScaleGroupsIn,
     StatusOut,
 )
 from headway.schemas.key_rotation import RotateIn
+from headway.schemas.operations import EventOut, OperationOut
+from headway.schemas.rollouts import RollIn
 from headway.sdk.connection import Resource, cluster_path, path_segment
 from headway.sdk.reconnect import RECONNECT_S
 from headway.sdk.server_address import start_command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from headway.schemas.clusters import OperationOut
+from headway.schemas.operations import OperationOut
 from headway.schemas.storage.datasets import DatasetIn, DatasetOut, DatasetRemoveIn, S3In
 from headway.sdk.connection import Resource, cluster_path
 

@@ -6,7 +6,7 @@ import builtins
 from pathlib import Path
 
 from headway.errors import NotFound, Refused
-from headway.schemas.clusters import OperationOut
+from headway.schemas.operations import OperationOut
 from headway.schemas.storage.environments import (
     EnvironmentDetailOut,
     EnvironmentIn,

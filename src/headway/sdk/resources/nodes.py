@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import builtins
 
-from headway.schemas.clusters import OperationOut
 from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
 from headway.schemas.incidents import FaultIn, IncidentOut, InjectedFaultOut, NodeHistoryOut, ReturnIn
 from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn, RentedOut
+from headway.schemas.operations import OperationOut
 from headway.sdk.connection import Resource, cluster_path
 
 

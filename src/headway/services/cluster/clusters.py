@@ -6,16 +6,8 @@ import asyncio
 
 from headway.domain.machines.machine import MachineState
 from headway.errors import Conflict
-from headway.schemas.clusters import (
-    AccessOut,
-    ApplyIn,
-    CheckOut,
-    ClusterOut,
-    Document,
-    OperationOut,
-    ScaleGroupsIn,
-    StatusOut,
-)
+from headway.schemas.clusters import AccessOut, ApplyIn, CheckOut, ClusterOut, Document, ScaleGroupsIn, StatusOut
+from headway.schemas.operations import OperationOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

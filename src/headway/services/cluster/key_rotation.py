@@ -7,8 +7,8 @@ import secrets as random
 from headway.domain.access.cluster_key import ClusterKey
 from headway.domain.operation_kinds import RotateParams
 from headway.errors import Refused
-from headway.schemas.clusters import OperationOut
 from headway.schemas.key_rotation import RotateIn
+from headway.schemas.operations import OperationOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headway.schemas.base import ErrorOut
-from headway.schemas.clusters import ClusterEventOut, OperationOut
+from headway.schemas.event_stream import ClusterEventOut
+from headway.schemas.operations import OperationOut
 from headway.store import Operation
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headway.domain.operation_kinds import FabricTestParams
 from headway.domain.slurm.hostlist import expand
 from headway.errors import NotFound, Refused
-from headway.schemas.clusters import OperationOut
 from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
+from headway.schemas.operations import OperationOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

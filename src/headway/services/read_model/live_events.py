@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.schemas.clusters import ClusterEventOut
+from headway.schemas.event_stream import ClusterEventOut
 from headway.services.read_model.snapshot import RecentEvent, Snapshot
 
 # Events that are kept for clients that reconnect: those of the last minutes, so that a busy day takes no more memory than

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 
 from headway.domain.incident import Incident, IncidentState
-from headway.schemas.clusters import ClusterEventOut
+from headway.schemas.event_stream import ClusterEventOut
 from headway.services.read_model.live_events import (
     EVENTS_S,
     MAX_EVENTS,

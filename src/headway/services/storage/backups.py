@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headway import __version__
 from headway.domain.operation_kinds import BackupParams, RestoreParams
 from headway.errors import Conflict, NeedsConfirmation, Refused
-from headway.schemas.clusters import OperationOut
+from headway.schemas.operations import OperationOut
 from headway.schemas.storage.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal

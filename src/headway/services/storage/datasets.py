@@ -9,7 +9,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, conflicting_field
 from headway.domain.operation_kinds import DatasetParams
 from headway.errors import NotFound, Refused
-from headway.schemas.clusters import OperationOut
+from headway.schemas.operations import OperationOut
 from headway.schemas.storage.datasets import DatasetIn, DatasetOut, S3In
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal

@@ -12,7 +12,7 @@ from headway.domain.environment import NO_ENVIRONMENT, PYTORCH, EnvironmentVersi
 from headway.domain.operation_kinds import EnvironmentParams
 from headway.environments.uv_lock import lock_difference
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused
-from headway.schemas.clusters import OperationOut
+from headway.schemas.operations import OperationOut
 from headway.schemas.storage.environments import EnvironmentDetailOut, EnvironmentIn, EnvironmentOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.ownership_rights import cluster_to_work_on

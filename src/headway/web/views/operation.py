@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from headway.schemas.base import ErrorOut
-from headway.schemas.clusters import OperationOut
+from headway.schemas.operations import OperationOut
 from headway.store import OperationEvent
 
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from headway.api.auth.dependencies import Admin, State
 from headway.api.http.pagination import Page
 from headway.schemas.base import API_PREFIX
-from headway.schemas.clusters import OperationOut
+from headway.schemas.operations import OperationOut
 from headway.schemas.storage.backups import BackupIn, BackupOut, RestoreIn, VerifyIn
 from headway.services.storage import backups as service
 

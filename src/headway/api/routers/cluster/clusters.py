@@ -14,10 +14,10 @@ from headway.schemas.clusters import (
     ClusterOut,
     Document,
     DownIn,
-    OperationOut,
     ScaleGroupsIn,
     StatusOut,
 )
+from headway.schemas.operations import OperationOut
 from headway.services.cluster import clusters as service
 from headway.services.cluster import planning
 from headway.services.cluster.cluster_to_schema import cluster_out

@@ -11,7 +11,7 @@ from headway.api.auth.dependencies import Admin, Anyone, Operator, State
 from headway.api.http.pagination import Page
 from headway.api.http.path_numbers import MAX_PATH_NUMBER, require_digits
 from headway.schemas.base import API_PREFIX
-from headway.schemas.clusters import OperationOut
+from headway.schemas.operations import OperationOut
 from headway.schemas.storage.datasets import DatasetIn, DatasetName, DatasetOut, DatasetRemoveIn
 from headway.services.storage import datasets as service
 

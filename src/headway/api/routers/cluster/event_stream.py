@@ -11,7 +11,7 @@ from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, State
 from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.event_response import EventResponse
 from headway.schemas.base import API_PREFIX
-from headway.schemas.clusters import ClusterEventOut
+from headway.schemas.event_stream import ClusterEventOut
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.read_model.live_state import LiveState

@@ -6,8 +6,8 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.schemas.base import API_PREFIX
-from headway.schemas.clusters import OperationOut
 from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
+from headway.schemas.operations import OperationOut
 from headway.services.nodes.fabric_tests import get_fabric_test, start_fabric_test
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/fabric-test", tags=["nodes"])

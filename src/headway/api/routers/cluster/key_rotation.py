@@ -6,8 +6,8 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Admin, State
 from headway.schemas.base import API_PREFIX
-from headway.schemas.clusters import OperationOut
 from headway.schemas.key_rotation import RotateIn
+from headway.schemas.operations import OperationOut
 from headway.services.cluster.key_rotation import start_key_rotation
 
 router = APIRouter(prefix=API_PREFIX, tags=["backups"])

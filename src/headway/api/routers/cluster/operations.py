@@ -13,10 +13,7 @@ from headway.api.http.event_response import EventResponse
 from headway.api.http.pagination import ANY, Page, States, Words
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.schemas.base import API_PREFIX
-from headway.schemas.clusters import (
-    EventOut,
-    OperationOut,
-)
+from headway.schemas.operations import EventOut, OperationOut
 from headway.services.access.role_rights import Right
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out

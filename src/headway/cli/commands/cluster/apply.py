@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headway.errors import Unreachable
-    from headway.schemas.clusters import ChangeSetOut, Document, OperationOut
+    from headway.schemas.clusters import ChangeSetOut, Document
+    from headway.schemas.operations import OperationOut
     from headway.sdk.client import Client
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Cluster file.", show_default=True)]
@@ -135,7 +136,7 @@ def _settled(api: Client, name: str, document: Document) -> bool:
 
 def _nothing_done(api: Client, name: str) -> OperationOut:
     """Returns the JSON answer when nothing has to change: an operation without id."""
-    from headway.schemas.clusters import OperationOut
+    from headway.schemas.operations import OperationOut
 
     now, person = time.time(), api.me().person
     return OperationOut(

@@ -14,7 +14,7 @@ from headway.cli.output.operation_progress import follow_to_end
 from headway.cli.output.output_formats import Format, Output, print_json
 
 if TYPE_CHECKING:
-    from headway.schemas.clusters import OperationOut
+    from headway.schemas.operations import OperationOut
 
 
 def roll(

@@ -18,7 +18,7 @@ from headway.domain.dataset import format_bytes
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
-    from headway.schemas.clusters import OperationOut
+    from headway.schemas.operations import OperationOut
     from headway.schemas.storage.datasets import DatasetOut
     from headway.sdk.client import Client
 

@@ -19,7 +19,8 @@ from headway.domain.readiness import ReadinessCheck
 from headway.domain.storage.folders import Dataset, StorageFolders
 from headway.errors import NotFound, Refused, Unreachable
 from headway.schemas.base import Problem
-from headway.schemas.clusters import ChangeSetOut, OperationOut, StatusOut
+from headway.schemas.clusters import ChangeSetOut, StatusOut
+from headway.schemas.operations import OperationOut
 from headway.services.cluster.shown_plan import plan_digest
 from headway.services.storage.path_policy import moved_dataset_faults
 from headway.store import ClusterRow

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from headway.api.http import authorized_stream
-from headway.schemas.clusters import ClusterEventOut
+from headway.schemas.event_stream import ClusterEventOut
 from headway.services.read_model.live_events import MAX_EVENTS
 from headway.services.read_model.live_state import LiveState
 from headway.services.read_model.snapshot import Snapshot
