@@ -8,8 +8,8 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset, with_effects
+from headway.changes.desired_accounts import desired_accounts
 from headway.cluster.changeset_execution import BeforeStage, ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.cluster.current_gpu_parts import observe_with_parts

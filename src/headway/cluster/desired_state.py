@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState
+from headway.changes.desired_accounts import desired_accounts
 from headway.changes.machine_changes import DesiredMachine
 from headway.cluster.agent_bundle import bundled_files
 from headway.cluster.context import ClusterContext

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState
+from headway.changes.desired_accounts import desired_accounts
 from headway.changes.machine_changes import DesiredMachine
 from headway.cluster import remote_steps
 from headway.cluster.changeset_execution import ChangeSetExecution

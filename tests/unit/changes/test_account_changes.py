@@ -12,13 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.changes.account_changes import (
-    account_changes,
-    desired_accounts,
-    lock_changes,
-    member_changes,
-    usage_resets_due,
-)
+from headway.changes.account_changes import account_changes, lock_changes, member_changes, usage_resets_due
+from headway.changes.desired_accounts import desired_accounts
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
@@ -175,20 +170,9 @@ def test_accounts_recorded_from_a_real_cluster_need_no_change(version: str) -> N
     assert account_changes(desired_accounts(lab(VISION, SPEECH)), observed) == []
 
 
-def test_team_caps_become_qos_limits() -> None:
-    (speech, vision) = desired_accounts(lab(VISION, SPEECH)).qos
-    assert vision == Qos("vision", {"GrpJobs": "50", "GrpTRESMins": "gres/gpu=43200"}, ("NoDecay",))
-    assert speech == Qos("speech", {"GrpTRES": "gres/gpu=12"}, ("NoDecay",))
-
-
-def test_limits_of_each_user_become_qos_limits_and_are_removed_again() -> None:
+def test_limits_of_each_user_are_changed_and_removed_one_by_one() -> None:
     each = UserLimits(submitted_jobs=40, gpus=8, cpus=64)
     (qos,) = desired_accounts(lab(replace(SPEECH, per_user=each))).qos
-    assert qos.limits == {
-        "GrpTRES": "gres/gpu=12",
-        "MaxSubmitJobsPerUser": "40",
-        "MaxTRESPerUser": "cpu=64,gres/gpu=8",
-    }
     seen = replace(qos, limits={**qos.limits, "MaxTRESPerUser": "gres/gpu=8,cpu=64"})  # in the database's order
     assert account_changes(desired_accounts(lab(replace(SPEECH, per_user=each))), _accounts(seen)) == []
     (change,) = account_changes(desired_accounts(lab(SPEECH)), _accounts(seen))

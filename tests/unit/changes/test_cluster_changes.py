@@ -11,8 +11,8 @@ import pytest
 
 from headway.catalog.mig_profiles import lay_out
 from headway.catalog.providers import SSH
-from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import SLURM_CONF, DesiredState, changeset
+from headway.changes.desired_accounts import desired_accounts
 from headway.changes.machine_changes import DesiredMachine
 from headway.cluster import observe as watched
 from headway.cluster.context import ClusterContext

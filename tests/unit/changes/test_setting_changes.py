@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.catalog.plans import load_catalogue
-from headway.changes.account_changes import desired_accounts
+from headway.changes.desired_accounts import desired_accounts
 from headway.changes.setting_changes import file_change, setting_changes
 from headway.clusterfile.load import check_cluster_file
 from headway.domain.cluster import Cluster

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState
+from headway.changes.desired_accounts import desired_accounts
 from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext
 from headway.domain.changeset import Change, ChangeSet

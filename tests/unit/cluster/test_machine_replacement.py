@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, changeset
+from headway.changes.desired_accounts import desired_accounts
 from headway.cluster import changeset_execution as applying
 from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.cluster.context import ClusterContext

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState, Observed
+from headway.changes.desired_accounts import desired_accounts
 from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.domain.changeset import Change, ChangeSet
 from headway.errors import Unreachable

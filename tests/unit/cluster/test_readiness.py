@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState
+from headway.changes.desired_accounts import desired_accounts
 from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
 from headway.domain.slurm.node_reasons import NO_MACHINE_REASON

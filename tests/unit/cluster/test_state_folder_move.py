@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import DesiredState
+from headway.changes.desired_accounts import desired_accounts
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.cluster import remote_steps
 from headway.cluster.accounts import slurm_accounts

@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from headway.changes.account_changes import desired_accounts, member_changes
+from headway.changes.account_changes import member_changes
 from headway.changes.cluster_changes import DesiredState
+from headway.changes.desired_accounts import desired_accounts
 from headway.changes.user_changes import user_changes, user_part
 from headway.cluster import remote_steps
 from headway.cluster.accounts.user_locks import lock_on_heads, running_head

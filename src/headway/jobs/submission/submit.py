@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from headway.domain.machines.machine import Machine
+from headway.domain.slurm.accounts import OPERATOR
 from headway.domain.slurm.sbatch_options import DOS_LINES_HINT, parse_options, script_options
 from headway.errors import CommandFailed, Fault, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs.remote.user_helper import REFUSED_CODE as PROGRAM_REFUSED
@@ -20,8 +21,6 @@ from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.slurm.commands_as_user import CONTROL_VERBS, control_argv, scancel_argv
 from headway.transport.process import CommandResult
 
-# Slurm's operator: acts where Slurm would refuse the user and the server has checked the permission.
-OPERATOR = "headway"
 SUBMIT_S = 60.0
 BUNDLE_S = 300.0
 _SUBMITTED = re.compile(r"^Submitted batch job (\d+)", re.MULTILINE)

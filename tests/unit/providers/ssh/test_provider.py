@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import SSH
-from headway.changes.account_changes import desired_accounts
 from headway.changes.cluster_changes import SLURM_CONF, DesiredState, changeset
+from headway.changes.desired_accounts import desired_accounts
 from headway.changes.machine_changes import DesiredMachine
 from headway.cluster import observe
 from headway.cluster.context import ClusterContext

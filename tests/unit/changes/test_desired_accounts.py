@@ -1,0 +1,27 @@
+"""What a cluster file's teams, users and limits become in Slurm."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from headway.changes.desired_accounts import desired_accounts
+from headway.domain.slurm.accounts import Qos
+from headway.domain.teams import GpuHourCap, Team, UserLimits
+from tests.support.clusters.builders import cluster
+
+
+def test_team_caps_become_qos_limits() -> None:
+    vision = Team("vision", ("alice", "bob"), 60, gpu_hours=GpuHourCap(Decimal(720), "month"), running_jobs=50)
+    (speech_qos, vision_qos) = desired_accounts(cluster(teams=(vision, Team("speech", ("carol",), 40, gpus=12)))).qos
+    assert vision_qos == Qos("vision", {"GrpJobs": "50", "GrpTRESMins": "gres/gpu=43200"}, ("NoDecay",))
+    assert speech_qos == Qos("speech", {"GrpTRES": "gres/gpu=12"}, ("NoDecay",))
+
+
+def test_limits_of_each_user_become_limits_of_the_teams_qos() -> None:
+    team = Team("speech", ("carol",), 40, gpus=12, per_user=UserLimits(submitted_jobs=40, gpus=8, cpus=64))
+    (qos,) = desired_accounts(cluster(teams=(team,))).qos
+    assert qos.limits == {
+        "GrpTRES": "gres/gpu=12",
+        "MaxSubmitJobsPerUser": "40",
+        "MaxTRESPerUser": "cpu=64,gres/gpu=8",
+    }
