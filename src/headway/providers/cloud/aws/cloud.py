@@ -22,8 +22,8 @@ from headway.domain.machines.rented import (
 from headway.providers.base import ReclaimNotice
 from headway.providers.cloud.api import LaunchOrder
 from headway.providers.cloud.aws import prices
+from headway.providers.cloud.aws.clients import AwsClients
 from headway.providers.cloud.aws.network import AwsNetworks
-from headway.providers.cloud.aws.requests import AwsClients
 from headway.providers.cloud.aws.tags import filters, read_claim, read_price, read_tags, specifications, tags_of
 from headway.providers.cloud.refusals import CloudRefusal, NoCapacity, QuotaExceeded, Rejected
 

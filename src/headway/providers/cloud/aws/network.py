@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.domain.machines.rented import CloudNetwork, CloudSettings
 from headway.errors import HeadwayError
-from headway.providers.cloud.aws.requests import AwsClients
+from headway.providers.cloud.aws.clients import AwsClients
 from headway.providers.cloud.aws.tags import CLUSTER, SERVER, filters, specifications, tag_list
 from headway.providers.cloud.refusals import Rejected
 

@@ -12,7 +12,7 @@ from typing import Any
 from headway.catalog.offers import shipped_offers
 from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.errors import HeadwayError
-from headway.providers.cloud.aws.requests import AwsClients
+from headway.providers.cloud.aws.clients import AwsClients
 
 CLOUD = "aws"
 PRICE_LIST = "https://aws.amazon.com/ec2/pricing/on-demand/"

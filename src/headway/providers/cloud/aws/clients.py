@@ -1,72 +1,16 @@
-"""Requests to AWS in threads, with time limits, and AWS's error codes as Headway's errors."""
+"""The clients of AWS's services. Requests run in threads and have time limits."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import Any
 
 from headway.errors import HeadwayError, Unanswered, Unreachable
-from headway.providers.cloud.refusals import AuthFailed, CloudRefusal, NoCapacity, QuotaExceeded, Rejected, Throttled
+from headway.providers.cloud.aws.error_codes import error_of_response
+from headway.providers.cloud.refusals import AuthFailed, Rejected
 
 _CONNECT_S, _READ_S, _TRIES = 5, 30, 3
-_NO_CAPACITY = frozenset(
-    (
-        "InsufficientInstanceCapacity",
-        "InsufficientHostCapacity",
-        "InsufficientReservedInstanceCapacity",
-        "InsufficientCapacity",
-        "SpotMaxPriceTooLow",
-        "Unsupported",  # the type is not sold in this zone
-    )
-)
-_QUOTA = frozenset(
-    (
-        "VcpuLimitExceeded",
-        "InstanceLimitExceeded",
-        "MaxSpotInstanceCountExceeded",
-        "VolumeLimitExceeded",
-        "AddressLimitExceeded",
-        "VpcLimitExceeded",
-        "SubnetLimitExceeded",
-        "SecurityGroupLimitExceeded",
-        "InternetGatewayLimitExceeded",
-    )
-)
-_THROTTLED = frozenset(("RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"))
-_AUTH = frozenset(
-    (
-        "AuthFailure",
-        "UnauthorizedOperation",
-        "AccessDenied",
-        "AccessDeniedException",
-        "InvalidClientTokenId",
-        "UnrecognizedClientException",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "RequestExpired",
-        "SignatureDoesNotMatch",
-        "InvalidSignatureException",
-        "OptInRequired",
-        "PendingVerification",
-    )
-)
-_SERVER_FAULTS = frozenset(("InternalError", "InternalFailure", "Unavailable", "ServiceUnavailable"))
-
-
-def refusal(code: str, said: str, *, instance_type: str = "", zone: str = "", need: float = 0) -> CloudRefusal:
-    """Returns the refusal for an error code of AWS."""
-    if code in _NO_CAPACITY:
-        return NoCapacity(instance_type or "machine of this type", zone, said)
-    if code in _QUOTA:
-        limit = re.search(r"limit of (\d+)", said)
-        return QuotaExceeded(code.removesuffix("LimitExceeded") or code, float(limit[1]) if limit else 0, need)
-    if code in _THROTTLED:
-        return Throttled(said)
-    if code in _AUTH:
-        return AuthFailed(f"{said} ({code})")
-    return Rejected(code, said)
 
 
 class AwsClients:
@@ -110,17 +54,9 @@ class AwsClients:
         try:
             return request(self.client(service))
         except ClientError as error:
-            raise self._client_error(service, error.response) from error
+            raise error_of_response(error.response, service, self.region) from error
         except BotoCoreError as error:
             raise self._connection_error(service, error) from error
-
-    def _client_error(self, service: str, response: dict[str, Any]) -> HeadwayError:
-        fault = response.get("Error", {})
-        code, said = str(fault.get("Code", "")), str(fault.get("Message", "")).strip()
-        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if code in _SERVER_FAULTS or (status >= 500 and code not in _NO_CAPACITY | _THROTTLED):
-            return Unanswered(f"AWS {service} in {self.region} failed: {said} ({code})", hint="try again in a minute")
-        return refusal(code, said)
 
     def _connection_error(self, service: str, error: Exception) -> HeadwayError:
         from botocore import exceptions
