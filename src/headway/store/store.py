@@ -11,7 +11,7 @@ from headway.store.access.credential_cache import CredentialCache
 from headway.store.access.idempotency_keys import IdempotencyKeyStore
 from headway.store.access.linux_uids import LinuxUidStore
 from headway.store.access.people import PersonStore
-from headway.store.access.provisioning import ProvisioningStore
+from headway.store.access.scim import ScimStore
 from headway.store.access.sessions import SessionStore
 from headway.store.access.tokens import TokenStore
 from headway.store.access.user_changes import UserChangeStore
@@ -68,7 +68,7 @@ class Store:
         self.people = PersonStore(database, credentials)
         self.tokens = TokenStore(database, credentials)
         self.sessions = SessionStore(database, credentials)
-        self.provisioning = ProvisioningStore(database)
+        self.scim = ScimStore(database)
         self.audit = AuditTrail(database)
         self.activity = ActivityLog(database)
         self.idempotency_keys = IdempotencyKeyStore(database)

@@ -185,9 +185,9 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     if "{user_id}" in key:
         name = secrets.token_hex(4)
         await made.store.people.add_from_provider(name, name, role=Role.VIEWER, user="")
-        names["user_id"] = await made.store.provisioning.add_user(name, name, name, {})
+        names["user_id"] = await made.store.scim.add_user(name, name, name, {})
     if "{group_id}" in key:
-        names["group_id"] = await made.store.provisioning.save_group("", secrets.token_hex(4), "", ())
+        names["group_id"] = await made.store.scim.save_group("", secrets.token_hex(4), "", ())
     if "incidents" in key:
         found = await made.store.incidents.open("lab", "lab-1-2", "XID 79", FaultAction.RMA, 5.0, {})
         names["number"] = str(found.number)

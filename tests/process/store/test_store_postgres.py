@@ -16,7 +16,7 @@ from headway.domain.access.role import Role
 from headway.domain.incident import FaultAction
 from headway.errors import Conflict
 from headway.store import Store, StoreUnavailable, open_store
-from headway.store.access.provisioning import GroupAsk, UserAsk
+from headway.store.access.scim import GroupAsk, UserAsk
 from headway.store.clusters.cluster_records import Row
 from headway.store.db import engine as opening
 from headway.store.db.engine import database_url, run_migrations
@@ -189,17 +189,17 @@ async def test_cluster_records_export_is_a_snapshot_and_restores(
 async def _provisioned_people(one: Store, two: Store) -> None:
     """Two servers of a provider's requests agree on users, groups, and who is locked."""
     person = await one.people.add_from_provider("zoe", "issuer 1", role=Role.MEMBER, user="zoe")
-    user = await one.provisioning.add_user(person.name, "Zoe@example.org", "1", {"active": True})
+    user = await one.scim.add_user(person.name, "Zoe@example.org", "1", {"active": True})
     with pytest.raises(Conflict):
-        await two.provisioning.check_user("", "zoe@EXAMPLE.org", "2")
-    group = await two.provisioning.save_group("", "staff", "", [user])
-    total, found = await one.provisioning.users(UserAsk(user_name="zoe@example.org"), limit=10)
+        await two.scim.check_user("", "zoe@EXAMPLE.org", "2")
+    group = await two.scim.save_group("", "staff", "", [user])
+    total, found = await one.scim.users(UserAsk(user_name="zoe@example.org"), limit=10)
     assert (total, found[0].disabled) == (1, False)
-    assert [row.id for row in (await one.provisioning.groups_of([user]))[user]] == [group]
-    assert (await one.provisioning.groups(GroupAsk(member=user), limit=10))[0] == 1
+    assert [row.id for row in (await one.scim.groups_of([user]))[user]] == [group]
+    assert (await one.scim.groups(GroupAsk(member=user), limit=10))[0] == 1
     await one.linux_uids.add_to_cluster("lab", ["zoe"])
     await two.people.disable("zoe", by="scim")
-    assert (await one.provisioning.members(group))[0].disabled
+    assert (await one.scim.members(group))[0].disabled
     (due,) = await one.user_changes.due()
     assert ((due.cluster, due.user, due.person), await one.user_changes.locked()) == (("lab", "zoe", "scim"), {"zoe"})
     await one.user_changes.record_try(due, error="away")
@@ -207,7 +207,7 @@ async def _provisioned_people(one: Store, two: Store) -> None:
     await one.user_changes.finish(due)  # it was done before the person was enabled
     assert [(row.user, row.tries) for row in await one.user_changes.due()] == [("zoe", 0)]
     await one.people.delete("zoe", by="scim")
-    assert await two.provisioning.members(group) == ()
+    assert await two.scim.members(group) == ()
 
 
 async def _people(store: Store) -> None:

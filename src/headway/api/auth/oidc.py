@@ -22,7 +22,7 @@ from headway.services.access.oidc_claims import require_strength, role_from_clai
 from headway.services.access.people import delete_person
 from headway.services.access.provider_people import update_from_provider
 from headway.services.app_state import AppState
-from headway.services.provisioning.people_sync import sign_in_claims
+from headway.services.scim.people_sync import sign_in_claims
 from headway.services.server_settings import Oidc
 from headway.store import Person, SignIn
 

@@ -16,7 +16,7 @@ from headway.errors import HeadwayError, Unanswered
 from headway.schemas.access.scim import SCIM_JSON, SCIM_PREFIX, ScimErrorOut
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, ErrorOut, FaultOut, Problem
 from headway.services.error_report import error_out
-from headway.services.provisioning.scim_fault import ScimFault
+from headway.services.scim.scim_fault import ScimFault
 from headway.store.db.errors import CommitUnknown
 
 log = structlog.get_logger("headway.api")

@@ -14,7 +14,7 @@ import structlog
 from headway.domain.access.user_change_results import UserLockResult, UserUpdateResult
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
-from headway.services.provisioning.people_sync import sync_unfinished
+from headway.services.scim.people_sync import sync_unfinished
 from headway.store import ClusterRow, DueUserChange
 
 TICK_S = 1.0

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from headway.domain.access.role import Role
 from headway.errors import Conflict, NotFound
 from headway.store.access.credential_cache import CredentialCache
-from headway.store.access.provisioning import require_current
+from headway.store.access.scim import require_current
 from headway.store.access.user_changes import change_teams, lock_user, unlock_user
 from headway.store.clusters.job_secrets import remove_secrets_of_user
 from headway.store.db import access_schema as t

@@ -1,4 +1,4 @@
-"""The tables of people and what they may do: tokens, sessions, sign-in, provisioning, locks, secrets of jobs and the audit trail.
+"""The tables of people and what they may do: tokens, sessions, sign-in, SCIM, locks, secrets of jobs and the audit trail.
 Columns are as in `store.db.metadata`."""
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from headway.schemas.access.scim import (
     PatchIn,
     UserIn,
 )
-from headway.services.provisioning import discovery, groups, users
-from headway.services.provisioning.filter_parser import plain_name
-from headway.services.provisioning.scim_fault import ScimFault
+from headway.services.scim import discovery, groups, users
+from headway.services.scim.filter_parser import plain_name
+from headway.services.scim.scim_fault import ScimFault
 
 router = APIRouter(prefix=SCIM_PREFIX, include_in_schema=False)
 _ALWAYS = frozenset({"schemas", "id", "meta"})

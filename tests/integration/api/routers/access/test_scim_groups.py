@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.services.provisioning.people_sync import sync_unfinished
+from headway.services.scim.people_sync import sync_unfinished
 from headway.store import StoreUnavailable
 from tests.integration.api.routers.access.test_scim import GROUPS, added, group, idp, patch, rights, server
 from tests.support.servers.server_fakes import Server
@@ -61,7 +61,7 @@ async def test_rights_of_a_deleted_group_end_though_the_server_ended_before_it_t
     assert await rights(server) == ("admin", ("red",))
     await sync_unfinished(server.state)
     assert await rights(server) == ("member", ("red",))
-    assert await server.store.provisioning.rights_due(10) == ()
+    assert await server.store.scim.rights_due(10) == ()
 
 
 @pytest.mark.parametrize("how", ["renamed", "left"])
@@ -74,11 +74,11 @@ async def test_every_change_of_a_group_is_due_until_the_rights_are_changed(
     async def nothing(*_: Any) -> None:
         pass
 
-    monkeypatch.setattr("headway.services.provisioning.groups.sync_members", nothing)
+    monkeypatch.setattr("headway.services.scim.groups.sync_members", nothing)
     operation: dict[str, Any] = {"op": "replace", "path": "displayName", "value": "others"}
     if how == "left":
         operation = {"op": "remove", "path": "members", "value": [{"value": zoe}]}
     assert (await patch(idp, f"{GROUPS}/{staff}", operation)).is_success
-    assert await server.store.provisioning.rights_due(10) == (zoe,)
+    assert await server.store.scim.rights_due(10) == (zoe,)
     await sync_unfinished(server.state)
     assert await rights(server) == ("viewer", ())

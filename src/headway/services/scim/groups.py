@@ -9,13 +9,13 @@ from headway.schemas.access.scim import GroupIn, PatchIn, ScimGroupOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.provisioning.filter_parser import parse_filter
-from headway.services.provisioning.patches import GroupPatch, patched_group
-from headway.services.provisioning.people_sync import provider_settings, sync_members
-from headway.services.provisioning.scim_fault import ScimFault
-from headway.services.provisioning.users import meta, resource_reference
+from headway.services.scim.filter_parser import parse_filter
+from headway.services.scim.patches import GroupPatch, patched_group
+from headway.services.scim.people_sync import provider_settings, sync_members
+from headway.services.scim.scim_fault import ScimFault
+from headway.services.scim.users import meta, resource_reference
 from headway.store import ProvisionedGroup, ProvisionedUser
-from headway.store.access.provisioning import GroupAsk
+from headway.store.access.scim import GroupAsk
 
 _FIELDS = {
     "id": "id", "displayname": "display_name", "externalid": "external_id", "members": "member", "members.value": "member",
@@ -27,7 +27,7 @@ async def list_groups(
 ) -> tuple[int, list[ScimGroupOut]]:
     """Returns (number of groups that fit the filter `where`, `count` of them from number `start` on). Raises ScimFault."""
     ask = GroupAsk(**parse_filter(where, _FIELDS))
-    total, rows = await state.store.provisioning.groups(ask, start=start, limit=count)
+    total, rows = await state.store.scim.groups(ask, start=start, limit=count)
     return total, [await _group_out(state, row, with_members=with_members) for row in rows]
 
 
@@ -71,7 +71,7 @@ async def delete_group(state: AppState, who: Principal, group_id: str) -> None:
     """Removes a group. Raises ScimFault."""
     row = await _existing(state, group_id)
     members = await _member_ids(state, row.id)
-    await state.store.provisioning.delete_group(row.id)
+    await state.store.scim.delete_group(row.id)
     await write_audit_line(state, who, "group.remove", row.display_name, members=len(members))
     await sync_members(state, members)
 
@@ -85,7 +85,7 @@ async def _save(
     if renamed:
         await _saved(state, row.id, now.display_name, now.external_id, None)
     if added or removed:
-        await state.store.provisioning.change_members(row.id, added, removed)
+        await state.store.scim.change_members(row.id, added, removed)
     detail = {"added": len(added), "removed": len(removed), "was": row.display_name}
     await write_audit_line(state, who, "group.change", now.display_name, **detail)
     # Also those whom the request names without need: an earlier one may have ended before this line.
@@ -97,7 +97,7 @@ async def _saved(
 ) -> str:
     """Stores a group; returns its id. Raises ScimFault if another one has the name."""
     try:
-        return await state.store.provisioning.save_group(
+        return await state.store.scim.save_group(
             group_id, display_name, external_id, None if members is None else sorted(members)
         )
     except Conflict as error:
@@ -107,7 +107,7 @@ async def _saved(
 
 
 async def _need_users(state: AppState, ids: Collection[str]) -> None:
-    unknown = sorted(set(ids) - (await state.store.provisioning.people_of(ids)).keys())
+    unknown = sorted(set(ids) - (await state.store.scim.people_of(ids)).keys())
     if unknown:
         raise ScimFault(
             f"there is no user {unknown[0]}; members are users, by their id",
@@ -116,11 +116,11 @@ async def _need_users(state: AppState, ids: Collection[str]) -> None:
 
 
 async def _member_ids(state: AppState, group_id: str) -> frozenset[str]:
-    return frozenset(row.id for row in await state.store.provisioning.members(group_id))
+    return frozenset(row.id for row in await state.store.scim.members(group_id))
 
 
 async def _existing(state: AppState, group_id: str) -> ProvisionedGroup:
-    _, rows = await state.store.provisioning.groups(GroupAsk(id=group_id), limit=1)
+    _, rows = await state.store.scim.groups(GroupAsk(id=group_id), limit=1)
     if not rows:
         raise ScimFault(
             f"there is no group {group_id[:64]}", hint="list groups: GET /scim/v2/Groups", scim_type="", status=404
@@ -129,7 +129,7 @@ async def _existing(state: AppState, group_id: str) -> ProvisionedGroup:
 
 
 async def _group_out(state: AppState, row: ProvisionedGroup, *, with_members: bool) -> ScimGroupOut:
-    members: tuple[ProvisionedUser, ...] = await state.store.provisioning.members(row.id) if with_members else ()
+    members: tuple[ProvisionedUser, ...] = await state.store.scim.members(row.id) if with_members else ()
     return ScimGroupOut(
         id=row.id,
         display_name=row.display_name,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.schemas.access.scim import HEADWAY_USER_SCHEMA, USER_SCHEMA, PatchOperation
-from headway.services.provisioning.patches import GroupPatch, patched_group, patched_user
-from headway.services.provisioning.scim_fault import ScimFault
+from headway.services.scim.patches import GroupPatch, patched_group, patched_user
+from headway.services.scim.scim_fault import ScimFault
 
 USER = {
     "userName": "ann",

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.schemas.access.scim import USER_SCHEMA
-from headway.services.provisioning.filter_parser import parse_filter
-from headway.services.provisioning.scim_fault import ScimFault
+from headway.services.scim.filter_parser import parse_filter
+from headway.services.scim.scim_fault import ScimFault
 
 NAMES = {"username": "user_name", "id": "id"}
 

@@ -13,8 +13,8 @@ from headway.schemas.access.scim import (
     PatchOperation,
     Reference,
 )
-from headway.services.provisioning.filter_parser import parse_filter, plain_name
-from headway.services.provisioning.scim_fault import ScimFault
+from headway.services.scim.filter_parser import parse_filter, plain_name
+from headway.services.scim.scim_fault import ScimFault
 
 # ATTRIBUTE, ATTRIBUTE.PART, ATTRIBUTE[FILTER], ATTRIBUTE[FILTER].PART; the attribute may begin with its schema
 _PATH = re.compile(r"((?:urn:[A-Za-z0-9:._-]+:)?)([A-Za-z$][A-Za-z0-9_$-]*)(?:\[([^\[\]]+)\])?(?:\.([A-Za-z$]+))?")

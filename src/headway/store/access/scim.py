@@ -41,7 +41,7 @@ class GroupAsk:
     member: str = ""  # id of a user
 
 
-class ProvisioningStore(StorePart):
+class ScimStore(StorePart):
     """Stores users, groups and their members."""
 
     async def users(self, ask: UserAsk, *, start: int = 0, limit: int) -> tuple[int, tuple[ProvisionedUser, ...]]:

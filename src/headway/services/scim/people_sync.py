@@ -13,7 +13,7 @@ from headway.services.access.provider_people import update_from_provider
 from headway.services.app_state import AppState
 from headway.services.server_settings import Oidc
 from headway.store import GroupsReading, Person, ProvisionedGroup, ProvisionedUser
-from headway.store.access.provisioning import GroupsChanged
+from headway.store.access.scim import GroupsChanged
 
 SOURCE = "SCIM"  # in the audit trail
 _MOST_TRIES = 10  # then a later call does it, because the user stays due
@@ -61,7 +61,7 @@ async def sync_person(
 async def sync_members(state: AppState, users: Collection[str]) -> None:
     """Gives the people of the users with these ids, who are or were in groups, what their groups say now. What can't be done
     for one of them (the last admin) is in the audit trail, and does not keep the others from it."""
-    for row in (await state.store.provisioning.people_of(users)).values():
+    for row in (await state.store.scim.people_of(users)).values():
         for _ in range(_MOST_TRIES):
             try:
                 await _sync_member(state, row)
@@ -72,14 +72,14 @@ async def sync_members(state: AppState, users: Collection[str]) -> None:
 
 async def sync_unfinished(state: AppState) -> None:
     """Gives people what their groups say whose groups a server has changed that then ended."""
-    if state.settings.oidc is not None and (due := await state.store.provisioning.rights_due(_MOST_DUE)):
+    if state.settings.oidc is not None and (due := await state.store.scim.rights_due(_MOST_DUE)):
         await sync_members(state, due)
 
 
 async def _sync_member(state: AppState, row: ProvisionedUser) -> None:
     """Gives one person what their groups say. Raises GroupsChanged if these change meanwhile."""
     store = state.store
-    reading = (await store.provisioning.read_groups([row.id])).get(row.id)
+    reading = (await store.scim.read_groups([row.id])).get(row.id)
     person = await store.people.get(row.person)
     if reading is None or person is None:  # removed meanwhile
         return
@@ -91,7 +91,7 @@ async def _sync_member(state: AppState, row: ProvisionedUser) -> None:
     except (Conflict, NotAllowed) as error:
         detail = {"by": SOURCE, "why": error.message}
         await store.audit.record(row.person, "person.change", row.person, detail, result="failed")
-    await store.provisioning.finish_rights(reading)
+    await store.scim.finish_rights(reading)
 
 
 async def sign_in_claims(
@@ -99,13 +99,13 @@ async def sign_in_claims(
 ) -> tuple[Mapping[str, Any], GroupsReading] | None:
     """Returns the claims of a sign-in with what SCIM says about the person, and the groups that this was read from: the groups
     of SCIM, if they are in one, replace those of the claims. None for a person whom the provider does not send by SCIM."""
-    user = await state.store.provisioning.user_of(person.name)
+    user = await state.store.scim.user_of(person.name)
     if user is None or state.settings.oidc is None:
         return None
     oidc = state.settings.oidc
     sent = user_claims(oidc, user.user_name, user.external_id, UserAttributes.model_validate(user.attributes))
     found: dict[str, Any] = {**sent, **claims}
-    reading = (await state.store.provisioning.read_groups([user.id])).get(user.id)
+    reading = (await state.store.scim.read_groups([user.id])).get(user.id)
     if reading is None:
         return None
     return found | group_claims(oidc, reading.groups) if reading.groups else found, reading

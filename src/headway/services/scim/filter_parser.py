@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from headway.schemas.access.scim import GROUP_SCHEMA, MOST_FILTER, USER_SCHEMA
 from headway.schemas.base import text_fault
-from headway.services.provisioning.scim_fault import ScimFault
+from headway.services.scim.scim_fault import ScimFault
 
 MOST_TERMS = 4
 _TERM = re.compile(r'\s*([A-Za-z][A-Za-z0-9_.:$-]*)\s+eq\s+("(?:[^"\\]|\\.)*")\s*', re.IGNORECASE)

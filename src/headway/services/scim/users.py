@@ -25,12 +25,12 @@ from headway.services.access.oidc_claims import subject_of
 from headway.services.access.people import delete_person, let_in, lock_out
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.provisioning.filter_parser import parse_filter
-from headway.services.provisioning.patches import patched_user
-from headway.services.provisioning.people_sync import SOURCE, provider_settings, sync_person
-from headway.services.provisioning.scim_fault import ScimFault
+from headway.services.scim.filter_parser import parse_filter
+from headway.services.scim.patches import patched_user
+from headway.services.scim.people_sync import SOURCE, provider_settings, sync_person
+from headway.services.scim.scim_fault import ScimFault
 from headway.store import Person, ProvisionedGroup, ProvisionedUser
-from headway.store.access.provisioning import UserAsk
+from headway.store.access.scim import UserAsk
 
 _FIELDS = {"id": "id", "username": "user_name", "externalid": "external_id"}
 
@@ -38,15 +38,15 @@ _FIELDS = {"id": "id", "username": "user_name", "externalid": "external_id"}
 async def list_users(state: AppState, where: str, start: int, count: int) -> tuple[int, list[ScimUserOut]]:
     """Returns (number of users that fit the filter `where`, `count` of them from number `start` on). Raises ScimFault."""
     ask = UserAsk(**parse_filter(where, _FIELDS))
-    total, rows = await state.store.provisioning.users(ask, start=start, limit=count)
-    groups = await state.store.provisioning.groups_of([row.id for row in rows])
+    total, rows = await state.store.scim.users(ask, start=start, limit=count)
+    groups = await state.store.scim.groups_of([row.id for row in rows])
     return total, [_user_out(state, row, groups[row.id]) for row in rows]
 
 
 async def get_user(state: AppState, user_id: str) -> ScimUserOut:
     """Returns a user. Raises ScimFault if there is none."""
     row = await _existing(state, user_id)
-    return _user_out(state, row, (await state.store.provisioning.groups_of([row.id]))[row.id])
+    return _user_out(state, row, (await state.store.scim.groups_of([row.id]))[row.id])
 
 
 async def add_user(state: AppState, who: Principal, sent: UserIn) -> ScimUserOut:
@@ -54,11 +54,11 @@ async def add_user(state: AppState, who: Principal, sent: UserIn) -> ScimUserOut
     NotAllowed if another person has the Linux user."""
     oidc, store = provider_settings(state), state.store
     with _unique():
-        await store.provisioning.check_user("", sent.user_name, sent.external_id)
+        await store.scim.check_user("", sent.user_name, sent.external_id)
     known = await store.people.by_subject(subject_of(oidc, sent.external_id))
     person = await sync_person(state, known, sent.user_name, sent.external_id, sent, None)
     with _unique():
-        made = await store.provisioning.add_user(person.name, sent.user_name, sent.external_id, _attributes(sent))
+        made = await store.scim.add_user(person.name, sent.user_name, sent.external_id, _attributes(sent))
     await write_audit_line(state, who, "person.provision", person.name, user=made)
     await _set_active(state, who, person, sent.active, was_active=True)
     return await get_user(state, made)
@@ -95,19 +95,19 @@ async def _save(state: AppState, who: Principal, row: ProvisionedUser, body: Map
             fault_text(error), hint="correct the provider's mapping of these attributes: docs/howto/scim.md"
         ) from None
     with _unique():
-        await store.provisioning.check_user(row.id, sent.user_name, sent.external_id)
+        await store.scim.check_user(row.id, sent.user_name, sent.external_id)
     person = await store.people.get(row.person)
     if person is None:
         raise _none(row.id)
     was_active = UserAttributes.model_validate(row.attributes).active
     if not sent.active:  # first, because a fault in another attribute must not keep a person in
         await _set_active(state, who, person, active=False, was_active=was_active)
-    reading = (await store.provisioning.read_groups([row.id])).get(row.id)
+    reading = (await store.scim.read_groups([row.id])).get(row.id)
     grouped = reading if reading and reading.groups else None
     person = await sync_person(state, person, sent.user_name, sent.external_id, sent, grouped)
     with _unique():
         subject = subject_of(oidc, sent.external_id)
-        await store.provisioning.change_user(row.id, sent.user_name, sent.external_id, subject, _attributes(sent))
+        await store.scim.change_user(row.id, sent.user_name, sent.external_id, subject, _attributes(sent))
     await write_audit_line(state, who, "person.provision", person.name, user=row.id)
     if sent.active:
         await _set_active(state, who, person, active=True, was_active=was_active)
@@ -126,7 +126,7 @@ async def _set_active(state: AppState, who: Principal, person: Person, active: b
 
 
 async def _existing(state: AppState, user_id: str) -> ProvisionedUser:
-    _, rows = await state.store.provisioning.users(UserAsk(id=user_id), limit=1)
+    _, rows = await state.store.scim.users(UserAsk(id=user_id), limit=1)
     if not rows:
         raise _none(user_id)
     return rows[0]
