@@ -8,7 +8,7 @@ import structlog
 
 from headway.billing.chargeback import Rules
 from headway.billing.periods import Period, month_of, month_period, parse_moment, time_zone
-from headway.domain.billing.costs import Costs
+from headway.domain.billing.cost_rules import CostRules
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotAllowed, Refused
 from headway.services.access.ownership_rights import may_see_team_usage
@@ -45,9 +45,9 @@ class BilledCluster:
         return self.last_known_cluster is not None and self.last_known_cluster.simulated_gpus
 
     @property
-    def costs(self) -> Costs:
+    def costs(self) -> CostRules:
         """Returns the billing settings of its file."""
-        return self.last_known_cluster.costs if self.last_known_cluster else Costs()
+        return self.last_known_cluster.costs if self.last_known_cluster else CostRules()
 
     @property
     def rules(self) -> Rules:

@@ -14,10 +14,11 @@ COST_CENTRE = "centre:"  # followed by its name
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
-    """How costs are computed. `idle`, `spare`, `broken`: who pays for capacity that was allocated to no job, and `fixed` for
-    costs that do not depend on nodes: BY_USE, BY_SHARE or COST_CENTRE with a name. `fixed_usd_per_hour`: these costs by
-    name. The defaults hold for cluster files and for reports on a cluster whose file is not known."""
+class CostRules:
+    """How the costs of a cluster are computed. `idle`, `spare`, `broken`: who pays for capacity that was allocated to no
+    job, and `fixed` for costs that do not depend on nodes: BY_USE, BY_SHARE or COST_CENTRE with a name.
+    `fixed_usd_per_hour`: these costs by name. The defaults hold for cluster files and for reports on a cluster whose file
+    is not known."""
 
     timezone: str = "UTC"
     idle: str = BY_USE
@@ -29,4 +30,4 @@ class Costs:
     fixed_usd_per_hour: Mapping[str, Decimal] = field(default_factory=dict)
 
 
-DEFAULT_COSTS = Costs()
+DEFAULT_COST_RULES = CostRules()
