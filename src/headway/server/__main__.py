@@ -39,7 +39,7 @@ def main() -> int:
     from headway.server.listen_settings import DEFAULT_PORT, NOTEBOOK_PORT, read_listen_settings, read_origin
     from headway.server.main import NotebookAddress, serve
     from headway.server.oidc_settings import read_oidc_settings
-    from headway.services.server_settings import DEFAULT_SUBMITS_PER_MINUTE
+    from headway.services.access.submit_rate import DEFAULT_SUBMITS_PER_MINUTE
 
     env = os.environ
     try:

@@ -43,11 +43,12 @@ from headway.server.workers.operation_worker import OperationWorker
 from headway.server.workers.rented_machines import RentedMachinesCheck
 from headway.server.workers.slurm_polling import FaultHandler, SnapshotWorker
 from headway.server.workers.user_changes import UserChanges
+from headway.services.access.submit_rate import DEFAULT_SUBMITS_PER_MINUTE
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.memory import release_memory
 from headway.services.read_model.live_state import LiveState
-from headway.services.server_settings import DEFAULT_SUBMITS_PER_MINUTE, AuditExport, Oidc, Settings
+from headway.services.server_settings import AuditExport, Oidc, Settings
 from headway.store import Store, open_store
 from headway.store.db.engine import database_url, shown_url
 from headway.store.db.postgres_tls import is_unverified

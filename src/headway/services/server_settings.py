@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 from headway.catalog.gpuhunt_catalog import PUBLISHED_AT
 from headway.domain.access.role import Role
+from headway.services.access.submit_rate import DEFAULT_SUBMITS_PER_MINUTE
 from headway.validation.hosts import is_loopback
-
-DEFAULT_SUBMITS_PER_MINUTE = 600
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ async def start_notebook(state: AppState, who: Principal, name: str, request: No
     prepared, folder = notebook_job.prepare_notebook(
         request, cluster, offer, who.user, notebook_id, secret := random.token_urlsafe(32)
     )
-    limit_submissions(state, who)
+    limit_submissions(state.submit_buckets, who, state.clock())
     made = NotebookRow(
         notebook_id, name, 0, who.person, who.user, folder, secret, request.idle_minutes * 60, state.clock()
     )

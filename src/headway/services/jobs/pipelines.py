@@ -40,7 +40,7 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
     pipeline, warning = await _pinned(state, cluster, read_pipeline(request.document), user)
     work = user_folders(cluster, user).job_folder(pipeline.name, new_folder_suffix(who))
     await _check(state, cluster, pipeline, pipeline.steps_in_order(), user, work)
-    limit_submissions(state, who, len(pipeline.steps))
+    limit_submissions(state.submit_buckets, who, state.clock(), len(pipeline.steps))
     stored = {
         "document": _masked(pipeline),
         "bundle": request.bundle,
@@ -107,7 +107,7 @@ async def retry_pipeline(
     used = [plan.steps[step].environment for step in again]
     await require_present(state, name, [parse_label(label) for label in used if "@" in label])
     await _check(state, cluster, plan, again, row.user, row.workdir)
-    limit_submissions(state, who, len(again))
+    limit_submissions(state.submit_buckets, who, state.clock(), len(again))
     with command_slot(state, who):
         for step in again:
             if states.get(step, "COMPLETED") not in ENDED:

@@ -151,7 +151,7 @@ async def submit_and_record(
     state: AppState, who: Principal, cluster: Cluster, prepared: PreparedJob, user: str, kind: str, **links: Any
 ) -> SubmitOut:
     """Runs sbatch and records the job. `links` may have `parent`, the job that this one repeats."""
-    limit_submissions(state, who)
+    limit_submissions(state.submit_buckets, who, state.clock())
     await require_secrets(state, cluster, prepared.request, user)
     with command_slot(state, who):
         answer = await state.backend.jobs.submit(
