@@ -48,3 +48,25 @@ def test_submit_button_stays_readable_while_a_changed_script_is_checked(demo: Si
         page.locator("#f-args").blur()
     page.wait_for_function("document.querySelector('.htmx-request')")
     assert page.locator("#send").evaluate("e => getComputedStyle(e).opacity") == "1"
+
+
+def test_script_of_another_scheduler_is_converted_and_its_losses_stay(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/submit", role="member")
+    text, part = page.locator("#f-script"), page.locator("#conversion")
+    text.fill(
+        "#!/bin/bash\n#PBS -N heat\n#PBS -l walltime=1:00:00\n#PBS -W depend=afterok:12\ncd $PBS_O_WORKDIR\nsrun ./heat\n"
+    )
+    text.dispatch_event("change")
+    expect(part).to_contain_text("This is a PBS script")
+    expect(page.locator("#lint li")).to_have_count(0)  # findings about lines that the conversion replaces
+    expect(part.locator("li")).to_contain_text("Line 4 lost")
+    part.get_by_role("button", name="Convert to Slurm").click()
+    expect(text).to_have_value(
+        "#!/bin/bash\n#SBATCH --job-name=heat\n#SBATCH --time=01:00:00\n\ncd $SLURM_SUBMIT_DIR\nsrun ./heat\n"
+    )
+    expect(part.get_by_text("Converted from a PBS script.")).to_be_visible()
+    expect(part.get_by_role("button", name="Convert to Slurm")).to_be_hidden()
+    expect(page.locator("#verdict")).to_contain_text("It fits.")
+    expect(part.locator("li")).to_contain_text("Line 4 lost")
+    text.fill("#!/bin/bash\n#SBATCH --time=1\nhostname\n")
+    expect(part.locator("li")).to_have_count(0)

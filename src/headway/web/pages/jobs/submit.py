@@ -28,6 +28,7 @@ from headway.services.billing.budgets import cached_budgets
 from headway.services.billing.cost_estimate import estimate_cost
 from headway.services.jobs import reruns, submission
 from headway.services.jobs.clone import clone_source
+from headway.services.jobs.conversion import offer_conversion
 from headway.services.storage.environments import environment_choices
 from headway.store import StoreUnavailable
 from headway.web import form_idempotency
@@ -63,6 +64,7 @@ async def check_job(name: str, request: Request, state: State, who: Member) -> R
         "budgets": [],
         "faults_by_field": faults_by_field,
         "unsure": "",
+        "conversion": await offer_conversion(draft.script) if draft.how == "script" else None,
         "oob": True,
     }
     text = templates().get_template("parts/submit_check.html").render(**values)
@@ -184,5 +186,6 @@ async def _page(
         copied=copied or draft.origin,
         form_key=again or form_idempotency.new_form_key(),
         unsure=unsure,
+        conversion=None,
         oob=False,
     )

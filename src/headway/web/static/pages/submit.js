@@ -4,12 +4,16 @@
   const form = document.getElementById("submit"), file = document.getElementById("f-file"), text = document.getElementById("f-script");
   const MOST = 4 * 1024 * 1024; // bytes: Slurm's limit
 
+  // What a conversion has lost is of no use for another script.
+  function forget() { const part = document.getElementById("conversion"); if (part) { part.textContent = ""; part.classList.remove("is-done"); } }
+
   async function take(one) {
     const name = document.getElementById("file-name");
     if (one.size > MOST) { name.textContent = `${one.name} is larger than 4 MiB`; return; }
     text.value = await one.text();
     document.getElementById("f-script_name").value = one.name;
     name.textContent = one.name;
+    forget();
     text.dispatchEvent(new Event("change", { bubbles: true }));
   }
 
@@ -17,6 +21,7 @@
   text?.addEventListener("drop", (event) => { if (event.dataTransfer.files[0]) { event.preventDefault(); take(event.dataTransfer.files[0]); } });
   text?.addEventListener("dragover", (event) => { if ([...event.dataTransfer.types].includes("Files")) event.preventDefault(); });
 
+  text?.addEventListener("beforeinput", () => { if (text.selectionStart === 0 && text.selectionEnd === text.value.length) forget(); });
   // A correction belongs to the script that was checked: after a change it waits for the next check.
   text?.addEventListener("input", () => form.querySelectorAll("[data-edits]").forEach((button) => { button.disabled = true; }));
   // Applies a correction of lint: from the end to the beginning, so that line numbers stay valid.
@@ -27,6 +32,7 @@
     edits.map((edit, at) => ({ ...edit, at })).sort((a, b) => b.first - a.first || b.last - a.last || b.at - a.at)
       .forEach((edit) => lines.splice(edit.first - 1, edit.last - edit.first + 1, ...edit.lines));
     text.value = lines.join("\n");
+    if ("converts" in button.dataset) document.getElementById("conversion").classList.add("is-done");
     text.dispatchEvent(new Event("input"));
     text.dispatchEvent(new Event("change", { bubbles: true }));
   });
