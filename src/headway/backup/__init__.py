@@ -1,3 +1,4 @@
 """Backups of clusters: the file format, writing, restoring, and deleting old files.
 
-Not here: when scheduled backups run (`server.workers`), the replacement of keys (`cluster.keys`)."""
+Not here: the worker that queues scheduled backups (`server.workers.backup_schedule`), the
+replacement of keys (`cluster.keys`)."""

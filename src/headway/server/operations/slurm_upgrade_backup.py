@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 from headway import __version__
+from headway.backup.passphrase_file import read_passphrase
 from headway.domain.cluster import Cluster
 from headway.domain.operation_progress import ReportProgress
 from headway.errors import InvalidSpec, Refused
 from headway.rollout.slurm_upgrade_rules import is_upgrade, upgrade_fault
 from headway.server.operations.backups import back_up
-from headway.server.workers.backup_schedule import passphrase_of
 from headway.services.app_state import AppState
 from headway.services.storage.path_policy import require_allowed_path
 from headway.store import ClusterRow
@@ -38,7 +38,7 @@ async def back_up_before_slurm_upgrade(
         raise Refused(f"{after.name} has no backup field", hint="backup: {to: DIR, key_file: FILE}")
     header = archive.Header(after.name, state.clock(), __version__, written, archive.new_salt())
     path = file_of(require_allowed_path(state, rule.to), header)
-    passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
+    passphrase = await asyncio.to_thread(read_passphrase, Path(rule.key_file))
     key = await asyncio.to_thread(archive.key_of, passphrase, header.salt)
     await report("backup", f"before Slurm {written} becomes {after.slurm_version}: the way back")
     await back_up(state, row, before, report, path, header, key)

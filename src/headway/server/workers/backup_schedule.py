@@ -1,4 +1,4 @@
-"""Queues the scheduled backups of all clusters, and reports late ones."""
+"""Queues the scheduled backups of all clusters, and reports overdue ones."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import structlog
 
+from headway.backup.overdue import RETRY_S, due_at, is_overdue
+from headway.backup.passphrase_file import read_passphrase
 from headway.domain.cluster import BackupRule
 from headway.domain.operation_kinds import OperationKind
-from headway.errors import HeadwayError, Refused
+from headway.errors import HeadwayError
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_view import without_server_paths
 from headway.services.storage.backups import queue_backup
@@ -20,8 +22,6 @@ from headway.web.rendering import day
 from headway.web.views.state_wording import duration
 
 LOOK_S = 20.0
-AGAIN_S = 600.0  # seconds until the next try after a failure
-LATE_S = 3600.0  # seconds after which an overdue backup is reported
 PERSON = "headway"  # the name under which scheduled backups are queued
 log = structlog.get_logger("headway.server.backups")
 
@@ -62,7 +62,7 @@ class BackupSchedule:
             busy = await state.store.operations.active(name)  # a rollout may wait for days, and gives way to a backup
             if busy is None or (busy.kind, busy.state) == (OperationKind.ROLL, "running"):
                 await self._queue_if_due(name, cluster.backup)
-            await self._warn_if_late(name, cluster.backup, busy)
+            await self._warn_if_overdue(name, cluster.backup, busy)
         except HeadwayError as error:
             self._refused[name] = state.clock()
             log.warning("scheduled backup", cluster=name, error=error.message)
@@ -74,23 +74,20 @@ class BackupSchedule:
             log.warning("scheduled backup", cluster=name, error=str(error))
 
     async def _queue_if_due(self, name: str, rule: BackupRule) -> None:
-        """Queues a backup if it is due. After a failure it is due again after AGAIN_S seconds at most."""
+        """Queues a backup if it is due."""
         state, now = self._state, self._state.clock()
         last = await state.store.operations.latest_scheduled_backup(name)
         if last is not None and not last.finished:
             return
-        due = 0.0
-        # otherwise the clock was ahead at that time: a backup may be due now
-        if last is not None and last.created_at <= now:
-            due = last.created_at + (rule.every_s if last.state == "done" else min(rule.every_s, AGAIN_S))
-        if now < due or 0 <= now - self._refused.get(name, float("-inf")) < AGAIN_S:
+        due = due_at(last, rule.every_s, now)
+        if now < due or 0 <= now - self._refused.get(name, float("-inf")) < RETRY_S:
             return
         folder = require_allowed_path(state, rule.to)
-        passphrase = await asyncio.to_thread(passphrase_of, Path(rule.key_file))
+        passphrase = await asyncio.to_thread(read_passphrase, Path(rule.key_file))
         ref = f"scheduled-{due:.0f}"  # another server on this database computes the same reference
         await queue_backup(state, name, PERSON, folder, passphrase, keep=rule.keep, ref=ref)
 
-    async def _warn_if_late(self, name: str, rule: BackupRule, busy: Operation | None) -> None:
+    async def _warn_if_overdue(self, name: str, rule: BackupRule, busy: Operation | None) -> None:
         """Adds a recent event when there has been no backup for too long, once per backup interval."""
         state, now = self._state, self._state.clock()
         last, done = (
@@ -100,8 +97,7 @@ class BackupSchedule:
         seen = self._seen[name] = min(self._seen.get(name, now), now)
         since = done.created_at if done and done.created_at <= now else seen
         told_at = self._warned_at.get(name, float("-inf"))
-        told_at = told_at if told_at <= now else float("-inf")
-        if (last is not None and not last.finished) or now <= max(since + LATE_S, told_at) + rule.every_s:
+        if (last is not None and not last.finished) or not is_overdue(since, told_at, rule.every_s, now):
             return
         self._warned_at[name] = now
         when = f"since {day(done.created_at)}" if done else "yet"
@@ -112,14 +108,3 @@ class BackupSchedule:
         )
         text = f"there is no backup of it {when}, and the file requires one every {duration(rule.every_s)}: {why}"
         state.live.add_recent_event(name, text, level="error")
-
-
-def passphrase_of(file: Path) -> str:
-    """Returns the first line of a key file on the server's machine. Raises Refused."""
-    try:
-        first = file.read_text().strip().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{file} can't be read: {error}", hint="backup.key_file names a file with a passphrase") from None
-    if not first or len(first[0]) < 8:
-        raise Refused(f"{file} holds no passphrase of 8 characters or more", hint="head -c 32 /dev/urandom | base64")
-    return first[0]

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from headway.backup.archive import Header
+from headway.backup.overdue import OVERDUE_S, RETRY_S
 from headway.backup.retention import delete_old_backups
 from headway.domain.cluster import BackupRule
 from headway.errors import Refused
-from headway.server.workers.backup_schedule import AGAIN_S, LATE_S, BackupSchedule
+from headway.server.workers.backup_schedule import BackupSchedule
 from tests.support.clusters import builders
 from tests.support.clusters.backup_archive import HEADER, parts, write_archive
 from tests.support.servers import server_fakes
@@ -64,7 +65,7 @@ async def test_scheduled_backup_runs_when_due_and_retries_after_failure(server: 
     clock.now += 3601
     assert await looked(server, rule) == 3
     assert await looked(server, rule) == 3
-    clock.now += AGAIN_S + 1
+    clock.now += RETRY_S + 1
     assert await looked(server, rule) == 4
 
 
@@ -92,7 +93,7 @@ async def test_failed_removal_of_an_old_backup_triggers_no_further_backup(
     monkeypatch.setattr(Path, "unlink", unlink)
     clock: Any = server.state.clock
     assert await looked(server, rule) == 1
-    clock.now += AGAIN_S + 1
+    clock.now += RETRY_S + 1
     assert await looked(server, rule) == 1
     assert [path.exists() for path in old] == [True, False, True]
     last = await server.store.operations.latest_scheduled_backup("lab")
@@ -146,7 +147,7 @@ async def test_overdue_backup_is_reported_once_per_interval(server: Server, rule
     assert await looked(server, rule) == 1
     await server.store.operations.enqueue("lab", "apply", "ann", params={})  # jobs are waited for, perhaps for days
     assert await server.store.operations.claim("test:0", server.state.clock(), 1e9) is not None
-    clock.now += 3600 + LATE_S
+    clock.now += 3600 + OVERDUE_S
     assert await looked(server, rule, backups) == 1
     assert told() == []
     clock.now += 2
@@ -190,7 +191,7 @@ async def test_clock_jump_ahead_does_not_silence_overdue_backups(server: Server,
     clock.now -= year_s
     await server.store.operations.enqueue("lab", "apply", "ann", params={})
     assert await server.store.operations.claim("test:0", server.state.clock(), 1e9) is not None
-    for wait_s in (0, 3600 + LATE_S + 2):
+    for wait_s in (0, 3600 + OVERDUE_S + 2):
         clock.now += wait_s
         await looked(server, rule, backups)
     assert told() == 1
