@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from headway.datasets.file_store import DatasetFileStore, FileProgress
+from headway.datasets.file_progress import FileProgress
+from headway.datasets.file_store import DatasetFileStore
 from headway.datasets.manifest import DatasetManifest
 from headway.datasets.source import DatasetSource
 
@@ -14,18 +15,20 @@ from headway.datasets.source import DatasetSource
 class AsyncDatasetFileStore(Protocol):
     """The methods of DatasetFileStore as coroutines. They raise Stopped when `FileProgress.stop` is set."""
 
-    async def bring(self, name: str, source: DatasetSource, progress: FileProgress, before: int) -> DatasetManifest:
+    async def import_files(
+        self, name: str, source: DatasetSource, progress: FileProgress, before: int
+    ) -> DatasetManifest:
         """Reads a whole source and stores its content; no version has it yet. `before` is the number of a similar
         version, 0 for none. Raises Refused when a file can't be read or stored."""
         ...
 
     async def publish(self, name: str, number: int, manifest: DatasetManifest) -> bool:
-        """Creates the version from content that `bring` stored. Returns False if the number belongs to a version with
+        """Creates the version from content that `import_files` stored. Returns False if the number belongs to a version with
         another content, which stays."""
         ...
 
-    async def done(self, name: str) -> None:
-        """Ends an addition: it can't be continued after this."""
+    async def end_import(self, name: str) -> None:
+        """Ends an import: it can't be continued after this."""
         ...
 
     async def verify(self, name: str, number: int, digest: str, progress: FileProgress) -> list[str]:
@@ -44,14 +47,16 @@ class LocalDatasetFileStore:
     def __init__(self, file_store: DatasetFileStore) -> None:
         self._file_store = file_store
 
-    async def bring(self, name: str, source: DatasetSource, progress: FileProgress, before: int) -> DatasetManifest:
-        return await asyncio.to_thread(self._file_store.bring, name, source, progress, before)
+    async def import_files(
+        self, name: str, source: DatasetSource, progress: FileProgress, before: int
+    ) -> DatasetManifest:
+        return await asyncio.to_thread(self._file_store.import_files, name, source, progress, before)
 
     async def publish(self, name: str, number: int, manifest: DatasetManifest) -> bool:
         return await asyncio.to_thread(self._file_store.publish, name, number, manifest)
 
-    async def done(self, name: str) -> None:
-        await asyncio.to_thread(self._file_store.done, name)
+    async def end_import(self, name: str) -> None:
+        await asyncio.to_thread(self._file_store.end_import, name)
 
     async def verify(self, name: str, number: int, digest: str, progress: FileProgress) -> list[str]:
         return await asyncio.to_thread(self._file_store.verify, name, number, digest, progress)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from headway.cluster.active_head import require_active_head
 from headway.cluster.context import ClusterContext
-from headway.datasets.file_store import FileProgress, Stopped
+from headway.datasets.file_progress import FileProgress, Stopped
 from headway.datasets.file_store_program import MARK
 from headway.datasets.manifest import DatasetManifest
 from headway.datasets.source import DatasetSource, Item, Listing
@@ -25,6 +25,11 @@ _MODULES = (
     "headway.errors",
     "headway.datasets.source",
     "headway.datasets.manifest",
+    "headway.datasets.file_progress",
+    "headway.datasets.store_folders",
+    "headway.datasets.import_journal",
+    "headway.datasets.import_files",
+    "headway.datasets.verify_files",
     "headway.datasets.file_store",
     "headway.datasets.file_store_program",
 )
@@ -38,8 +43,10 @@ class SshDatasetFileStore:
     def __init__(self, cluster: Cluster, context: ClusterContext) -> None:
         self._cluster, self._context = cluster, context
 
-    async def bring(self, name: str, source: DatasetSource, progress: FileProgress, before: int) -> DatasetManifest:
-        """Sends a whole source to the head and returns its manifest. See DatasetFileStore.bring."""
+    async def import_files(
+        self, name: str, source: DatasetSource, progress: FileProgress, before: int
+    ) -> DatasetManifest:
+        """Sends a whole source to the head and returns its manifest. See DatasetFileStore.import_files."""
         listing = await asyncio.to_thread(source.listing)
         progress.of_files, progress.of_bytes = len(listing.files), listing.size
         feed: asyncio.Queue[bytes] = asyncio.Queue(2)
@@ -47,7 +54,7 @@ class SshDatasetFileStore:
         feed.put_nowait(_line(listing))
         sends = asyncio.create_task(_send(source, requested, progress, feed))
         try:
-            async with aclosing(self._talk(["bring", name, str(before)], progress, feed)) as answers:  # type: ignore[type-var]
+            async with aclosing(self._talk(["import", name, str(before)], progress, feed)) as answers:  # type: ignore[type-var]
                 while (answer := await _beside(sends, anext(answers, None))) is not None:
                     if "text" in answer:
                         progress.files = progress.of_files
@@ -66,9 +73,9 @@ class SshDatasetFileStore:
         feed.put_nowait(b"")
         return bool((await self._last(["publish", name, str(number)], FileProgress(), feed))["made"])
 
-    async def done(self, name: str) -> None:
-        """Ends an addition. See DatasetFileStore.done."""
-        await self._last(["done", name], FileProgress())
+    async def end_import(self, name: str) -> None:
+        """Ends an import. See DatasetFileStore.end_import."""
+        await self._last(["end-import", name], FileProgress())
 
     async def verify(self, name: str, number: int, digest: str, progress: FileProgress) -> list[str]:
         """Returns a line for each fault of a version. See DatasetFileStore.verify."""

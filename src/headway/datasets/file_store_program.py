@@ -1,11 +1,11 @@
 """The program that works on the dataset files of a cluster of owned machines. It is sent to the head together with
 datasets/file_store.py and works there on the folder that the machines share. It uses only the standard library.
 
-    file_store_program.py bring ROOT NAME BEFORE            reads lists of files, writes a manifest; see `Sent`
+    file_store_program.py import ROOT NAME BEFORE           reads lists of files, writes a manifest; see `Sent`
     file_store_program.py publish ROOT NAME NUMBER          reads a manifest
     file_store_program.py verify ROOT NAME NUMBER DIGEST
     file_store_program.py remove ROOT NAME NUMBER
-    file_store_program.py done ROOT NAME
+    file_store_program.py end-import ROOT NAME
 
 Answers are lines of JSON. The last one is {"error": ..., "hint": ...} when the work failed."""
 
@@ -20,7 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.datasets.file_store import DatasetFileStore, FileProgress
+from headway.datasets.file_progress import FileProgress
+from headway.datasets.file_store import DatasetFileStore
 from headway.datasets.manifest import DatasetManifest
 from headway.datasets.source import Item, Listing
 from headway.errors import HeadwayError, Refused
@@ -75,8 +76,8 @@ def main() -> int:
     what, root, name, *more = sys.argv[1:]
     try:
         file_store = DatasetFileStore(_own(Path(root)))
-        if what == "bring":
-            _bring(file_store, name, int(more[0]))
+        if what == "import":
+            _import_files(file_store, name, int(more[0]))
         elif what == "publish":
             send(made=file_store.publish(name, int(more[0]), DatasetManifest.read(sys.stdin.buffer.read())))
         elif what == "verify":
@@ -84,7 +85,7 @@ def main() -> int:
         elif what == "remove":
             send(freed=file_store.remove(name, int(more[0])))
         else:
-            file_store.done(name)
+            file_store.end_import(name)
             send(done=True)
     except HeadwayError as error:
         send(error=error.message, hint=error.hint)
@@ -92,9 +93,9 @@ def main() -> int:
     return 0
 
 
-def _bring(file_store: DatasetFileStore, name: str, before: int) -> None:
+def _import_files(file_store: DatasetFileStore, name: str, before: int) -> None:
     progress = FileProgress()
-    manifest = file_store.bring(name, Sent(progress), progress, before)
+    manifest = file_store.import_files(name, Sent(progress), progress, before)
     send(manifest=len(manifest.text))
     sys.stdout.buffer.write(manifest.text)
     sys.stdout.buffer.flush()

@@ -11,7 +11,8 @@ import pytest
 from botocore.config import Config
 from moto.server import ThreadedMotoServer
 
-from headway.datasets.file_store import DatasetFileStore, FileProgress
+from headway.datasets.file_progress import FileProgress
+from headway.datasets.file_store import DatasetFileStore
 from headway.datasets.s3_source import S3Access, S3Source
 from headway.datasets.source import Item
 from headway.errors import Refused, Unreachable
@@ -72,13 +73,13 @@ def access(endpoint: str) -> S3Access:
 
 def test_imports_objects_below_prefix_as_version(s3: Any, file_store: DatasetFileStore, access: S3Access) -> None:
     put(s3, sets__tiny__a=b"alpha", sets__tiny__deep__b=b"b" * 9_000_000, sets__tiny2__c=b"no", sets__tiny__deep__=b"")
-    manifest = file_store.bring("tiny", S3Source(f"s3://{s3.bucket}/sets/tiny", access), FileProgress())
+    manifest = file_store.import_files("tiny", S3Source(f"s3://{s3.bucket}/sets/tiny", access), FileProgress())
     file_store.publish("tiny", 1, manifest)
     assert [(file.path, file.bytes) for file in manifest.files] == [("a", 5), ("deep/b", 9_000_000)]
     assert (file_store.folder("tiny") / "1/deep/b").read_bytes() == b"b" * 9_000_000
-    whole = file_store.bring("all", S3Source(f"s3://{s3.bucket}", access), FileProgress())
+    whole = file_store.import_files("all", S3Source(f"s3://{s3.bucket}", access), FileProgress())
     assert [file.path for file in whole.files] == ["sets/tiny/a", "sets/tiny/deep/b", "sets/tiny2/c"]
-    one = file_store.bring("one", S3Source(f"s3://{s3.bucket}/sets/tiny/a", access), FileProgress())
+    one = file_store.import_files("one", S3Source(f"s3://{s3.bucket}/sets/tiny/a", access), FileProgress())
     assert [(entry.path, entry.sha256) for entry in one.files] == [("a", manifest.files[0].sha256)]
 
 
@@ -88,13 +89,13 @@ def test_killed_import_resumes_without_fetching_objects_again(
     put(s3, d__a=b"alpha", d__b=b"beta", d__c=b"gamma")
     url = f"s3://{s3.bucket}/d"
     with pytest.raises(KeyboardInterrupt):
-        file_store.bring("tiny", Counting(url, access, dies_at="b"), FileProgress())
+        file_store.import_files("tiny", Counting(url, access, dies_at="b"), FileProgress())
     put(s3, d__a=b"ALPHA")
     again = Counting(url, access)
-    manifest = file_store.bring("tiny", again, FileProgress())
+    manifest = file_store.import_files("tiny", again, FileProgress())
     assert again.seen == ["a", "b", "c"]  # a has changed since
     third = Counting(url, access)
-    assert file_store.bring("tiny", third, FileProgress()) == manifest
+    assert file_store.import_files("tiny", third, FileProgress()) == manifest
     assert third.seen == []
 
 
@@ -105,7 +106,7 @@ def test_imports_multipart_uploaded_object(s3: Any, file_store: DatasetFileStore
         done = s3.upload_part(Bucket=s3.bucket, Key="d/big", UploadId=upload, PartNumber=number, Body=body)
         parts.append({"PartNumber": number, "ETag": done["ETag"]})
     s3.complete_multipart_upload(Bucket=s3.bucket, Key="d/big", UploadId=upload, MultipartUpload={"Parts": parts})
-    (entry,) = file_store.bring("tiny", S3Source(f"s3://{s3.bucket}/d", access), FileProgress()).files
+    (entry,) = file_store.import_files("tiny", S3Source(f"s3://{s3.bucket}/d", access), FileProgress()).files
     assert entry.bytes == (5 << 20) + 1
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.datasets.file_store import DatasetFileStore, FileProgress, Stopped
+from headway.datasets.file_progress import FileProgress, Stopped
+from headway.datasets.file_store import DatasetFileStore
 from headway.datasets.folder_source import FolderSource
 from headway.datasets.manifest import DatasetManifest
 from headway.datasets.source import Item, Listing
@@ -52,14 +53,14 @@ class Counting(FolderSource):
 
 
 def add(file_store: DatasetFileStore, source: Path, number: int, name: str = "tiny") -> DatasetManifest:
-    manifest = file_store.bring(name, FolderSource(source), FileProgress(), number - 1)
+    manifest = file_store.import_files(name, FolderSource(source), FileProgress(), number - 1)
     file_store.publish(name, number, manifest)
-    file_store.done(name)
+    file_store.end_import(name)
     return manifest
 
 
 def objects(file_store: DatasetFileStore) -> list[Path]:
-    return [one for one in file_store._objects.glob("*/*") if one.is_file()]
+    return [one for one in file_store._folders.objects.glob("*/*") if one.is_file()]
 
 
 def test_version_matches_source_and_stores_each_content_once(file_store: DatasetFileStore, source: Path) -> None:
@@ -79,7 +80,7 @@ def test_version_matches_source_and_stores_each_content_once(file_store: Dataset
 def test_same_content_keeps_digest_and_versions_share_files(file_store: DatasetFileStore, source: Path) -> None:
     first = add(file_store, source, 1)
     (source / "train/a.bin").touch()
-    assert file_store.bring("tiny", FolderSource(source), FileProgress(), 1).digest == first.digest
+    assert file_store.import_files("tiny", FolderSource(source), FileProgress(), 1).digest == first.digest
     (source / "more.txt").write_text("more")
     second = add(file_store, source, 2)
     assert second.digest != first.digest
@@ -90,10 +91,10 @@ def test_same_content_keeps_digest_and_versions_share_files(file_store: DatasetF
 
 def test_killed_import_leaves_no_version_and_next_resumes(file_store: DatasetFileStore, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        file_store.bring("tiny", Counting(source, dies_at="train/deep/b.bin"), FileProgress())
+        file_store.import_files("tiny", Counting(source, dies_at="train/deep/b.bin"), FileProgress())
     assert not file_store.folder("tiny").exists()
     again = Counting(source)
-    manifest = file_store.bring("tiny", again, FileProgress())
+    manifest = file_store.import_files("tiny", again, FileProgress())
     assert again.seen == ["train/deep/b.bin", "train/same.bin"]
     file_store.publish("tiny", 1, manifest)
     assert file_store.verify("tiny", 1, manifest.digest, FileProgress()) == []
@@ -101,20 +102,20 @@ def test_killed_import_leaves_no_version_and_next_resumes(file_store: DatasetFil
 
 def test_resumed_import_reads_changed_files_again(file_store: DatasetFileStore, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        file_store.bring("tiny", Counting(source, dies_at="train/same.bin"), FileProgress())
+        file_store.import_files("tiny", Counting(source, dies_at="train/same.bin"), FileProgress())
     (source / "run.sh").write_text("#!/bin/sh\ntrue\n")
     again = Counting(source)
-    file_store.bring("tiny", again, FileProgress())
+    file_store.import_files("tiny", again, FileProgress())
     assert again.seen == ["run.sh", "train/same.bin"]
 
 
 def test_import_after_reboot_reads_all_files_again(file_store: DatasetFileStore, source: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        file_store.bring("tiny", Counting(source, dies_at="train/same.bin"), FileProgress())
-    journal = file_store._drafts / "tiny.journal"
+        file_store.import_files("tiny", Counting(source, dies_at="train/same.bin"), FileProgress())
+    journal = file_store._folders.drafts / "tiny.journal"
     journal.write_text('["another boot"]\n' + "".join(journal.read_text().splitlines(keepends=True)[1:]) + '["cut o')
     again = Counting(source)
-    file_store.bring("tiny", again, FileProgress())
+    file_store.import_files("tiny", again, FileProgress())
     assert len(again.seen) == 4
 
 
@@ -122,11 +123,11 @@ def test_publish_never_replaces_different_complete_version(file_store: DatasetFi
     """It may be of a server whose records of it are lost. One of which nothing says what it holds is made anew."""
     first = add(file_store, source, 1)
     (source / "run.sh").unlink()
-    other = file_store.bring("tiny", FolderSource(source), FileProgress())
+    other = file_store.import_files("tiny", FolderSource(source), FileProgress())
     assert not file_store.publish("tiny", 1, other)
     assert file_store.verify("tiny", 1, first.digest, FileProgress()) == []
     assert file_store.publish("tiny", 1, first)
-    file_store._manifest("tiny", 1).write_text("no line of JSON")
+    file_store._folders.manifest("tiny", 1).write_text("no line of JSON")
     assert file_store.publish("tiny", 1, other)
     assert not (file_store.folder("tiny") / "1" / "run.sh").exists()
     assert file_store.verify("tiny", 1, other.digest, FileProgress()) == []
@@ -136,7 +137,7 @@ def test_import_can_be_stopped(file_store: DatasetFileStore, source: Path) -> No
     progress = FileProgress()
     progress.stop.set()
     with pytest.raises(Stopped):
-        file_store.bring("tiny", FolderSource(source), progress)
+        file_store.import_files("tiny", FolderSource(source), progress)
     assert not file_store.folder("tiny").exists()
 
 
@@ -174,11 +175,11 @@ def test_removal_keeps_files_shared_with_other_versions(file_store: DatasetFileS
 def test_removal_frees_leftovers_of_killed_operations(file_store: DatasetFileStore, source: Path, left: str) -> None:
     add(file_store, source, 1)
     (file_store.folder("tiny") / "1").rename(
-        file_store._drafts / left
+        file_store._folders.drafts / left
     )  # killed right here, of a removal or before its end
     assert file_store.remove("tiny", 1) > 5000
     assert objects(file_store) == []
-    assert not (file_store._drafts / left).exists()
+    assert not (file_store._folders.drafts / left).exists()
 
 
 def test_removal_keeps_files_of_unfinished_import(file_store: DatasetFileStore, source: Path, tmp_path: Path) -> None:
@@ -188,10 +189,10 @@ def test_removal_keeps_files_of_unfinished_import(file_store: DatasetFileStore, 
     (other / "a").write_text("kept for later")
     (other / "b").write_text("b")
     with pytest.raises(KeyboardInterrupt):
-        file_store.bring("wide", Counting(other, dies_at="b"), FileProgress())
+        file_store.import_files("wide", Counting(other, dies_at="b"), FileProgress())
     file_store.remove("tiny", 1)
     again = Counting(other)
-    file_store.bring("wide", again, FileProgress())
+    file_store.import_files("wide", again, FileProgress())
     assert again.seen == ["b"]
 
 
@@ -202,13 +203,13 @@ def test_import_refuses_outside_links_special_files_and_empty_source(
     (source / "root").symlink_to("/etc/shadow")
     os.mkfifo(source / "train" / "pipe")
     with pytest.raises(Refused) as error:
-        file_store.bring("tiny", FolderSource(source), FileProgress())
+        file_store.import_files("tiny", FolderSource(source), FileProgress())
     for words in ("out links to ../secret, outside", "root links to /etc/shadow, outside", "train/pipe is not a file"):
         assert words in error.value.message
     with pytest.raises(Refused, match="No such file"):
         FolderSource(source / "none")
     with pytest.raises(Refused, match="has no file"):
-        file_store.bring("tiny", FolderSource(source / "empty"), FileProgress())
+        file_store.import_files("tiny", FolderSource(source / "empty"), FileProgress())
 
 
 def test_import_refuses_source_with_unreadable_folder(
@@ -223,7 +224,7 @@ def test_import_refuses_source_with_unreadable_folder(
 
     monkeypatch.setattr(os, "open", closed)  # root may open any folder
     with pytest.raises(Refused, match=r"from can't be read completely: train/deep: Permission denied") as refused:
-        file_store.bring("tiny", FolderSource(source), FileProgress())
+        file_store.import_files("tiny", FolderSource(source), FileProgress())
     assert "read every folder" in refused.value.hint
 
 
@@ -248,7 +249,7 @@ def test_import_refuses_file_that_vanishes_during_listing(file_store: DatasetFil
             return FolderSource._add_entry(path, name, handle, files, links)
 
     with pytest.raises(Refused, match=r"from/train/a\.bin: No such file") as refused:
-        file_store.bring("tiny", Vanishing(source), FileProgress())
+        file_store.import_files("tiny", Vanishing(source), FileProgress())
     assert "no program writes there" in refused.value.hint
 
 
@@ -263,7 +264,7 @@ def test_import_reports_io_error_during_listing(file_store: DatasetFileStore) ->
         def close(self) -> None: ...
 
     with pytest.raises(Refused, match="/data: Input/output error"):
-        file_store.bring("tiny", Broken(), FileProgress())
+        file_store.import_files("tiny", Broken(), FileProgress())
 
 
 def test_reader_does_not_follow_swapped_in_symlink(file_store: DatasetFileStore, source: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from headway.catalog.providers import SSH
 from headway.cluster.context import ClusterContext
-from headway.datasets.file_store import FileProgress, Stopped
+from headway.datasets.file_progress import FileProgress, Stopped
 from headway.datasets.file_store_over_ssh import SshDatasetFileStore
 from headway.datasets.folder_source import FolderSource
 from headway.datasets.manifest import DatasetManifest
@@ -99,9 +99,9 @@ def source(tmp_path: Path) -> Path:
 
 async def add(file_store: SshDatasetFileStore, source: Path, number: int = 1) -> tuple[DatasetManifest, FileProgress]:
     progress = FileProgress()
-    manifest = await file_store.bring("words", FolderSource(source), progress, number - 1)
+    manifest = await file_store.import_files("words", FolderSource(source), progress, number - 1)
     await file_store.publish("words", number, manifest)
-    await file_store.done("words")
+    await file_store.end_import("words")
     return manifest, progress
 
 
@@ -139,7 +139,7 @@ async def test_publish_keeps_existing_version_with_same_number(
 ) -> None:
     manifest, _ = await add(file_store, source)
     (source / "b.sh").write_text("gamma")
-    other = await file_store.bring("words", FolderSource(source), FileProgress(), 0)
+    other = await file_store.import_files("words", FolderSource(source), FileProgress(), 0)
     assert [await file_store.publish("words", 1, one) for one in (other, manifest)] == [False, True]
     assert (place(scratch) / "b.sh").read_text() == "beta"
 
@@ -187,11 +187,11 @@ async def test_interrupted_import_resumes_without_sending_files_again(
 ) -> None:
     first = Watched(source, "deep/a.txt")
     with pytest.raises(Refused, match=r"deep/a\.txt changed while it was read"):
-        await file_store.bring("words", first, FileProgress(), 0)
+        await file_store.import_files("words", first, FileProgress(), 0)
     assert sorted(first.seen) == ["b.sh", "deep/a.txt"]
     assert not place(scratch).exists()
     again = Watched(source)
-    await file_store.bring("words", again, FileProgress(), 0)
+    await file_store.import_files("words", again, FileProgress(), 0)
     assert again.seen == ["deep/a.txt"]
 
 
@@ -206,7 +206,7 @@ class Endless(FolderSource):
 
 async def test_import_stops_on_request(file_store: SshDatasetFileStore, source: Path) -> None:
     progress = FileProgress()
-    task = asyncio.create_task(file_store.bring("words", Endless(source), progress, 0))
+    task = asyncio.create_task(file_store.import_files("words", Endless(source), progress, 0))
     await eventually(lambda: progress.bytes >= 1 << 20)
     progress.stop.set()
     with pytest.raises(Stopped):

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.datasets.async_file_store import AsyncDatasetFileStore, LocalDatasetFileStore
-from headway.datasets.file_store import FileProgress, damage_text
+from headway.datasets.file_progress import FileProgress
 from headway.datasets.folder_source import FolderSource
 from headway.datasets.manifest import DatasetManifest
 from headway.datasets.s3_source import SCHEME, S3Access, S3Source
 from headway.datasets.source import DatasetSource
+from headway.datasets.verify_files import damage_text
 from headway.domain.changeset import Change
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, format_bytes
@@ -73,7 +74,7 @@ class DatasetOperations:
         path = self._params.source or ""
         number = await store.datasets.next_number(self._cluster, self._name)
         before = await store.datasets.versions(self._cluster, self._name)
-        manifest = await self._bring(path, number - 1)
+        manifest = await self._import_files(path, number - 1)
         same = next((version for version in before if version.digest == manifest.digest and not version.damage), None)
         if same is not None and await self._file_store.publish(self._name, same.number, manifest):
             await self._report("version", f"{same.label} already has the same content", done=True)
@@ -88,17 +89,17 @@ class DatasetOperations:
             )  # fmt: skip
             await store.datasets.add(made)
             await self._report("version", f"{made.label} is kept, sha256 {made.digest[:12]}", done=True)
-        await self._file_store.done(self._name)
+        await self._file_store.end_import(self._name)
         await self._place(attached=True)
         return made.path
 
-    async def _bring(self, path: str, before: int) -> DatasetManifest:
+    async def _import_files(self, path: str, before: int) -> DatasetManifest:
         source_made = await self._source(path)
 
         async def read(progress: FileProgress) -> DatasetManifest:
             source = await asyncio.to_thread(source_made)
             try:
-                return await self._file_store.bring(self._name, source, progress, before)
+                return await self._file_store.import_files(self._name, source, progress, before)
             finally:
                 source.close()
 

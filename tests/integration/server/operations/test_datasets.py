@@ -13,6 +13,7 @@ from moto.server import ThreadedMotoServer
 from headway.catalog.providers import SSH
 from headway.datasets import file_store
 from headway.datasets.async_file_store import LocalDatasetFileStore
+from headway.datasets.file_progress import FileProgress, Stopped
 from headway.datasets.folder_source import FolderSource
 from headway.domain.changeset import Change, Disturbs
 from headway.domain.dataset import conflicting_field
@@ -106,15 +107,15 @@ async def test_interrupted_dataset_addition_is_continued(
 ) -> None:
     begun, stopped = asyncio.Event(), []
     loop = asyncio.get_running_loop()
-    real = file_store.DatasetFileStore.bring
+    real = file_store.DatasetFileStore.import_files
 
-    def waits(self: Any, name: str, of: Any, progress: file_store.FileProgress, before: int) -> Any:
+    def waits(self: Any, name: str, of: Any, progress: FileProgress, before: int) -> Any:
         loop.call_soon_threadsafe(begun.set)
         progress.stop.wait(60)
         stopped.append(name)
-        raise file_store.Stopped("it was stopped")
+        raise Stopped("it was stopped")
 
-    monkeypatch.setattr(file_store.DatasetFileStore, "bring", waits)
+    monkeypatch.setattr(file_store.DatasetFileStore, "import_files", waits)
     client = await server.client()
     answer = await client.post(API, json={"name": "tiny", "source": str(source)})
     run = asyncio.create_task(server_fakes.OperationWorker(server.state, "test:0").run())
@@ -123,7 +124,7 @@ async def test_interrupted_dataset_addition_is_continued(
     await asyncio.gather(run, return_exceptions=True)
     assert stopped == ["tiny"]
     assert await server.store.datasets.versions("lab") == ()
-    monkeypatch.setattr(file_store.DatasetFileStore, "bring", real)
+    monkeypatch.setattr(file_store.DatasetFileStore, "import_files", real)
     assert (await done(server, answer)).kept == ("/datasets/tiny/1",)
 
 
