@@ -35,6 +35,10 @@ from headway.validation import syntax_rules
 from headway.validation.field_types import MOST_NODES
 
 MAIN_FILE = "slurm.conf"
+# What scontrol and sshare say of a running site: for a comparison (headway.slurm_import.comparison), not configuration
+STATE_CONFIG, STATE_PARTITIONS = "scontrol-config.txt", "scontrol-partitions.txt"
+STATE_NODES, STATE_SHARES = "scontrol-nodes.txt", "sshare.txt"
+STATE_FILES = frozenset((STATE_CONFIG, STATE_PARTITIONS, STATE_NODES, STATE_SHARES))
 _OWNER = "headway-import"  # stands in for the person who will apply the file
 _SCRIPTS = (".sh", ".lua", ".py", ".pl", ".bash")
 
@@ -152,7 +156,7 @@ def _read(files: SiteFiles, ledger: Ledger) -> _Reading:
     types: dict[str, str] = {}
     for path in sorted(files.texts):
         text, name = files.texts[path], posixpath.basename(path).lower()
-        if path in reader.seen or not text.strip():
+        if path in reader.seen or name in STATE_FILES or not text.strip():
             continue
         if is_dump(text):
             read_dump(path, text, ledger, reading.accounting)

@@ -1,5 +1,5 @@
-"""Reads a site from its head over SSH: runs node/programs/read_slurm_site.sh there, with this person's own ssh, keys and
-known hosts."""
+"""Reads a site from its head over SSH: runs a program of node/programs there, with this person's own ssh, keys and known
+hosts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from headway.slurm_import.importer import SiteFiles
 
 SCHEME = "ssh://"
 TIMEOUT_S = 300.0
+CONFIGURATION, STATE = "read_slurm_site.sh", "read_slurm_state.sh"
 _ADDRESS = re.compile(
     r"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?::(?P<port>[0-9]{1,5}))?/?"
 )
@@ -44,15 +45,20 @@ def parse_address(text: str) -> HeadAddress:
     return HeadAddress(match["host"], match["user"] or "", match["port"] or "")
 
 
-def read_head(text: str) -> SiteFiles:
-    """Returns the texts of the site at ssh://[USER@]HEAD[:PORT]. Raises Refused, and Unreachable if ssh fails."""
+def program_text(name: str) -> bytes:
+    """Returns the text of a program that prints files of Slurm."""
+    return (node_dir() / "programs" / name).read_bytes()
+
+
+def read_head(text: str, program: str = CONFIGURATION) -> SiteFiles:
+    """Returns the texts of the site at ssh://[USER@]HEAD[:PORT]. `program`: CONFIGURATION or STATE. Raises Refused, and
+    Unreachable if ssh fails."""
     # Imported late: reading a folder starts no process.
     from headway.transport.process import run_process
 
     address = parse_address(text)
-    script = (node_dir() / "programs" / "read_slurm_site.sh").read_bytes()
     try:
-        done = asyncio.run(run_process(address.argv, timeout_s=TIMEOUT_S, input=script, check=False))
+        done = asyncio.run(run_process(address.argv, timeout_s=TIMEOUT_S, input=program_text(program), check=False))
     except CommandFailed as error:
         if error.code == 127:
             raise Refused(

@@ -1,4 +1,4 @@
-"""import: makes a cluster file of a running Slurm site. No server is needed, and nothing is changed there."""
+"""import: makes a cluster file of a running Slurm site, or compares both. Nothing is changed there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli import common
+from headway.cli.commands.cluster.compare_site import compare_site
 from headway.cli.output.formatting import plural
 from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import Refused
@@ -29,6 +30,13 @@ def import_site(
     rehearse: Annotated[
         bool, typer.Option("--rehearse", help=f"Also write {REHEARSAL}: the cluster in local containers, one node a group.")
     ] = False,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare", metavar="CLUSTER", help="Write nothing; compare the site with this running cluster.",
+            autocompletion=common.complete_cluster,
+        ),
+    ] = None,
     output: Output = Format.table,
 ) -> None:  # fmt: skip
     """Make a cluster file of a running Slurm site.
@@ -37,10 +45,19 @@ def import_site(
     cluster.yaml, catalogue.yaml with the plans of its nodes, and report.md with a verdict on each key and line that
     was read. Never overwrite a file. Secrets are not copied.
 
-    headway import --from ssh://root@slurm-head --to site"""
+    With --compare, print what scontrol, sacctmgr and sshare say of the site and of the cluster side by side: each
+    difference with its reason. The exit status is 1 if a difference has no reason.
+
+    headway import --from ssh://root@slurm-head --to site
+    headway import --from ssh://root@slurm-head --compare helix"""
     from headway.slurm_import.importer import import_site as make
 
     files = _read(source)
+    if compare is not None:
+        if to is not None or rehearse:
+            raise typer.BadParameter("--compare writes no files: leave out --to and --rehearse")
+        compare_site(source, files, common.require_cluster_name(compare), output)
+        return
     imported = make(files)
     written = _write(to or Path(imported.spec["name"]), imported, rehearse=rehearse)
     if output is Format.json:

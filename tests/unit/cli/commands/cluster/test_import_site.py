@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import resolve_cluster_file
+from headway.schemas.submission.exec_commands import ExecOut
 from headway.sdk.cluster_file import load_document
 from headway.slurm_import.importer import SiteFiles
 from tests.support.cli_fakes import Cli, cli
 from tests.support.slurm_sites import FILES, SECRET
+from tests.support.slurm_states import CLUSTER, SITE
 
 __all__ = ["cli"]  # a fixture
 
@@ -85,3 +88,53 @@ def test_folder_without_slurm_conf_is_refused(cli: Cli, tmp_path: Path) -> None:
     done = cli("import", "--from", str(tmp_path))
     assert done.code == 2
     assert "has no slurm.conf" in done.err
+
+
+def printed(texts: dict[str, str], end: str = "END\n") -> ExecOut:
+    """Returns what read_slurm_state.sh prints on the head of a cluster."""
+    parts = [f"FILE {len(text.encode())} {path}\n{text}\n" for path, text in texts.items()]
+    return ExecOut(code=0, stdout_b64=base64.b64encode("".join([*parts, end]).encode()).decode())
+
+
+@pytest.fixture
+def compared(site: Path) -> Path:
+    """A folder with the site's files and what its Slurm says."""
+    for name, text in SITE.items():
+        (site / "old" / name).write_text(text)
+    (site / "old/qos.txt").write_text(SITE["qos.txt"])
+    return site
+
+
+def test_comparison_names_the_reason_of_each_difference(cli: Cli, compared: Path) -> None:
+    cli.api.on("commands.exec", printed(CLUSTER))
+    done = cli("import", "--from", "old", "--compare", "helix")
+    assert done.code == 0, done.out
+    assert "cluster: helix, Slurm 24.11.5, a rehearsal with one node of each group" in done.out
+    assert "NOT EXPLAINED" not in done.out
+    assert done.out.splitlines()[-1].endswith("differences with a reason, 0 without")
+    assert not (compared / "helix").exists()
+
+
+def test_comparison_without_a_reason_fails(cli: Cli, compared: Path) -> None:
+    config = CLUSTER["scontrol-config.txt"].replace("KillWait                = 30", "KillWait                = 60")
+    cli.api.on("commands.exec", printed({**CLUSTER, "scontrol-config.txt": config}))
+    assert "NOT EXPLAINED" in (done := cli("import", "--from", "old", "--compare", "helix")).out
+    assert done.code == 1
+    done = cli("import", "--from", "old", "--compare", "helix", "-o", "json")
+    found = json.loads(done.out)
+    assert (done.code, found["unexplained"], found["rehearsal"]) == (1, 1, True)
+    assert found["site"] == {"source": "old", "slurm": "22.05.8"}
+    assert {"section": "config", "name": "", "key": "KillWait", "old": "30", "new": "60", "reason": ""} in found[
+        "differences"
+    ]
+
+
+def test_comparison_of_half_an_answer_is_refused(cli: Cli, compared: Path) -> None:
+    cli.api.on("commands.exec", printed(CLUSTER, end=""))
+    done = cli("import", "--from", "old", "--compare", "helix")
+    assert "helix did not say everything" in done.err
+
+
+def test_comparison_writes_no_files(cli: Cli, site: Path) -> None:
+    done = cli("import", "--from", "old", "--compare", "helix", "--rehearse")
+    assert (done.code, "--compare writes no files" in done.err) == (2, True)

@@ -1,0 +1,36 @@
+# Prints the state of a running Slurm cluster, to compare two of them; headway.sdk.slurm_site parses it. Needs a POSIX shell,
+# changes nothing, and skips what is missing. Values of passwords and keys are masked.
+# Each part is a line "FILE BYTES PATH" with the text below it, or a line "FAIL PATH" with the reason in the next line.
+LC_ALL=C
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin:/usr/local/slurm/bin
+export LC_ALL PATH
+limit() { if command -v timeout >/dev/null 2>&1; then timeout 60 "$@"; else "$@"; fi; }
+mask() {
+    sed -E 's/([A-Za-z_]*([Pp][Aa][Ss][Ss]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp]rivate_?[Kk]ey)[A-Za-z_]*[[:space:]]*=[[:space:]]*)("[^"]*"|[^[:space:],;]*)/\1(secret)/g'
+}
+ask() { # $1: path to print, then a command
+    path=$1
+    shift
+    # What a user may not see, root may.
+    if text=$(limit "$@" 2>&1) || text=$(limit sudo -n env "PATH=$PATH" "$@" 2>&1); then
+        text=$(printf '%s\n' "$text" | mask)
+        printf 'FILE %s %s\n%s\n' "$(printf '%s' "$text" | wc -c | tr -d ' ')" "$path" "$text"
+    else
+        printf 'FAIL %s\n%s\n' "$path" "$(printf '%s' "${text:-no answer within 60 s}" | tr '\n' ' ' | head -c 500)"
+    fi
+}
+
+config=$(limit scontrol show config 2>/dev/null)
+cluster=$(printf '%s\n' "$config" | sed -n 's/^ClusterName *= *//p' | head -n 1)
+conf=$(printf '%s\n' "$config" | sed -n 's/^SLURM_CONF *= *//p' | head -n 1)
+ask scontrol-config.txt scontrol show config
+ask scontrol-partitions.txt scontrol -a -o show partition
+ask scontrol-nodes.txt scontrol -a -o show node
+ask sacctmgr-assoc.txt sacctmgr -P show assoc "cluster=$cluster" format=cluster,account,user,partition,parentname,share,grpjobs,grptres,grpsubmit,maxjobs,maxsubmit,qos,defaultqos
+ask sacctmgr-qos.txt sacctmgr -P show qos
+ask sshare.txt sshare -nP -a -o account,user,normshares
+[ -z "$conf" ] || ask slurm.conf cat "$conf"
+for name in cgroup.conf mpi.conf; do
+    [ ! -e "${conf%/*}/$name" ] || ask "$name" cat "${conf%/*}/$name"
+done
+printf 'END\n'
