@@ -188,13 +188,14 @@ class ClusterReadings:
 
     async def array_states(self, cluster: Cluster, number: int) -> dict[str, str]:
         """Returns the state of each task of an array, by task number. It is read again, for all requests together, when
-        the state of a task in the snapshot has changed."""
+        the state of a task in the snapshot has changed, and from time to time if the snapshot has none of them: before the
+        first reading after the submission, and again once Slurm has forgotten the array."""
         key, known = f"{cluster.name}/array/{number}", self._live.snapshot(cluster.name)
         if key not in known.derived:
             tasks = (job for job in known.jobs if job.array_job_id == number)
             known.derived[key] = tuple((job.id, job.array_task, job.state) for job in tasks)
         now, cached = known.derived[key], self._cache.peek(key)
-        if cached and cached[0] == now:
+        if now and cached and cached[0] == now:
             return dict(cached[1])
 
         async def read() -> tuple[object, dict[str, str]]:

@@ -51,6 +51,17 @@ async def test_array_states_are_cached_until_a_task_changes(server: Server) -> N
     assert await state.readings.array_states(cluster, 40) == {"0": "COMPLETED", "1": "FAILED"}
 
 
+async def test_array_states_are_right_after_slurm_has_forgotten_the_array(server: Server) -> None:
+    """The page was opened before Slurm was read after the submission, and again much later."""
+    state, cluster = server.state, await server.state.clusters.cached("lab")
+    state.live.store_snapshot(Snapshot("lab", as_of=1000.0))
+    server.backend.answers["array_states"] = {"0": "PENDING"}
+    assert await state.readings.array_states(cluster, 40) == {"0": "PENDING"}
+    server.backend.answers["array_states"] = {"0": "COMPLETED"}
+    state.clock.now += SHARED_AGE_S  # type: ignore[attr-defined]
+    assert await state.readings.array_states(cluster, 40) == {"0": "COMPLETED"}
+
+
 async def test_timeline_shows_start_and_end_of_a_requeued_run(server: Server) -> None:
     """Accounting calls it REQUEUED, which the controller says of a job that waits."""
     node = builders.cluster().slot_names[0]
