@@ -78,7 +78,7 @@ def test_next_server_resumes_operation_after_sigterm(start: Start, state_dir: Pa
 def test_one_server_runs_per_folder_with_private_files(start: Start, state_dir: Path) -> None:
     server = start()
     argv = [sys.executable, "-m", "headway.server"]
-    other = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    other = subprocess.run(argv, capture_output=True, text=True, timeout=240, cwd=ROOT)
     assert other.returncode == 1
     assert f"process {server.pid}" in other.stderr
     assert "Traceback" not in other.stderr

@@ -26,6 +26,7 @@ from headway.store.db.sealing import KEY_FILE
 from tests.support.servers.postgres import BIN, postgres
 
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
+IDLE_S = 2  # longest time that a transaction of an impatient server may be idle
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +171,7 @@ async def test_cluster_records_export_is_a_snapshot_and_restores(
         async for row in one.cluster_records.export("kept"):
             if not rows:
                 await one.incidents.record_requeued_jobs(there.number, [5], 1.0)
-                await asyncio.sleep(0.6)
+                await asyncio.sleep(IDLE_S + 0.5)
             rows.append(row)
         assert [name for name, _ in rows] == ["incidents", "incident_steps"]
         async with one.database.write() as db:
@@ -269,7 +270,7 @@ async def test_idle_write_transaction_is_rolled_back_after_timeout(
 
 
 async def _impatient(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Store:
-    settings = opening.POOLED["server_settings"] | {"idle_in_transaction_session_timeout": "2000"}
+    settings = opening.POOLED["server_settings"] | {"idle_in_transaction_session_timeout": f"{1000 * IDLE_S}"}
     monkeypatch.setattr(opening, "POOLED", {**opening.POOLED, "server_settings": settings})
     return await open_store(folder, url)
 

@@ -61,7 +61,7 @@ def ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def said(server: Server, machine: Machine, stdin: bytes = b"") -> str:
     async with Connections(server.key) as ssh:
-        ran = await ssh.remote(machine, ["sh", "-c", "echo root=$AM_ROOT; cat"], timeout_s=20, input=stdin)
+        ran = await ssh.remote(machine, ["sh", "-c", "echo root=$AM_ROOT; cat"], timeout_s=60, input=stdin)
     return ran.stdout
 
 
@@ -106,7 +106,7 @@ async def test_closes_connections_when_sudo_fails(ops: Path) -> None:
         machine = replace(server.machine, user="ops", password_path=f"{ops}.gone")
         for _ in range(3):
             with pytest.raises(Unreachable):
-                await ssh.remote(machine, ["true"], timeout_s=20)
+                await ssh.remote(machine, ["true"], timeout_s=60)
         await eventually(lambda: all(connection.is_closed() for connection in server.connections))
 
 
@@ -160,7 +160,7 @@ async def test_connects_through_jump_host_with_pinned_key(tmp_path: Path) -> Non
         jump = Jump("127.0.0.1", "guest", port, str(key), host_key)
         async with Connections(server.key) as ssh:
             machine = replace(server.machine, jump=jump)
-            assert (await ssh.remote(machine, ["echo", "there"], timeout_s=20)).stdout == "there\n"
+            assert (await ssh.remote(machine, ["echo", "there"], timeout_s=60)).stdout == "there\n"
         assert asked == [("127.0.0.1", server.machine.port)]
         other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
         async with Connections(server.key) as ssh:
@@ -169,7 +169,7 @@ async def test_connects_through_jump_host_with_pinned_key(tmp_path: Path) -> Non
                 Unreachable,
                 match=r"the jump host 127\.0\.0\.1 answers with another SSH host key .* \(on the way to lab-1-1\)",
             ):
-                await ssh.remote(machine, ["true"], timeout_s=20)
+                await ssh.remote(machine, ["true"], timeout_s=60)
 
 
 class forwarding:  # noqa: N801 (used as a function)
