@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.convert.conversion import convert_file
-from headway.convert.formats import NAMES, SCRIPTS, Source, parse_document, recognise_document, recognise_script
 from headway.convert.job_description import Loss
 from headway.errors import Fault, InvalidSpec
 
@@ -34,8 +32,17 @@ async def offer_conversion(text: str) -> OfferedConversion | None:
 
 
 def _offer(text: str, data: bytes) -> OfferedConversion | None:
-    source = _recognise(text)
-    if source is None or source is Source.SLURM:
+    # They load the parser of YAML, for which the server's start need not wait.
+    from headway.convert.conversion import convert_file
+    from headway.convert.formats import NAMES, SCRIPTS, Source, parse_document, recognise_document, recognise_script
+
+    try:
+        source = recognise_script(text)
+        if source not in SCRIPTS:
+            source = recognise_document(parse_document(text))
+    except InvalidSpec:
+        return None  # of no format or of several
+    if source is Source.SLURM:
         return None
     try:
         converted = convert_file(data, source=source)
@@ -43,12 +50,3 @@ def _offer(text: str, data: bytes) -> OfferedConversion | None:
         return OfferedConversion(NAMES[source], faults=error.faults)
     losses = [loss for loss in converted.losses if loss.outcome != "same"]
     return OfferedConversion(NAMES[source], converted.text, losses)
-
-
-def _recognise(text: str) -> Source | None:
-    """Returns the format of a job file, None for a text of no format or of several."""
-    try:
-        source = recognise_script(text)
-        return source if source in SCRIPTS else recognise_document(parse_document(text))
-    except InvalidSpec:
-        return None
