@@ -1,4 +1,5 @@
-"""`report(...)` sends one datagram to the node's agent, which finds the job by the sender's cgroup."""
+"""`report(...)` sends one datagram to the node's agent, which finds the job by the sender's cgroup: the newest step and loss
+for the queue. `metrics_file` keeps all reported numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ import socket
 import time
 from typing import Any
 
+from headway_train import metrics_file
+
 SOCKET = "/run/headway/report/socket"
 LEAST_S = 0.05  # least time between two datagrams; of several calls within this time the newest is sent
 MOST_BYTES = 4096
@@ -18,9 +21,9 @@ MOST_MORE = 16  # additional values in one report
 def report(*, step: int | None = None, loss: Any = None, tokens: int | None = None, **more: Any) -> None:
     """Reports the training's progress. `tokens` counts all tokens up to this step; the agent computes the rate from it.
 
-    `more` may contain further numbers (lr=..., grad_norm=...). Only rank 0 sends. The call never raises, never waits for
-    the agent, and does nothing without one. It waits for the GPU if `loss` is a tensor there: pass `loss.item()` if you
-    compute it anyway, or call `report` only every few steps."""
+    `more` may contain further numbers (lr=..., grad_norm=...). Only rank 0 reports. In a job all numbers are kept, in a file
+    that a thread writes (`metrics_file`). The call never raises and never waits for the agent or for storage. At most every
+    LEAST_S it reads the values, and waits for the GPU if one is a tensor there."""
     try:
         _sender.add({"step": step, "loss": loss, "tokens": tokens, **more})
     except Exception:  # a training must never end because of its report
@@ -51,6 +54,7 @@ class _Sender:
         """Keeps the values, and sends them if the last datagram is at least LEAST_S old."""
         if int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0) != 0:
             return
+        metrics_file.keep(values, self._began)
         # Detached, so that the kept tensors do not hold the autograd graph of a whole step in memory.
         self._pending = {name: value.detach() if hasattr(value, "detach") else value for name, value in values.items()}
         self._pending = {"run_began": self._began, **self._pending}

@@ -54,7 +54,16 @@ from headway.api.routers.cluster import (
     rollouts,
     storage,
 )
-from headway.api.routers.jobs import exec_commands, jobs, logs, notebooks, pipelines, secrets, submissions
+from headway.api.routers.jobs import (
+    exec_commands,
+    jobs,
+    logs,
+    notebooks,
+    pipelines,
+    secrets,
+    submissions,
+    training_metrics,
+)
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, Problem
 from headway.services.app_state import AppState
 
@@ -89,6 +98,7 @@ def create_app(state: AppState) -> FastAPI:
         environments,
         rollouts,
         metrics,
+        training_metrics,
         logs,
         notebooks,
         submissions,

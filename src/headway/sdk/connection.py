@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import httpx
 
 M = TypeVar("M", bound=ResponseModel)
+Parameters = Mapping[str, str | Sequence[str]]  # of a query; a sequence repeats the parameter
 _PROXY_ERRORS = (502, 503, 504)  # a proxy's answers while the server behind it is down
 MAX_SUBMIT_WAIT_S = 120  # how long one request waits in all because its person submits too fast
 _MISUNDERSTOOD = (404, 405, 422)
@@ -114,7 +115,7 @@ class Connection:
         *,
         body: Any = None,
         data: bytes | None = None,
-        params: dict[str, str] | None = None,
+        params: Parameters | None = None,
         timeout_s: float | None = None,
     ) -> httpx.Response:
         import httpx
@@ -174,7 +175,7 @@ class Connection:
     def stream(
         self,
         path: str,
-        params: dict[str, str] | None,
+        params: Parameters | None,
         read_timeout_s: float | None,
         *,
         method: str = "GET",

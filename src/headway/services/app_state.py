@@ -66,6 +66,8 @@ class AppState:
     form_locks: WeakValueDictionary[str, asyncio.Lock] = field(
         default_factory=WeakValueDictionary
     )  # of running form posts; see web.form_idempotency
+    # Of the copies of trainings' metrics, by cluster; see services.jobs.training_metrics
+    metric_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     operation_views: WeakValueDictionary[str, Any] = field(
         default_factory=WeakValueDictionary
     )  # used by web.pages.cluster.operations

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cl
     from headway.backup.archive import Header
     from headway.datasets.async_file_store import AsyncDatasetFileStore
     from headway.environments.environment_folder import EnvironmentFileStore
+    from headway.jobs.metrics.reader import MetricsAsk, MetricsPart
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles
 
@@ -293,6 +294,10 @@ class ClusterJobs(Protocol):
 
     async def ended_progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
         """Returns the progress of a job that has ended; None if it reported none."""
+        ...
+
+    async def metric_parts(self, cluster: Cluster, asked: Sequence[MetricsAsk]) -> Mapping[int, MetricsPart]:
+        """Returns the next part of each job's file of metrics, by job id; without jobs that have none."""
         ...
 
     async def rank_stacks(self, cluster: Cluster, job: JobState) -> JobStacksOut:

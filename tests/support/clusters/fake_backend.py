@@ -198,6 +198,9 @@ class FakeJobs(_Part):
     async def log_part(self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool) -> Any:
         return await self._fake.call("log_part", cluster, job, before, lines, err)
 
+    async def metric_parts(self, cluster: Cluster, asked: Any) -> Any:
+        return await self._fake.call("metric_parts", cluster, asked)
+
     async def rank_stacks(self, cluster: Cluster, job: JobState) -> Any:
         return await self._fake.call("rank_stacks", cluster, job)
 
@@ -333,7 +336,7 @@ class FakeBackend:
         # A cluster's accounting is read before each down, whatever a test is about.
         self.answers = _Answers(
             usage_runs=(), node_events=(), restart_losses={}, checkpoint_stats={},
-            nodes_await_rollout=False, ended_progress=None,
+            nodes_await_rollout=False, ended_progress=None, metric_parts={},
         )  # fmt: skip
         self.answers.update(answers)
         self.calls: list[tuple[str, tuple[Any, ...]]] = []

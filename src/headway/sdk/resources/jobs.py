@@ -18,6 +18,7 @@ from headway.schemas.submission.reruns import RetryIn
 from headway.schemas.submission.run_request import RunIn, RunOptions, RunOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
+from headway.schemas.training_metrics import TrainingChartsOut, TrainingMetricsOut
 from headway.sdk.connection import Resource, cluster_path, non_empty
 from headway.sdk.reconnect import RECONNECT_S, ServerOutage, follow_log
 from headway.sdk.resources.bundles import Bundles
@@ -88,6 +89,27 @@ class Jobs(Resource):
             "GET", cluster_path(cluster, "jobs", str(int(job_id))), params=non_empty({"task": task})
         )
         return self._connection.parse(JobOut, answer)
+
+    def metrics(self, cluster: str, job_id: int, *, task: str = "") -> TrainingMetricsOut:
+        """Returns the metrics that a job has reported, with their newest values."""
+        path = cluster_path(cluster, "jobs", str(int(job_id)), "metrics")
+        answer = self._connection.request_json("GET", path, params=non_empty({"task": task}))
+        return self._connection.parse(TrainingMetricsOut, answer)
+
+    def metric_series(
+        self, cluster: str, job_id: int, names: Sequence[str], *, points: int = 500, task: str = ""
+    ) -> TrainingChartsOut:
+        """Returns metrics of a job, down-sampled to about `points` points each."""
+        path = cluster_path(cluster, "jobs", str(int(job_id)), "metrics", "series")
+        params = {"metric": [*names], "points": str(points), **non_empty({"task": task})}
+        return self._connection.parse(TrainingChartsOut, self._connection.request_json("GET", path, params=params))
+
+    def metrics_csv(self, cluster: str, job_id: int, names: Sequence[str] = (), *, task: str = "") -> Iterator[bytes]:
+        """Yields all points of metrics (of all, if none is named) as CSV, in pieces."""
+        path = cluster_path(cluster, "jobs", str(int(job_id)), "metrics", "csv")
+        params: dict[str, str | list[str]] = {"metric": [*names], **non_empty({"task": task})}
+        with self._connection.stream(path, params, None) as answer:
+            yield from answer.iter_bytes()
 
     def stacks(self, cluster: str, job_id: int, *, task: str = "") -> JobStacksOut:
         """Returns the Python stacks of all ranks of a running job."""

@@ -13,6 +13,7 @@ from headway.errors import HeadwayError
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.collector import read_accounting
+from headway.services.jobs.training_metrics import metric_files
 
 LAST_ACCOUNTS_S = 20.0
 
@@ -38,6 +39,8 @@ async def take_down(run: OperationRun) -> tuple[str, ...]:
     await _stop_billing(state, name)
     await state.store.incidents.close_all(name)
     await state.store.clusters.delete(name, delete_data=delete_data)
+    if delete_data:
+        await asyncio.to_thread(metric_files(state).forget, name)
     await state.forget(name)
     return kept
 

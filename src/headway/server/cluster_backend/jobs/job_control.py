@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
@@ -16,6 +16,7 @@ from headway.server.cluster_backend.slurm_state import SlurmStateBackend
 from headway.services.jobs.job_to_schema import effective_time_out
 
 if TYPE_CHECKING:
+    from headway.jobs.metrics.reader import MetricsAsk, MetricsPart
     from headway.jobs.submission.submit import JobFiles
     from headway.jobs.view.progress import JobProgress
 
@@ -76,6 +77,12 @@ class JobsBackend:
         await reader.read_jobs((job,))
         known = reader.progress_of(job.id)
         return _progress_out(known, reader.torch_warning(job.id)) if known else None
+
+    async def metric_parts(self, cluster: Cluster, asked: Sequence[MetricsAsk]) -> Mapping[int, MetricsPart]:
+        from headway.jobs.metrics.reader import read_parts
+
+        slurm = await self._pool.slurm(cluster)
+        return await read_parts(slurm.links, slurm.head, cluster, asked)
 
     async def rank_stacks(self, cluster: Cluster, job: JobState) -> JobStacksOut:
         from headway.health.jobs.rank_stacks import collect_stacks
