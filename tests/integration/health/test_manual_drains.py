@@ -13,7 +13,7 @@ from headway.cluster import readiness
 from headway.domain.incident import IncidentState
 from headway.domain.machines.machine import Machine
 from headway.errors import Refused
-from headway.health import node_actions
+from headway.health import manual_node_actions
 from headway.store.store import Store
 from headway.transport.process import CommandResult
 from tests.support.clusters import builders
@@ -43,7 +43,7 @@ async def drained_by_bob(lab: Ward) -> None:
 async def test_drain_set_during_a_reboot_is_kept_with_its_reason(lab: Ward, sound: bool) -> None:
     lab.world.sound = sound
     meanwhile(lab, lambda: drained_by_bob(lab))
-    fault = await node_actions.reboot_node(lab.responder.context, NODE, "olga")
+    fault = await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga")
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", BOB)
     assert BOB in fault if sound else fault == "mounts: /scratch is gone"
 
@@ -54,7 +54,7 @@ async def test_node_returned_during_its_reboot_is_drained_if_tests_fail(lab: War
 
     lab.world.sound = False
     meanwhile(lab, returned)
-    await node_actions.reboot_node(lab.responder.context, NODE, "olga")
+    await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga")
     assert lab.world.reason == "olga: reboot: mounts: /scratch is gone"
 
 
@@ -63,10 +63,10 @@ async def test_fault_during_a_manual_reboot_keeps_the_node_out(lab: Ward) -> Non
         await lab.responder.handle_symptom(symptom(), [])
 
     meanwhile(lab, falls_off)
-    fault = await node_actions.reboot_node(lab.responder.context, NODE, "olga")
+    fault = await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga")
     assert fault == "incident 1 is open: headway incident return 1 first"
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", (await lab.newest()).reasons[0])
-    assert await node_actions.person_rebooting(lab.responder.context, NODE) == ""
+    assert await manual_node_actions.person_rebooting(lab.responder.context, NODE) == ""
     assert (await lab.settle()).state is IncidentState.OUT
 
 

@@ -1,4 +1,4 @@
-"""One node: its details, and the actions of operators: drain, return, reboot, test."""
+"""Actions of operators on a node: drain, return, reboot, test."""
 
 from __future__ import annotations
 
@@ -7,36 +7,19 @@ import contextlib
 from collections.abc import Awaitable
 
 from headway.domain.cluster import Cluster
-from headway.domain.incident import FaultAction, Incident
 from headway.domain.slurm.node_reasons import rebooting_person
 from headway.domain.slurm.nodes_and_jobs import BUSY
-from headway.errors import Conflict, HeadwayError, NotFound
-from headway.schemas.nodes import DoneOut, NodeActionOut, NodeDetailOut, TestOut
+from headway.errors import Conflict, HeadwayError
+from headway.schemas.nodes import DoneOut, NodeActionOut, TestOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.nodes.incident_to_schema import incident_out
-from headway.services.nodes.nodes_to_schema import node_outs
-
-
-async def get_node(state: AppState, name: str, node: str) -> NodeDetailOut:
-    """Returns the node as last read, with its open incident and the latest reboot or test. Raises NotFound."""
-    cluster = await _cluster_with_node(state, name, node)
-    incident = await _open_incident(state, name, node)
-    out = next((node_out for node_out in node_outs(cluster, state.live.snapshot(name)) if node_out.name == node), None)
-    if out is None:
-        raise NotFound(f"{node} has no machine now", hint=f"headway nodes {name}")
-    return NodeDetailOut(
-        node=out,
-        simulated_gpus=cluster.simulated_gpus and bool(out.gpus),
-        incident=incident_out(await state.store.incidents.get(incident.number)) if incident else None,
-        action=state.node_actions.get((name, node)),
-    )
+from headway.services.nodes.node_details import cluster_with_node, open_incident
 
 
 async def drain_node(state: AppState, who: Principal, name: str, node: str, reason: str) -> DoneOut:
     """Drains the node: running jobs continue, and no new job starts until the node is returned to service."""
-    cluster = await _cluster_with_node(state, name, node)
+    cluster = await cluster_with_node(state, name, node)
     done = await state.backend.nodes.drain_node(cluster, node, " ".join(reason.split()), who.person)
     await _record_action(state, who, "node.drain", name, node, done, reason=reason)
     return DoneOut(done=done)
@@ -44,8 +27,8 @@ async def drain_node(state: AppState, who: Principal, name: str, node: str, reas
 
 async def return_node(state: AppState, who: Principal, name: str, node: str) -> DoneOut:
     """Returns the node to service. With an open incident its tests run first, and this waits for them."""
-    cluster = await _cluster_with_node(state, name, node)
-    incident = await _open_incident(state, name, node)
+    cluster = await cluster_with_node(state, name, node)
+    incident = await open_incident(state, name, node)
     if incident is not None:
         closed = await state.backend.nodes.return_incident_node(cluster, incident.number, who.person, false_alarm=False)
         done = f"incident {closed.number}: {closed.steps[-1].text}"
@@ -56,11 +39,11 @@ async def return_node(state: AppState, who: Principal, name: str, node: str) -> 
 
 
 async def start_reboot(state: AppState, who: Principal, name: str, node: str, *, busy: bool) -> NodeActionOut:
-    """Starts a reboot in the background; `get_node` shows its result. A node that was in service is returned to service
+    """Starts a reboot in the background; `load_node_details` shows its result. A node that was in service is returned to service
     once its tests pass. Raises Conflict during an incident or another reboot or test, and for running jobs unless
     `busy`."""
-    cluster = await _cluster_with_node(state, name, node)
-    incident = await _open_incident(state, name, node)
+    cluster = await cluster_with_node(state, name, node)
+    incident = await open_incident(state, name, node)
     if incident is not None:
         raise Conflict(
             f"{node} is under incident {incident.number}, which repairs it: {incident.state.value}",
@@ -92,7 +75,7 @@ async def resume_reboots(state: AppState, cluster: Cluster) -> None:
 async def start_tests(state: AppState, who: Principal, name: str, node: str, *, hard: bool) -> NodeActionOut:
     """Starts the node's tests in the background; they change nothing. Raises Conflict for `hard` tests while jobs run
     there."""
-    cluster = await _cluster_with_node(state, name, node)
+    cluster = await cluster_with_node(state, name, node)
     _require_idle(state, name, node)
     known = next((state_now for state_now in state.live.snapshot(name).nodes if state_now.name == node), None)
     if hard and known is not None and BUSY.intersection(known.states):
@@ -154,17 +137,3 @@ async def _record_action(
     with contextlib.suppress(HeadwayError):
         _, cluster = await state.clusters.get(name)
         await state.readings.refresh(cluster, max_age_s=0)
-
-
-async def _cluster_with_node(state: AppState, name: str, node: str) -> Cluster:
-    """Returns the cluster. Raises NotFound if it has no such node."""
-    _, cluster = await state.clusters.get(name)
-    if node not in cluster.slot_names:
-        raise NotFound(f"{name} has no node {node}", hint=f"headway nodes {name}")
-    return cluster
-
-
-async def _open_incident(state: AppState, name: str, node: str) -> Incident | None:
-    """Returns the node's open incident. Incidents that say that a machine could not be created or deleted are left out."""
-    found = await state.store.incidents.search(name, node=node, unfinished=True)
-    return next((incident for incident in found if incident.action is not FaultAction.MAKE), None)

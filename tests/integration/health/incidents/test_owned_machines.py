@@ -12,7 +12,7 @@ import pytest
 from headway.catalog.providers import SSH
 from headway.domain.incident import IncidentState
 from headway.domain.machines.machine import Machine
-from headway.health import node_actions
+from headway.health import manual_node_actions
 from headway.health.detection.agent_events import Heartbeats
 from headway.transport.connect import SudoRefused
 from headway.transport.process import CommandResult
@@ -115,11 +115,11 @@ async def test_owned_machine_that_already_restarted_is_tested_at_once(lab: Ward)
 async def test_manual_reboot_waits_for_the_machine_and_fails_when_unreachable(lab: Ward) -> None:
     world, began = own(lab), lab.clock.now
     world.state, world.answers = "IDLE", True
-    assert await node_actions.reboot_node(lab.responder.context, NODE, "olga") == ""
+    assert await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga") == ""
     assert [word for word in world.order if word != "ask"] == ["drain", "reboot", "resume"]
     assert lab.clock.now >= began + 600
     world.answers, began = False, lab.clock.now
-    assert await node_actions.reboot_node(lab.responder.context, NODE, "olga") == "no answer"
+    assert await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga") == "no answer"
     assert lab.clock.now == began
 
 

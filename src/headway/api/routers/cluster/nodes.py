@@ -12,6 +12,7 @@ from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.base import API_PREFIX
 from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeOut, NodeTestIn, RebootIn
 from headway.services.nodes import node_actions as service
+from headway.services.nodes.node_details import load_node_details
 from headway.services.nodes.nodes_to_schema import node_outs
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/nodes", tags=["nodes"])
@@ -48,7 +49,7 @@ async def list_nodes(
 @router.get("/{node}")
 async def get_node(name: str, node: str, state: State, _: Anyone) -> NodeDetailOut:
     """Returns one node, as last read from Slurm."""
-    return await service.get_node(state, name, node)
+    return await load_node_details(state, name, node)
 
 
 @router.post("/{node}/drain", name="drain")

@@ -30,7 +30,7 @@ class NodeActionsBackend:
 
     async def drain_node(self, cluster: Cluster, node: str, reason: str, person: str) -> str:
         """Drains a node in the person's name. Returns the result as a sentence."""
-        from headway.health.node_actions import drain_node
+        from headway.health.manual_node_actions import drain_node
 
         opened = await self._pool.opened(cluster)
         async with self._pool.fault_lock(cluster, opened):
@@ -38,7 +38,7 @@ class NodeActionsBackend:
 
     async def return_node(self, cluster: Cluster, node: str, person: str) -> str:
         """Resumes a node in the person's name. Returns the result as a sentence."""
-        from headway.health.node_actions import return_node
+        from headway.health.manual_node_actions import return_node
 
         opened = await self._pool.opened(cluster)
         async with self._pool.fault_lock(cluster, opened):
@@ -75,7 +75,7 @@ class NodeActionsBackend:
     async def reboot_node(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> Awaitable[str]:
         """Returns an awaitable that reboots the node and returns the error as text, "" after success. Raises Conflict
         while jobs run on the node, unless `busy`."""
-        from headway.health.node_actions import check_reboot
+        from headway.health.manual_node_actions import check_reboot
 
         await check_reboot(await self._pool.health_context(cluster), node, end_jobs=busy)
         return self._rebooted(cluster, node, person, busy=busy)
@@ -83,7 +83,7 @@ class NodeActionsBackend:
     async def resume_reboot(self, cluster: Cluster, node: str) -> tuple[str, Awaitable[str]] | None:
         """Returns (person, awaitable as in `reboot_node`) for a reboot that a stopped server left unfinished; None if
         no reboot is unfinished or another server continues it."""
-        from headway.health.node_actions import person_rebooting
+        from headway.health.manual_node_actions import person_rebooting
 
         if await self._pool.store.server_locks.is_locked(f"reboot/{cluster.name}/{node}"):
             return None
@@ -91,7 +91,7 @@ class NodeActionsBackend:
         return (person, self._rebooted(cluster, node, person, busy=False)) if person else None
 
     async def _rebooted(self, cluster: Cluster, node: str, person: str, *, busy: bool) -> str:
-        from headway.health.node_actions import reboot_node
+        from headway.health.manual_node_actions import reboot_node
 
         async with self._pool.store.server_locks.lock(f"reboot/{cluster.name}/{node}"):
             return await reboot_node(await self._pool.health_context(cluster), node, person, end_jobs=busy)

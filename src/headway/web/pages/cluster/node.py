@@ -16,6 +16,7 @@ from headway.services.access.role_rights import Right
 from headway.services.jobs.job_to_schema import job_out
 from headway.services.nodes import node_actions as service
 from headway.services.nodes.incidents import get_node_history
+from headway.services.nodes.node_details import load_node_details
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
@@ -34,7 +35,7 @@ Word = Annotated[str, Form(max_length=400)]
 @router.get("/clusters/{name}/nodes/{node}")
 async def node_page(name: str, node: str, state: State, who: Anyone) -> Response:
     """Returns the page of one node."""
-    detail = await service.get_node(state, name, node)
+    detail = await load_node_details(state, name, node)
     past = await get_node_history(state, name, node)
     jobs = [job_out(job, state.clock()) for job in state.live.snapshot(name).jobs if node in job.nodes]
     kind, word = node_kind(detail.node)

@@ -12,7 +12,7 @@ from headway.domain.incident import FaultAction, IncidentState, Symptom
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.slurm.node_reasons import is_headway_reason
 from headway.errors import Conflict, Unreachable
-from headway.health import node_actions
+from headway.health import manual_node_actions
 from headway.health.incidents import node_tests
 from headway.health.incidents.return_to_service import repeat_return, return_to_service
 from headway.transport.process import CommandResult
@@ -21,7 +21,7 @@ from tests.support.clusters.incident_cluster import NODE, Ward, symptom
 
 async def test_manual_drain_stays_after_an_incident_returns_the_node(lab: Ward) -> None:
     context = lab.responder.context
-    assert await node_actions.drain_node(context, NODE, "disk swap", "olga") == "drained by olga: disk swap"
+    assert await manual_node_actions.drain_node(context, NODE, "disk swap", "olga") == "drained by olga: disk swap"
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
     incident = await lab.store.incidents.open("lab", NODE, "XID 79", FaultAction.REBOOT, 1.0, {})
     incident = await lab.store.incidents.add_step(incident, IncidentState.TESTING, "t", drained=True)
@@ -33,7 +33,7 @@ async def test_manual_drain_stays_after_an_incident_returns_the_node(lab: Ward) 
 
 
 async def test_person_named_headway_drains_as_a_person(lab: Ward) -> None:
-    await node_actions.drain_node(lab.responder.context, NODE, "incident 3: no", "headway")
+    await manual_node_actions.drain_node(lab.responder.context, NODE, "incident 3: no", "headway")
     assert not is_headway_reason(lab.world.reason)
 
 
@@ -41,14 +41,14 @@ async def test_return_requires_a_drained_and_reachable_node(lab: Ward) -> None:
     context = lab.responder.context
     lab.world.state = "IDLE"
     with pytest.raises(Conflict, match="is in service"):
-        await node_actions.return_node(context, NODE, "olga")
-    await node_actions.drain_node(context, NODE, "disk swap", "olga")
+        await manual_node_actions.return_node(context, NODE, "olga")
+    await manual_node_actions.drain_node(context, NODE, "disk swap", "olga")
     lab.world.answers = False
     with pytest.raises(Unreachable):
-        await node_actions.return_node(context, NODE, "olga")
+        await manual_node_actions.return_node(context, NODE, "olga")
     assert lab.world.state == "IDLE+DRAIN"
     lab.world.answers = True
-    assert "it was out: olga: disk swap" in await node_actions.return_node(context, NODE, "olga")
+    assert "it was out: olga: disk swap" in await manual_node_actions.return_node(context, NODE, "olga")
     assert lab.world.state == "IDLE"
 
 
@@ -56,17 +56,17 @@ async def test_reboot_of_a_busy_node_requires_end_jobs(lab: Ward) -> None:
     context = lab.responder.context
     lab.world.jobs = {5: "RUNNING"}
     with pytest.raises(Conflict, match="jobs 5 run on"):
-        await node_actions.check_reboot(context, NODE, end_jobs=False)
-    await node_actions.check_reboot(context, NODE, end_jobs=True)
+        await manual_node_actions.check_reboot(context, NODE, end_jobs=False)
+    await manual_node_actions.check_reboot(context, NODE, end_jobs=True)
     lab.world.jobs = {}
-    await node_actions.check_reboot(context, NODE, end_jobs=False)
+    await manual_node_actions.check_reboot(context, NODE, end_jobs=False)
 
 
 @pytest.mark.parametrize("sound", [True, False])
 async def test_rebooted_node_returns_only_if_its_tests_pass(lab: Ward, sound: bool) -> None:
     world = lab.world
     world.jobs, world.sound, world.state = {}, sound, "IDLE"
-    fault = await node_actions.reboot_node(lab.responder.context, NODE, "olga")
+    fault = await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga")
     assert [word for word in world.order if word != "ask"][:3] == ["drain", "stop", "start"]
     assert (fault == "", world.state) == (sound, "IDLE" if sound else "IDLE+DRAIN")
 
@@ -74,7 +74,7 @@ async def test_rebooted_node_returns_only_if_its_tests_pass(lab: Ward, sound: bo
 @pytest.mark.parametrize("busy", [False, True])
 async def test_reboot_aborts_if_a_job_started_before_the_drain(lab: Ward, busy: bool) -> None:
     lab.world.jobs = {42: "RUNNING"}
-    fault = await node_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=busy)
+    fault = await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=busy)
     assert fault == ("" if busy else "not rebooted: jobs 42 run there now")
     assert ("stop" in lab.world.order, lab.world.state) == (busy, "IDLE")
 
@@ -89,30 +89,30 @@ async def test_interrupted_reboot_is_continued(lab: Ward) -> None:
         await asyncio.Event().wait()
 
     world.stop = stop  # type: ignore[method-assign]
-    going = asyncio.create_task(node_actions.reboot_node(context, NODE, "olga"))
+    going = asyncio.create_task(manual_node_actions.reboot_node(context, NODE, "olga"))
     await stopped.wait()
     going.cancel()
     await asyncio.gather(going, return_exceptions=True)
     assert world.machine is not None
     assert (world.machine.state, world.state) == (MachineState.STOPPED, "IDLE+DRAIN")
-    assert await node_actions.person_rebooting(context, NODE) == "olga"
+    assert await manual_node_actions.person_rebooting(context, NODE) == "olga"
     world.stop = real  # type: ignore[method-assign]
-    assert await node_actions.reboot_node(context, NODE, "olga") == ""
+    assert await manual_node_actions.reboot_node(context, NODE, "olga") == ""
     assert (world.machine.state, world.state) == (MachineState.RUNNING, "IDLE")
-    assert await node_actions.person_rebooting(context, NODE) == ""
+    assert await manual_node_actions.person_rebooting(context, NODE) == ""
 
 
 async def test_failed_reboot_is_not_continued(lab: Ward) -> None:
     lab.world.sound = False
-    assert await node_actions.reboot_node(lab.responder.context, NODE, "olga") == "mounts: /scratch is gone"
+    assert await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga") == "mounts: /scratch is gone"
     assert lab.world.reason == "olga: reboot: mounts: /scratch is gone"
-    assert await node_actions.person_rebooting(lab.responder.context, NODE) == ""
+    assert await manual_node_actions.person_rebooting(lab.responder.context, NODE) == ""
 
 
 async def test_reboot_keeps_an_earlier_manual_drain(lab: Ward) -> None:
     lab.world.jobs = {}
-    await node_actions.drain_node(lab.responder.context, NODE, "disk swap", "olga")
-    assert await node_actions.reboot_node(lab.responder.context, NODE, "olga") == ""
+    await manual_node_actions.drain_node(lab.responder.context, NODE, "disk swap", "olga")
+    assert await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga") == ""
     assert (lab.world.state, lab.world.reason) == ("IDLE+DRAIN", "olga: disk swap")
 
 
@@ -168,7 +168,7 @@ def taken_for_a_fault(lab: Ward, *symptoms: Symptom, late: bool = False) -> None
 async def test_incident_caused_by_a_manual_reboot_ends_with_its_tests(lab: Ward, late: bool) -> None:
     lab.world.jobs = {42: "RUNNING"}
     taken_for_a_fault(lab, late=late)
-    assert await node_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=True) == ""
+    assert await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=True) == ""
     found = await lab.newest()
     assert (lab.world.state, found.state, found.score) == ("IDLE", IncidentState.RETURNED, 0)
     assert [moved.job for moved in found.jobs] == [42]
@@ -179,13 +179,13 @@ async def test_incident_caused_by_a_continued_reboot_ends_with_its_tests(lab: Wa
     await lab.world.stop(await lab.responder.context.running_machine(NODE))
     await lab.responder.handle_dead_node(NODE, "its machine is stopped", at=lab.clock(), fence="its machine is stopped")
     lab.clock.now += 60
-    assert await node_actions.reboot_node(lab.responder.context, NODE, "olga") == ""
+    assert await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga") == ""
     assert (lab.world.state, (await lab.newest()).state) == ("IDLE", IncidentState.RETURNED)
 
 
 async def test_gpu_error_during_a_manual_reboot_keeps_the_node_drained(lab: Ward) -> None:
     taken_for_a_fault(lab, symptom(79, at=999.0))
-    fault = await node_actions.reboot_node(lab.responder.context, NODE, "olga")
+    fault = await manual_node_actions.reboot_node(lab.responder.context, NODE, "olga")
     found = await lab.newest()
     assert fault == f"incident {found.number} is open: headway incident return {found.number} first"
     assert lab.world.reason == found.reasons[0]
@@ -196,7 +196,9 @@ async def test_gpu_error_during_a_manual_reboot_keeps_the_node_drained(lab: Ward
 async def test_manual_reboot_waits_a_limited_time_for_an_unfinished_incident(lab: Ward) -> None:
     taken_for_a_fault(lab)
     lab.world.jobs, lab.world.codes, lab.world.stuck = {42: "COMPLETING"}, {42: 1}, {42}
-    assert "incident 1 is open" in await node_actions.reboot_node(lab.responder.context, NODE, "olga", end_jobs=True)
+    assert "incident 1 is open" in await manual_node_actions.reboot_node(
+        lab.responder.context, NODE, "olga", end_jobs=True
+    )
     assert (await lab.newest()).state is IncidentState.DRAINING
     assert lab.world.reason == (await lab.newest()).reasons[0]
     lab.world.stuck = set()
