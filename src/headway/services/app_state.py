@@ -16,7 +16,7 @@ from headway.services.cluster.shown_plan import ShownPlan
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.jobs.notebook_access import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
-from headway.services.rate_limits import TokenBuckets
+from headway.services.token_buckets import TokenBuckets
 from headway.services.read_model.live_state import LiveState
 from headway.services.read_model.readings import ClusterReadings
 from headway.services.read_model.snapshot import Snapshot

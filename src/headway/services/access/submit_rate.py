@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.errors import TooManySubmits
 from headway.services.access.role_rights import Principal, Right
-from headway.services.rate_limits import TokenBuckets
+from headway.services.token_buckets import TokenBuckets
 
 DEFAULT_SUBMITS_PER_MINUTE = 600  # HEADWAY_SUBMITS_PER_MINUTE of the server changes it
 

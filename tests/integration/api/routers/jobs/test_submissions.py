@@ -17,7 +17,7 @@ from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.jobs import submission
-from headway.services.rate_limits import TokenBuckets
+from headway.services.token_buckets import TokenBuckets
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

@@ -11,7 +11,7 @@ import pytest
 from headway.domain.teams import Team
 from headway.errors import HeadwayError, Refused, Unanswered, Unreachable
 from headway.schemas.submission.submit_request import SubmitOut
-from headway.services.rate_limits import TokenBuckets
+from headway.services.token_buckets import TokenBuckets
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server

@@ -1,4 +1,4 @@
-"""Limits of how often something happens, as a token bucket per key. The buckets are kept in memory."""
+"""Token buckets, one per key, that limit how often something happens. They are kept in memory."""
 
 from __future__ import annotations
 

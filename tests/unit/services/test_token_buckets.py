@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.services.rate_limits import TokenBuckets
+from headway.services.token_buckets import TokenBuckets
 
 
 def test_bucket_allows_its_size_at_once_and_then_one_a_second() -> None:
