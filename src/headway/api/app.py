@@ -50,7 +50,7 @@ from headway.api.routers.cluster import (
     metrics,
     nodes,
     operations,
-    rented,
+    rentals,
     rollouts,
     storage,
 )
@@ -92,7 +92,7 @@ def create_app(state: AppState) -> FastAPI:
         backups,
         key_rotation,
         storage,
-        rented,
+        rentals,
         fabric_tests,
         datasets,
         environments,

@@ -16,12 +16,12 @@ from headway.services.cluster.shown_plan import ShownPlan
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.jobs.notebook_access import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
-from headway.services.token_buckets import TokenBuckets
 from headway.services.read_model.live_state import LiveState
 from headway.services.read_model.readings import ClusterReadings
 from headway.services.read_model.snapshot import Snapshot
 from headway.services.server_settings import Settings
 from headway.services.shared_cache import SharedCache, SharedReads
+from headway.services.token_buckets import TokenBuckets
 from headway.store import Store
 
 if TYPE_CHECKING:

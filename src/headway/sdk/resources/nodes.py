@@ -6,8 +6,9 @@ import builtins
 
 from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
 from headway.schemas.incidents import FaultIn, IncidentOut, InjectedFaultOut, NodeHistoryOut, ReturnIn
-from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn, RentedOut
+from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
 from headway.schemas.operations import OperationOut
+from headway.schemas.rentals import RentedOut
 from headway.sdk.connection import Resource, cluster_path
 
 

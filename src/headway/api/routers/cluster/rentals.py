@@ -6,8 +6,8 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Operator, State
 from headway.schemas.base import API_PREFIX
-from headway.schemas.nodes import RentedOut
-from headway.services.nodes import rented_things as service
+from headway.schemas.rentals import RentedOut
+from headway.services.nodes import rentals as service
 
 router = APIRouter(prefix=f"{API_PREFIX}/rented", tags=["nodes"])
 
