@@ -1,4 +1,4 @@
-"""Models of the server."""
+"""Models of the server, and of the person who asks it."""
 
 from __future__ import annotations
 
@@ -25,3 +25,11 @@ class KeyRotatedOut(ResponseModel):
 
     secrets: int
     file: str
+
+
+class MeOut(ResponseModel):
+    """The person of the request's token or session."""
+
+    person: str
+    role: str
+    version: str

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
-from headway.schemas.access.people import MeOut
-from headway.schemas.server import KeyRotatedOut, ServerOut
+from headway.schemas.server import KeyRotatedOut, MeOut, ServerOut
 from headway.schemas.submission.run_request import RunOptions
 from headway.sdk.connection import Connection
 from headway.sdk.resources.access import People, Tokens

@@ -1,8 +1,6 @@
-"""Requests and answers about API tokens."""
+"""Requests and answers about API tokens and sign-in links."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 from pydantic import Field
 
@@ -38,15 +36,8 @@ class TokenOut(ResponseModel):
     token: str | None = None  # only in the response that creates it
 
 
-class SessionOut(ResponseModel):
-    """A browser session."""
+class SignInLinkOut(ResponseModel):
+    """A link that signs a browser in once. `expires_at` is in unix seconds."""
 
-    id: str
-    person: str
-    created_at: float
-    expires_at: float  # earlier than that only by signing out; later with each use, at most seven days in all
-    last_used_at: float
-    how: Literal["link", "token", "provider"]  # it was opened
-    address: str
-    browser: str  # its User-Agent
-    current: bool  # the one that this request belongs to
+    url: str
+    expires_at: float

@@ -5,8 +5,9 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator
 
-from headway.schemas.access.people import AuditCheckOut, PersonIn, PersonOut, SignInLinkOut
-from headway.schemas.access.tokens import TokenIn, TokenOut
+from headway.schemas.access.audit import AuditCheckOut
+from headway.schemas.access.people import PersonIn, PersonOut
+from headway.schemas.access.tokens import SignInLinkOut, TokenIn, TokenOut
 from headway.sdk.connection import Resource, path_segment
 
 AUDIT_CHECK_TIMEOUT_S = 600  # the server reads the whole audit trail

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from headway.domain.access.cluster_key import ClusterKey
 from headway.errors import NotFound, Unreachable
-from headway.schemas.access.limits import LimitsOut
+from headway.schemas.access.own_limits import LimitsOut
 from headway.schemas.clusters import (
     AccessOut,
     ApplyIn,

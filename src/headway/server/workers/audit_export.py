@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from headway.schemas.access.people import AuditOut
+from headway.schemas.access.audit import AuditOut
 from headway.services.app_state import AppState
 from headway.services.server_settings import AuditExport, SyslogServer
 from headway.store import AuditRow

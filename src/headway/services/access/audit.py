@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from headway.errors import Refused
-from headway.schemas.access.people import AuditCheckOut, AuditOut, AuditPage
+from headway.schemas.access.audit import AuditCheckOut, AuditOut, AuditPage
 from headway.schemas.csv_cells import csv_line, safe_cell
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

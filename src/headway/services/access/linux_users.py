@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.schemas.access.people import LinuxUserOut
+from headway.schemas.access.linux_users import LinuxUserOut
 from headway.services.app_state import AppState
 
 

@@ -11,7 +11,7 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.domain.storage.quotas import ObservedQuota
 from headway.domain.teams import UserLimits
 from headway.errors import HeadwayError
-from headway.schemas.access.limits import LimitOut, LimitsOut
+from headway.schemas.access.own_limits import LimitOut, LimitsOut
 from headway.services.access.role_rights import Principal
 from headway.services.access.team_usage import read_shares
 from headway.services.app_state import AppState

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.errors import NotFound
-from headway.schemas.access.tokens import SessionOut
+from headway.schemas.access.sessions import SessionOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState

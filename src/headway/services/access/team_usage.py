@@ -12,7 +12,7 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.domain.teams import Team
 from headway.errors import HeadwayError
-from headway.schemas.access.people import TeamOut, TeamsOut
+from headway.schemas.access.team_usage import TeamOut, TeamsOut
 from headway.services.access.ownership_rights import may_see_team_usage
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

@@ -8,8 +8,8 @@ from urllib.parse import quote
 from headway.domain.access.role import Role
 from headway.domain.access.token_scope import TokenScope
 from headway.errors import NotAllowed, NotFound, Refused
-from headway.schemas.access.people import PersonIn, SignInLinkOut
-from headway.schemas.access.tokens import TokenIn, TokenOut
+from headway.schemas.access.people import PersonIn
+from headway.schemas.access.tokens import SignInLinkOut, TokenIn, TokenOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.oidc_claims import require_links_and_tokens
 from headway.services.access.people import store_person

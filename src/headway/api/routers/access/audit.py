@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import StreamingResponse
 
 from headway.api.auth.dependencies import Admin, State
-from headway.schemas.access.people import AuditCheckOut, AuditPage
+from headway.schemas.access.audit import AuditCheckOut, AuditPage
 from headway.schemas.base import API_PREFIX
 from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 from headway.services.access.audit import (

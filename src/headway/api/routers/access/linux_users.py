@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import ANY, Page, Text, Words, contains
-from headway.schemas.access.people import LinuxUserOut
+from headway.schemas.access.linux_users import LinuxUserOut
 from headway.schemas.base import API_PREFIX
 from headway.services.access import linux_users
 

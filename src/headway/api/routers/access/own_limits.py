@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, State
-from headway.schemas.access.limits import LimitsOut
+from headway.schemas.access.own_limits import LimitsOut
 from headway.schemas.base import API_PREFIX
 from headway.services.access.own_limits import read_own_limits
 

@@ -6,9 +6,8 @@ from fastapi import APIRouter
 
 from headway import __version__
 from headway.api.auth.dependencies import Admin, AnyoneAllClusters, State
-from headway.schemas.access.people import MeOut
 from headway.schemas.base import API_PREFIX
-from headway.schemas.server import KeyRotatedOut, ServerOut
+from headway.schemas.server import KeyRotatedOut, MeOut, ServerOut
 from headway.services.access.people import describe_server
 from headway.services.access.server_key import rotate_server_key
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.pagination import ANY, Page, Words, fits
-from headway.schemas.access.tokens import SessionOut
+from headway.schemas.access.sessions import SessionOut
 from headway.schemas.base import API_PREFIX
 from headway.services.access import session_list as service
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.pagination import ANY, Page, Text, Words, contains
-from headway.schemas.access.people import TeamsOut
+from headway.schemas.access.team_usage import TeamsOut
 from headway.schemas.base import API_PREFIX
 from headway.services.access.team_usage import read_team_usage
 

@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.pagination import ANY, Page, Text, Words, contains, fits
-from headway.schemas.access.people import SignInLinkOut
-from headway.schemas.access.tokens import TokenIn, TokenOut
+from headway.schemas.access.tokens import SignInLinkOut, TokenIn, TokenOut
 from headway.schemas.base import API_PREFIX
 from headway.services.access import token_issuing as service
 

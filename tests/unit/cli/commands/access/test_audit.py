@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.schemas.access.people import AuditCheckOut
+from headway.schemas.access.audit import AuditCheckOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.schemas.access.limits import LimitOut, LimitsOut
+from headway.schemas.access.own_limits import LimitOut, LimitsOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headway.schemas.access.people import SignInLinkOut
-from headway.schemas.access.tokens import TokenIn, TokenOut
+from headway.schemas.access.tokens import SignInLinkOut, TokenIn, TokenOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

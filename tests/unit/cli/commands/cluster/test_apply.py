@@ -14,10 +14,10 @@ from headway import paths
 from headway.cli.output import changeset_text as cs
 from headway.cli.output.terminal import Terminal
 from headway.errors import Conflict, NotFound, Refused, Unreachable
-from headway.schemas.access.people import MeOut
 from headway.schemas.base import ErrorOut, FaultOut
 from headway.schemas.clusters import ChangeOut, ChangeSetOut
 from headway.schemas.operations import EventOut
+from headway.schemas.server import MeOut
 from headway.sdk.client import connect
 from headway.sdk.process_liveness import process_start_time
 from headway.server.state_files import write_client
