@@ -28,9 +28,10 @@ from headway.api.routers.access import (
 )
 from headway.api.routers.billing import (
     budgets,
+    capacity,
     checkpoints,
     cost_estimate,
-    energy_capacity,
+    energy,
     goodput,
     invoices,
     node_states,
@@ -110,7 +111,8 @@ def create_app(state: AppState) -> FastAPI:
         budgets,
         cost_estimate,
         goodput,
-        energy_capacity,
+        energy,
+        capacity,
         node_states,
         checkpoints,
         offers,
