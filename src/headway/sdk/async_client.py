@@ -22,8 +22,9 @@ from headway.sdk.resources.clusters import Clusters, Operations
 from headway.sdk.resources.datasets import Datasets
 from headway.sdk.resources.environments import Environments
 from headway.sdk.resources.exec_commands import Commands
+from headway.sdk.resources.incidents import Incidents
 from headway.sdk.resources.jobs import POLL_S, Job, Jobs
-from headway.sdk.resources.nodes import Incidents, Nodes
+from headway.sdk.resources.nodes import Nodes
 from headway.sdk.resources.notebooks import Notebooks
 from headway.sdk.resources.pipelines import Pipelines
 from headway.sdk.resources.secrets import Secrets
