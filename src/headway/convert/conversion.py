@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from headway.convert.fields import Field, root_field
 from headway.convert.formats import (
     MAX_BYTES,
     NAMES,
@@ -28,10 +27,11 @@ from headway.convert.readers.sagemaker import read_sagemaker
 from headway.convert.readers.sge import read_sge
 from headway.convert.readers.skypilot import read_skypilot
 from headway.convert.readers.slurm import read_slurm
-from headway.convert.reading import SECRET_REMEDY, Reading
+from headway.convert.reading_state import SECRET_REMEDY, Reading
 from headway.convert.writers.jobset import write_jobset
 from headway.convert.writers.rayjob import write_rayjob
 from headway.convert.writers.sbatch import write_sbatch
+from headway.convert.yaml_fields import Field, root_field
 from headway.domain.access.credential_redaction import MASK, mask_script_text, mask_words, masked_lines
 from headway.errors import Fault, InvalidSpec
 

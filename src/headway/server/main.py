@@ -47,7 +47,7 @@ from headway.server.workers.user_changes import UserChanges
 from headway.services.access.submit_rate import DEFAULT_SUBMITS_PER_MINUTE
 from headway.services.app_state import AppState
 from headway.services.cluster_backend import ClusterBackend
-from headway.services.memory import release_memory
+from headway.services.memory_release import release_memory
 from headway.services.read_model.live_state import LiveState
 from headway.services.server_settings import AuditExport, Oidc, Settings
 from headway.store import Store, open_store

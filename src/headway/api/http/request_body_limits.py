@@ -22,7 +22,7 @@ from headway.schemas.access.scim import SCIM_JSON, SCIM_PREFIX
 from headway.schemas.base import API_PREFIX, ErrorOut
 from headway.services.access.concurrency_limits import large_request_slot
 from headway.services.jobs.bundles import MAX_ARCHIVE
-from headway.services.memory import release_memory_soon
+from headway.services.memory_release import release_memory_soon
 
 MAX_SCIM_BODY = 2 * 1024 * 1024  # bytes; a group of MOST_MEMBERS is smaller
 MAX_BODY = 8 * 1024 * 1024  # bytes; a cluster file with 20,000 machines is smaller

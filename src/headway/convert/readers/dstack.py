@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from headway.convert.fields import Field
 from headway.convert.job_description import Group, Job, Mount, PerNode, Place
 from headway.convert.quantities import duration_seconds, memory_mib, slurm_memory, slurm_time, whole_number
 from headway.convert.readers.pods import add_mount, set_nodes
-from headway.convert.reading import LOGIN_REMEDY, SECRET_REMEDY, Reading
+from headway.convert.reading_state import LOGIN_REMEDY, SECRET_REMEDY, Reading
+from headway.convert.yaml_fields import Field
 from headway.domain.access.credential_redaction import is_secret
 
 _HEAD = (

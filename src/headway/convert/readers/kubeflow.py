@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from headway.convert.fields import Field
 from headway.convert.job_description import Group, Job, PerNode, Place
 from headway.convert.readers.pods import REASONS, SAME, Pod, read_pod, set_name, set_nodes, set_time_limit
-from headway.convert.reading import Reading
+from headway.convert.reading_state import Reading
+from headway.convert.yaml_fields import Field
 
 _MASTER = (
     ("MASTER_ADDR", '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headway.convert.fields import Field
 from headway.convert.job_description import Group, Job, PerNode
 from headway.convert.readers.pods import REASONS, SAME, read_pod, set_name, set_nodes, set_time_limit
-from headway.convert.reading import Reading
+from headway.convert.reading_state import Reading
+from headway.convert.yaml_fields import Field
 
 _INDEX = ("JOB_COMPLETION_INDEX", "$SLURM_PROCID")
 _ARRAY_INDEX = ("JOB_COMPLETION_INDEX", "$SLURM_ARRAY_TASK_ID")

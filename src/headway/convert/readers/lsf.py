@@ -16,7 +16,7 @@ from headway.convert.readers.scheduler_script import (
     set_script,
     take_apart,
 )
-from headway.convert.reading import Handler, Item, Reading, read_items
+from headway.convert.reading_state import Handler, Item, Reading, read_items
 from headway.domain.slurm.other_schedulers import LSF_VARIABLES
 
 _FLAGS = [

@@ -18,7 +18,7 @@ from headway.convert.readers.scheduler_script import (
     set_script,
     take_apart,
 )  # fmt: skip
-from headway.convert.reading import Handler, Item, Reading, read_items
+from headway.convert.reading_state import Handler, Item, Reading, read_items
 from headway.domain.slurm.other_schedulers import PBS_VARIABLES
 
 _DIRECTIVES = Directives("#PBS", anywhere=False, flags=frozenset({"-V", "-h", "-I", "-X", "-z", "-f", "-x", "-G"}))

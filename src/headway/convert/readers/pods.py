@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from headway.convert.fields import Field
 from headway.convert.job_description import Group, Mount, Place
 from headway.convert.quantities import cpu_count, memory_mib, slurm_memory, slurm_time
-from headway.convert.reading import LOGIN_REMEDY, SECRET_REMEDY, Reading
+from headway.convert.reading_state import LOGIN_REMEDY, SECRET_REMEDY, Reading
+from headway.convert.yaml_fields import Field
 
 _REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_]\w*)\)")
 _SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash")

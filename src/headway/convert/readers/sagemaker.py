@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 
-from headway.convert.fields import Field
 from headway.convert.job_description import Group, Job, PerNode
 from headway.convert.quantities import slurm_time
 from headway.convert.readers.pods import set_nodes
-from headway.convert.reading import LOGIN_REMEDY, SECRET_REMEDY, Reading
+from headway.convert.reading_state import LOGIN_REMEDY, SECRET_REMEDY, Reading
+from headway.convert.yaml_fields import Field
 from headway.domain.access.credential_redaction import is_secret
 
 # GPUs of an instance type; other types have none.

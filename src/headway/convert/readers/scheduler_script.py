@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.convert.job_description import Place, Script
-from headway.convert.reading import Item, Reading
+from headway.convert.reading_state import Item, Reading
 from headway.domain.slurm.other_schedulers import COMMANDS
 
 _HEAD_END = re.compile(r"\s*[^#\s]")

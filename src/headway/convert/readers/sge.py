@@ -16,7 +16,7 @@ from headway.convert.readers.scheduler_script import (
     set_script,
     take_apart,
 )  # fmt: skip
-from headway.convert.reading import Handler, Item, Reading, read_items
+from headway.convert.reading_state import Handler, Item, Reading, read_items
 from headway.domain.slurm.other_schedulers import SGE_VARIABLES
 
 _FLAGS = ["-cwd", "-V", "-h", "-notify", "-soft", "-hard", "-verify", "-terse", "-clear", "-help", "-nobinding"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from headway.convert.fields import Field
 from headway.convert.job_description import Group, Job, PerNode, Place
 from headway.convert.quantities import cpu_count, memory_mib, slurm_memory, whole_number
 from headway.convert.readers.pods import set_nodes
-from headway.convert.reading import SECRET_REMEDY, Reading
+from headway.convert.reading_state import SECRET_REMEDY, Reading
+from headway.convert.yaml_fields import Field
 from headway.domain.access.credential_redaction import is_secret
 
 _HEAD = (("SKYPILOT_NODE_IPS", '$(scontrol show hostnames "$SLURM_JOB_NODELIST")'),)

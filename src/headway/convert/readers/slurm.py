@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.convert.job_description import Job, Mount, Place, Script
 from headway.convert.readers.pods import add_mount
-from headway.convert.reading import UNKNOWN_OPTION, Reading
+from headway.convert.reading_state import UNKNOWN_OPTION, Reading
 from headway.domain.slurm.sbatch_options import LONG
 from headway.lint.batch_text import BatchText
 

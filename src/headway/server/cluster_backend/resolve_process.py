@@ -14,7 +14,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import CommandFailed, Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.services.cluster_backend import ResolvedCluster
-from headway.services.memory import release_memory_soon
+from headway.services.memory_release import release_memory_soon
 from headway.transport.process import run_process
 
 ARGV = (sys.executable, "-m", "headway.server.cluster_backend.resolve_process")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from headway.web.pages.access import audit, people, settings, signin, tokens
+from headway.web.pages.access import audit, people, settings, sign_in, tokens
 from headway.web.pages.billing import costs, offers, teams
 from headway.web.pages.cluster import (
     activity,
@@ -40,7 +40,7 @@ PAGES: tuple[ModuleType, ...] = (
     fabric_test,
     scale,
     storage,
-    signin,
+    sign_in,
     tokens,
     people,
     teams,

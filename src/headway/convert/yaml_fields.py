@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from headway.convert.job_description import Place
-from headway.convert.reading import Reading
+from headway.convert.reading_state import Reading
 from headway.domain.access.credential_redaction import is_secret
 from headway.errors import Fault, InvalidSpec
 

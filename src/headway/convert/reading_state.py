@@ -1,4 +1,4 @@
-"""The state of reading one file: the job so far, and the verdict on each directive and field."""
+"""What is known of a job while its file is read: its options so far, and the verdict on each directive and field."""
 
 from __future__ import annotations
 
