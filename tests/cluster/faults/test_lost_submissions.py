@@ -9,9 +9,9 @@ cd ~ && echo '#!/bin/bash
 echo "$SLURM_JOB_NAME of $FOO: $1"' > one.sh && export FOO='a b'
 sbatch -J script -o script.txt one.sh 'x y'
 sbatch -J wrap -o wrap.txt --wrap 'echo wrapped'
-sbatch -J input -o input.txt < one.sh
+input=$(sbatch --parsable -J input -o input.txt < one.sh)
 sbatch -J array --array=0-1 -o array-%a.txt --wrap 'echo element'
-sbatch -J last -d afterok:$(squeue -h -n input -o %A) -o last.txt one.sh
+sbatch -J last -d afterok:$input -o last.txt one.sh
 """
 
 
