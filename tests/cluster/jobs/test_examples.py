@@ -65,6 +65,8 @@ def test_gpu_hours_example_reports_usage_by_user(lab: Lab) -> None:
     assert lab.wait_job(job) == "COMPLETED"
 
     def reported() -> bool:
-        return "admin" in lab.head("bash", f"{HOME}/gpu_hours.sh").out.split()
+        return (
+            "admin" in lab.head("bash", f"{HOME}/gpu_hours.sh", "now-1days").out.split()
+        )  # a month may just have begun
 
     lab.wait(reported, "accounting to have the job")

@@ -46,7 +46,7 @@ def run_of(lab: Lab, job: int) -> RunLine:
     """Returns the ended run of a job, once accounting knows it."""
 
     def ended() -> list[RunLine]:
-        return [one for one in lab.client.billing.usage_runs(lab.name, job=job).runs if one.end]
+        return [one for one in lab.client.billing.usage_runs(lab.name, job=job, start="2020-01-01").runs if one.end]
 
     return lab.wait(ended, f"accounting to know of job {job}")[0]
 
@@ -75,7 +75,9 @@ def test_two_jobs_share_one_gpu_and_open_no_other(shares: Lab) -> None:
         assert (run.user, run.gpu_type, run.gpus) == (user, "l40s", 0.25)
         assert run.usd == Decimal("0.25") * run.elapsed_s > 0
     # Usage adds up whole GPU-seconds: each row may differ by half of one.
-    used = shares.cli("usage", "shares", "--by", "user,gpu", "--to", "2100-01-01", "-o", "json").json()
+    used = shares.cli(
+        "usage", "shares", "--by", "user,gpu", "--from", "2020-01-01", "--to", "2100-01-01", "-o", "json"
+    ).json()
     assert [row["by"] for row in used["rows"]] == [{"user": user, "gpu": "l40s"} for user in ("alice", "vera")]
     seconds = sum(run_of(shares, job).elapsed_s for job in jobs.values())
     assert used["total"]["gpu_hours"] == pytest.approx(seconds / 4 / 3600, abs=3e-4)
