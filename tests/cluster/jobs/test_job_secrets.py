@@ -84,8 +84,12 @@ def test_job_on_two_nodes_reads_its_secrets_and_no_record_has_them(lab: Lab) -> 
     ]
     assert [text for text in records if KEY in text or TOKEN in text] == []
     assert "*" * len(KEY + TOKEN) in records[-1]
-    journal = on_machine(lab, "lab-head", "journalctl -u headway-agent")
-    assert {node for node in first if f"job {job} of alice on {node} gets token, wandb" in journal} == set(first)
+
+    def given_to() -> set[str]:
+        journal = on_machine(lab, "lab-head", "journalctl -u headway-agent")
+        return {node for node in first if f"job {job} of alice on {node} gets token, wandb" in journal}
+
+    lab.wait(lambda: given_to() == set(first), "the head's agent to say which nodes it gave the secrets to")
     assert re.search(rf'"job": {job}, .*"secrets": \["wandb", "token"\]', lab.cli("audit", "export").out)
     let_end(lab, job)
     for node in first:

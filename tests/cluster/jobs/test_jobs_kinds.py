@@ -100,7 +100,9 @@ def test_lineage_records_origin_and_rerun_repeats_the_job(lab: Lab, tmp_path: Pa
     words = ("--folder", str(tmp_path), "--env", "GREETING=hello", "--env", "HF_TOKEN", "-o", "json")
     job = json.loads(lab.cli("run", "lab", *words, "--", "sh", "say.sh", "you", HF_TOKEN="s3cret").out)["job_id"]
     assert lab.wait_job(job) == "COMPLETED"
-    found = lab.client.jobs.lineage("lab", job)
+    # Slurm's part of it is of the server's last reading, which may be older than the job's end.
+    found = lab.wait(lambda: (told := lab.client.jobs.lineage("lab", job)).nodes and told, "its lineage to have nodes")
+    assert found
     head = subprocess.run(["git", "-C", str(tmp_path), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
     assert found.git
     assert (found.git.commit, found.git.dirty) == (head.stdout.strip(), True)

@@ -45,10 +45,10 @@ def reach(lab: Lab, job: int, step: int) -> None:
 def test_killed_training_continues_with_the_same_loss_curve(lab: Lab) -> None:
     """A rank is killed by -9, then a node's whole step; then the job is requeued while it runs."""
     whole, job = start(lab), start(lab)
-    reach(lab, job, 8)
+    reach(lab, job, 6)
     lab.head("scontrol", "requeue", str(job), user="admin")
     lab.wait(lambda: "resumed from /scratch/admin/train-ddp" in log(lab, job), "the job to go on", patience_s=240)
-    reach(lab, job, 17)
+    reach(lab, job, 13)
     rank = """
         for p in $(pgrep -u admin -f '^[^ ]*python.* train_ddp.py'); do  # of this job: others train here too
             grep -qzx "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/$p/environ && it=$p
@@ -126,7 +126,7 @@ def test_server_reads_training_progress_from_reports(lab: Lab) -> None:
         told = lab.cli("job", "lab", str(job), "-o", "json").json()["progress"]
         return told if told and told["tokens_per_s"] and len(told["series"]) >= 3 else {}
 
-    found = lab.wait(progress, "the server to know the training's progress", patience_s=120)
+    found = lab.wait(progress, "the server to know the training's progress")
     lab.head("scancel", str(job), user="admin")
     assert found["step"] >= 3
     assert 1 < found["loss"] < 6

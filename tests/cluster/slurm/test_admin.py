@@ -109,7 +109,7 @@ def test_exhausted_gpu_hour_cap_holds_jobs_until_its_reset(lab: Lab) -> None:
     lab.wait(lambda: used_min(lab) >= 5, "Slurm to count the usage")
     held = lab.sbatch("carol", "-N1", "--gpus=8", "--time=7", wrap="true")
     lab.wait(lambda: lab.field(held, "Reason") == "QOSGrpGRESMinutes", "the cap to be the reason")
-    with sqlite3.connect(lab.state / "headway.db") as store:
+    with sqlite3.connect(lab.state / "headway.db", timeout=60) as store:
         changed = store.execute("update refills set at=? where team='small'", (time.time() - 40 * 86400,))
         assert changed.rowcount == 1
     assert lab.wait_job(held) == "COMPLETED"

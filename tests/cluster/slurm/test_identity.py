@@ -40,9 +40,9 @@ def test_node_refuses_ssh_without_a_job(lab: Lab) -> None:
 
 def test_ssh_into_a_job_sees_its_gpu_tmp_and_shared_memory(lab: Lab) -> None:
     with_key(lab, "viola")
-    lab.head("rm", "-f", "/home/viola/done", user="viola")
-    job = lab.sbatch("viola", "-w", "lab-1-2", "--gpus=1", wrap="while [ ! -e done ]; do sleep 0.1; done")
-    lab.wait_job(job, "RUNNING")
+    lab.head("rm", "-f", "/home/viola/begun", "/home/viola/done", user="viola")
+    job = lab.sbatch("viola", "-w", "lab-1-2", "--gpus=1", wrap="touch begun; while [ ! -e done ]; do sleep 0.1; done")
+    lab.wait(lambda: lab.head("test", "-e", "/home/viola/begun", check=False).code == 0, "the job to be on its node")
     seen = lab.head(*ON_NODE, "lab-1-2", "nvidia-smi", "-L", user="viola").out
     # And the job's own /tmp and shared memory, not the node's.
     lab.head(*ON_NODE, "lab-1-2", "touch /tmp/by-ssh /dev/shm/by-ssh", user="viola")

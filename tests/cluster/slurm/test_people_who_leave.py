@@ -79,7 +79,8 @@ def test_deactivated_person_is_out_within_a_minute_and_comes_back_without_jobs(l
     lab.wait(lambda: lab.head("pgrep", "-U", uid, check=False).code == 1, "zoe's processes to end", WITHIN_S)
     assert time.monotonic() - began < WITHIN_S
     assert "#DISABLED: 0 3" in lab.head("scrontab", "-l", "-u", "zoe").out
-    assert lab.head("systemctl", "is-active", "session", check=False).out.strip() == "inactive"
+    session = ("systemctl", "is-active", "session")
+    lab.wait(lambda: lab.head(*session, check=False).out.strip() == "inactive", "systemd to know the session's end")
     assert lab.head("squeue", "-h", "-u", "zoe", "-t", "PENDING,RUNNING").out == ""
     assert as_zoe(lab, "sbatch", "--chdir=/home/zoe", "--wrap=true") != 0
     assert as_zoe(lab, *SSH, "true") != 0

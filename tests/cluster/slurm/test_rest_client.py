@@ -93,7 +93,7 @@ def test_generated_client_submits_reads_and_cancels(lab: Lab, generator: Path, t
     config.write_text(lab.cli("ssh-config", "lab").out)
     ssh = ["ssh", "-F", str(config), "-i", str(key), "-l", USER]
     asked = subprocess.run(
-        [*ssh, "lab", "scontrol", "token", "lifespan=300"], check=True, timeout=60, capture_output=True, text=True
+        [*ssh, "lab", "scontrol", "token", "lifespan=300"], check=True, timeout=300, capture_output=True, text=True
     )
     tunnel = subprocess.Popen([*ssh, "-N", "-o", "ExitOnForwardFailure=yes", "-L", f"127.0.0.1:{port}:{SOCKET}", "lab"])
     try:

@@ -13,8 +13,13 @@ HOLD = "while [ ! -e {} ]; do sleep 0.1; done"
 
 @pytest.fixture(autouse=True)
 def _quiet(lab: Lab) -> Iterator[None]:
-    """Empties the queue after each test."""
+    """Empties the queue before each test, where jobs of another module may end just then, and after it."""
+    empty_queue(lab)
     yield
+    empty_queue(lab)
+
+
+def empty_queue(lab: Lab) -> None:
     lab.head("bash", "-c", "scancel $(squeue -h -o %A | sort -u) 2>/dev/null; true")
     lab.wait(lambda: not lab.head("squeue", "-h").out.strip(), "the queue to be empty")
 

@@ -18,7 +18,7 @@ from tests.cluster.lab import Lab
 USER = "stan"
 EXAMPLES = 5  # of an operation before the next one's turn
 STREAM_S = 2.0  # for the next part of an event stream, which then is closed
-SLOWEST_S = 10.0  # for the answer; 1 s on an idle machine, and this one runs the nodes of a cluster too
+SLOWEST_S = 60.0  # for the answer; 1 s on an idle machine, and this one runs the nodes of two clusters too
 
 
 @dataclass
@@ -115,4 +115,4 @@ def test_generated_requests_with_a_narrow_token_neither_break_nor_fill_the_serve
     assert result.answers[403] > 10, "the token does not permit what it is not for"
     assert result.streams > 0
     assert result.slowest[0] < SLOWEST_S, result.slowest
-    lab.wait(lambda: memory_mib(server.pid) < 1.2 * before, "the server's memory to be given back", patience_s=60)
+    lab.wait(lambda: memory_mib(server.pid) < 1.2 * before, "the server's memory to be given back")

@@ -17,7 +17,7 @@ for unit in ssh_2eservice user_2eslice system_2eslice; do
 done
 exit 0
 """
-# It stops by itself where there is no limit, and after a minute.
+# It stops by itself where there is no limit, and after ten minutes.
 _BOMB = """\
 import os, time
 made = 0
@@ -26,7 +26,7 @@ try:
         if os.fork() == 0:
             os.setsid()
             os.closerange(0, 3)
-            time.sleep(60)
+            time.sleep(600)
             os._exit(0)
         made += 1
 except OSError as error:
@@ -75,7 +75,7 @@ def test_requests_of_one_user_to_slurm_are_limited_and_others_are_not_delayed(la
         log = ("journalctl", "--unit=slurmctld", "--no-pager", "--output=cat", "--lines=200")
         uid = lab.head("id", "-u", "alice").out.strip()
         limited = f"RPC rate limit exceeded by uid {uid} "
-        lab.wait(lambda: limited in lab.head(*log).out, "Slurm to tell alice's commands to wait", 60)
+        lab.wait(lambda: limited in lab.head(*log).out, "Slurm to tell alice's commands to wait")
         lab.head("squeue", "-h", user="carol")
         assert "RPC rate limit exceeded by uid " not in lab.head(*log).out.replace(limited, "")
         assert lab.head("systemctl", "is-active", "asks", check=False).out.strip() == "active", "alice is still delayed"

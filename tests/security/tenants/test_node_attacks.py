@@ -36,15 +36,15 @@ print(count, "threads", flush=True)
 end.set()
 END
 """
-# It starts processes until it may not, and again whenever one has ended. They only sleep, because the tests are not about CPUs.
+# It starts processes until it may not, and goes on until the test has seen enough. They only sleep, because the tests are not
+# about CPUs.
 _FORK_BOMB = """\
 #!/usr/bin/python3
 import os, time
-ends = time.monotonic() + {seconds}
-while time.monotonic() < ends:
+while not os.path.exists("enough"):
     try:
         if os.fork() == 0:
-            time.sleep({seconds})
+            time.sleep(600)
             os._exit(0)
     except OSError as error:
         open("refused", "w").write(str(error))
@@ -81,13 +81,13 @@ def test_a_job_has_a_limit_of_threads(lab: Lab, attack: Attack) -> None:
     assert int(found.split()[-2]) <= 4096
 
 
-def _start_fork_bomb(lab: Lab, seconds: int) -> tuple[int, str]:
+def _start_fork_bomb(lab: Lab) -> tuple[int, str]:
     """Starts a fork bomb as a job of alice on NODE, and waits until it may start no more processes. Returns the job and its
     folder."""
     folder = lab.head("mktemp", "-d", "/scratch/bomb-XXXXXX", user="alice").out.strip()
     flags = (f"--chdir={folder}", f"--output={folder}/out", "-w", NODE, "--mem=8G")
-    job = lab.sbatch("alice", *flags, script=_FORK_BOMB.format(seconds=seconds))
-    refused = lab.wait(lambda: lab.head("cat", f"{folder}/refused", check=False).out, "the bomb to be stopped", 60)
+    job = lab.sbatch("alice", *flags, script=_FORK_BOMB)
+    refused = lab.wait(lambda: lab.head("cat", f"{folder}/refused", check=False).out, "the bomb to be stopped")
     assert "Resource temporarily unavailable" in refused
     return job, folder
 
@@ -96,7 +96,7 @@ def test_a_fork_bomb_takes_only_the_processes_of_its_job(lab: Lab) -> None:
     """While alice's job has all processes that it may have, steps of another job of hers, a new job and carol's start."""
     neighbour = lab.sbatch("alice", "-w", NODE, "--mem=100M", wrap="sleep 600")
     lab.wait_job(neighbour, "RUNNING")
-    bomb, _ = _start_fork_bomb(lab, 120)
+    bomb, _ = _start_fork_bomb(lab)
     try:
         assert lab.head("srun", f"--jobid={neighbour}", "--overlap", "hostname", user="alice").out.strip() == NODE
         assert lab.head("srun", "-w", NODE, "--mem=100M", "hostname", user="alice").out.strip() == NODE
@@ -105,8 +105,9 @@ def test_a_fork_bomb_takes_only_the_processes_of_its_job(lab: Lab) -> None:
     finally:
         lab.head("scancel", str(bomb), str(neighbour))
     lab.wait_job(bomb, "CANCELLED")
-    lab.wait(lambda: lab.head("squeue", "-h", "-w", NODE).out == "", "the jobs to leave the node", 60)
-    assert lab.head("sinfo", "-h", "-N", "-n", NODE, "-p", "train", "-o", "%T %E").out.strip() == "idle none"
+    lab.wait(lambda: lab.head("squeue", "-h", "-w", NODE).out == "", "the jobs to leave the node")
+    state = ("sinfo", "-h", "-N", "-n", NODE, "-p", "train", "-o", "%T %E")
+    lab.wait(lambda: lab.head(*state).out.strip() == "idle none", "the node to be free")
     groups = lab.podman(
         "exec", lab.container(NODE), "sh", "-c", "ls -d /sys/fs/cgroup/pids/headway-jobs/job_* 2>&1 || true"
     )
@@ -125,6 +126,7 @@ def test_ssh_sessions_count_as_processes_of_their_job(lab: Lab) -> None:
 
 
 def test_a_job_that_reaches_its_limit_of_processes_says_so(lab: Lab) -> None:
-    job, folder = _start_fork_bomb(lab, 10)
+    job, folder = _start_fork_bomb(lab)
+    lab.head("touch", f"{folder}/enough", user="alice")
     lab.wait_job(job, "COMPLETED")
     assert "4096 processes and threads" in lab.output(f"{folder}/out")

@@ -37,13 +37,15 @@ def faults(page: Page, *rules: str) -> list[str]:
     ]
 
 
+STILL_S = 60  # generous: it only limits a failing test
 STILL = """() => document.readyState === 'complete' && !document.querySelector('.htmx-request, .loading')
   && document.getAnimations().every(a => a.playState !== 'running' || a.effect.getTiming().iterations === Infinity)"""
 
 
 def wait_until_still(page: Page) -> None:
-    """Waits until the page no longer draws or requests anything, at most 10 s: open streams keep a page from ever being
-    idle on the network."""
-    ends = time.monotonic() + 10
-    while not page.evaluate(STILL) and time.monotonic() < ends:
+    """Waits until the page no longer draws or requests anything but open streams, which keep a page from ever being idle on the
+    network. Raises AssertionError for a page that goes on drawing."""
+    ends = time.monotonic() + STILL_S
+    while not page.evaluate(STILL):
+        assert time.monotonic() < ends, f"{page.url} still draws or requests something after {STILL_S} s"
         time.sleep(0.05)

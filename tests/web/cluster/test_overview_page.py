@@ -91,6 +91,7 @@ def test_killed_node_appears_without_reload(site: Site, page: Page, complaints: 
     site.put(snapshots.happy())
     live(page, site)
     page.evaluate("window.mark = 'same page'; window.events = []")
+    expect(page.locator("#chart")).to_have_attribute("data-points", re.compile("^[1-9]"))  # a script has drawn it
     points = int(page.locator("#chart").get_attribute("data-points") or 0)
     site.put(snapshots.broken())
     down = page.locator("#node-demo-1-3")
