@@ -50,6 +50,11 @@ def machines(lab: Lab) -> list[str]:
     return sorted(node["name"] for node in lab.cli("nodes", lab.name, "-o", "json").json())
 
 
+def wait_machines(lab: Lab, *names: str) -> None:
+    """Waits until these are the machines: the list is of the last reading, which may be older than the change."""
+    lab.wait(lambda: machines(lab) == sorted(names), f"the machines to be {', '.join(names)}")
+
+
 def state(lab: Lab, node: str) -> str:
     return lab.head("sinfo", "-h", "-a", "-n", node, "-o", "%T|%E").out.splitlines()[0]
 
@@ -64,13 +69,13 @@ def test_nodes_are_added_and_removed_while_a_job_runs(lab: Lab) -> None:
     waits = lab.sbatch("ann", "--gpus-per-node=8", wrap="hostname; nvidia-smi -L | wc -l")
 
     lab.cli("scale", lab.name, "gpu=2", "--yes")
-    assert machines(lab) == ["grow-cpu-1-1", "grow-gpu-1-1", "grow-gpu-1-2", "grow-head"]
+    wait_machines(lab, "grow-cpu-1-1", "grow-gpu-1-1", "grow-gpu-1-2", "grow-head")
     lab.wait_job(waits, "COMPLETED")
     assert lab.output(f"/home/ann/slurm-{waits}.out", "ann").split() == ["grow-gpu-1-2", "8"]
     assert "grow-gpu-1-2" in lab.head("cat", "/etc/headway/prometheus/targets.json").out
 
     lab.cli("scale", lab.name, "gpu=1", "--yes")  # the node without a job is removed
-    assert machines(lab) == ["grow-cpu-1-1", "grow-gpu-1-1", "grow-head"]
+    wait_machines(lab, "grow-cpu-1-1", "grow-gpu-1-1", "grow-head")
     assert state(lab, "grow-gpu-1-2").endswith("headway: no machine")
     assert "grow-gpu-1-2" not in lab.head("cat", "/etc/headway/prometheus/targets.json").out
     assert lab.state_of(job) == "RUNNING"
@@ -81,7 +86,7 @@ def test_nodes_are_added_and_removed_while_a_job_runs(lab: Lab) -> None:
     assert lab.state_of(job) == "RUNNING"
     lab.cli("scale", lab.name, "gpu=0", "--yes", "--deadline", "0")
     assert lab.wait_job(job, "PENDING") == "PENDING"
-    assert machines(lab) == ["grow-cpu-1-1", "grow-head"]
+    wait_machines(lab, "grow-cpu-1-1", "grow-head")
     assert lab.cli("incidents", lab.name, "-o", "json").json() == []
     assert controller(lab) == before
     lab.head("scancel", str(job))
@@ -99,7 +104,7 @@ def test_job_powers_up_a_node_of_an_autoscaled_group(lab: Lab) -> None:
     job = lab.sbatch("ann", "--constraint=lazy", wrap="hostname")
     lab.wait_job(job, "COMPLETED")
     assert lab.output(f"/home/ann/slurm-{job}.out", "ann").strip() == "grow-lazy-1-1"
-    assert "grow-lazy-1-1" in machines(lab)
+    lab.wait(lambda: "grow-lazy-1-1" in machines(lab), "the list of machines to have it")
     lab.head("scontrol", "update", "nodename=grow-lazy-1-1", "state=POWER_DOWN")  # as after ten idle minutes
     lab.wait(lambda: "grow-lazy-1-1" not in machines(lab), "the machine to be given back")
     targets = "/etc/headway/prometheus/targets.json"
@@ -148,7 +153,7 @@ def test_reclaimed_spot_machine_is_replaced_and_its_job_requeued(lab: Lab) -> No
     assert log[:2] == ["began on grow-spot-1-1", "warned on grow-spot-1-1"]
     over = lab.wait(lambda: (one := incident(lab, "reclaim"))["state"] == "returned" and one, "its incident to end")
     assert over["node"] == "grow-spot-1-1"
-    assert machines(lab) == ["grow-cpu-1-1", "grow-head", node]
+    wait_machines(lab, "grow-cpu-1-1", "grow-head", node)
     assert taken not in lab.podman("ps", "-a", "-q", "--no-trunc").split()
     (free,) = {"grow-spot-1-1", "grow-spot-1-2"} - {node}
     assert state(lab, free).endswith("headway: no machine")
