@@ -63,7 +63,7 @@ class Lab:
         self.env = {**kept, "HEADWAY_STATE": str(self.state), "HOME": str(home), "NO_COLOR": "1", "USER": "root"}
         self.env["HEADWAY_PORT"] = "0"
 
-    def cli(self, *args: str, check: bool = True, stdin: str = "", timeout_s: float = 300, **env: str) -> Done:
+    def cli(self, *args: str, check: bool = True, stdin: str = "", timeout_s: float = 600, **env: str) -> Done:
         """Runs `headway ARGS` as a new user types it; stdin is never a terminal."""
         ran = subprocess.run(
             [sys.executable, "-m", "headway", *args],

@@ -12,7 +12,7 @@ import pytest
 BENCH = Path(__file__).parents[3] / "bench"
 
 
-@pytest.mark.parametrize(("faults", "patience_s"), [(2, 1200), pytest.param(100, 5400, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("faults", "patience_s"), [(2, 1100), pytest.param(100, 5400, marks=pytest.mark.soak)])
 def test_random_faults_lose_no_job(node_image: None, faults: int, patience_s: int) -> None:
     argv = [sys.executable, str(BENCH), "long_runs/chaos", "--faults", str(faults), "--seed", "1"]
     ran = subprocess.run(argv, capture_output=True, text=True, timeout=patience_s, check=False)

@@ -24,6 +24,7 @@ from headway.domain.cluster import Cluster, Host
 from headway.domain.machines.machine import Machine, MachineRequest, MachineState
 from headway.domain.storage.folders import Dataset
 from headway.errors import Refused, Unreachable
+from headway.images.recipe import current_tag
 from headway.providers.base import Provider
 from headway.providers.local import mounts
 from headway.providers.local.provider import LocalProvider
@@ -274,8 +275,8 @@ async def test_killed_machine_keeps_its_files_and_address_when_restarted(local: 
 
 async def test_half_created_machine_is_replaced(local: Ground) -> None:
     request = await local.request("mt-1-1")
-    image = podman("images", "--filter", "label=headway.image=debian13", "--format", "{{.ID}}").split()[0]
-    podman("create", "--name", container(local, "mt-1-1"), "--label", "headway=1", image, "true")
+    # Not just any image with Headway's label: the tests of rollouts make and remove theirs meanwhile.
+    podman("create", "--name", container(local, "mt-1-1"), "--label", "headway=1", current_tag("debian13"), "true")
     machine = await local.provider.create(request)
     await local.ssh.wait_ready(machine, timeout_s=240)
 
