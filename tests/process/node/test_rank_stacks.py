@@ -20,7 +20,8 @@ from headway.health.jobs.rank_stacks import py_spy
 from headway.health.jobs.stall_stragglers import RankStack, find_stragglers
 from tests.support.paths import NODE
 
-RANKS, SLOW, JOB = 16, 5, 987654
+RANKS, SLOW = 16, 5
+JOB = 2 * os.getpid()  # the processes of all jobs here are looked at, also those of this test in another worker
 TRAINING = """
 import os, sys, time, multiprocessing
 
