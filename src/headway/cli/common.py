@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,6 +64,22 @@ def expand_home(path: Path | str) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise typer.BadParameter(f"{path}: this home folder does not exist") from None
+
+
+def write_new_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Writes files to a folder, which is made if it is missing, and returns their paths. Raises Refused, with nothing
+    written, if one of the files exists."""
+    there = [name for name in texts if (folder / name).exists()]
+    if there:
+        raise Refused(f"{folder / there[0]} already exists", hint="give another folder with --to")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            with (folder / name).open("x", encoding="utf-8") as out:
+                out.write(text)
+    except OSError as error:
+        raise Refused(f"{folder} can't be written: {error.strerror}", hint="give another folder with --to") from None
+    return [folder / name for name in texts]
 
 
 def split_cluster(words: Sequence[str]) -> tuple[str | None, list[str]]:

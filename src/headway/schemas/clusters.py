@@ -66,6 +66,17 @@ class ChangeSetOut(ResponseModel):
     differences: list[DifferenceOut] = []  # only for provider ssh
 
 
+class SlurmExportOut(ResponseModel):
+    """Plain Slurm files of a cluster, which run without Headway."""
+
+    cluster: str
+    files: dict[str, str]  # name -> text
+    kept: int  # keys with the same value as in Headway's files
+    changed: int
+    left_out: int
+    lost: list[str]  # of the cluster, and not in plain Slurm
+
+
 class ApplyIn(RequestModel):
     """A request to apply a cluster file."""
 

@@ -111,6 +111,7 @@ class AsyncClusters(AsyncResource[Clusters]):
     limits = _threaded(Clusters.limits)
     document = _threaded(Clusters.document)
     ssh_access = _threaded(Clusters.ssh_access)
+    slurm_export = _threaded(Clusters.slurm_export)
     only_name = _threaded(Clusters.only_name)
 
 

@@ -32,6 +32,7 @@ from headway.services.cluster_backend_measurements import ClusterFabricTests, Cl
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
+    from headway.cluster.slurm_export.export import SlurmExport
     from headway.datasets.async_file_store import AsyncDatasetFileStore
     from headway.environments.environment_folder import EnvironmentFileStore
     from headway.jobs.metrics.reader import MetricsAsk, MetricsPart
@@ -112,6 +113,10 @@ class ClusterLifecycle(Protocol):
 
     async def readiness_checks(self, cluster: Cluster) -> tuple[ReadinessCheck, ...]:
         """Checks whether the cluster works as its file describes. Returns one result per check."""
+        ...
+
+    async def slurm_export(self, cluster: Cluster) -> SlurmExport:
+        """Returns plain Slurm files of the cluster, which run without Headway. Raises Refused if it has no machines."""
         ...
 
 

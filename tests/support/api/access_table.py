@@ -106,6 +106,7 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/status": Row(ALL),
     "GET api/clusters/{name}/document": Row(WORK),
     "GET api/clusters/{name}/access": Row(WORK),
+    "GET api/clusters/{name}/slurm-export": Row(ADMIN),
     "POST api/clusters/{name}/apply": Row(ADMIN, body={"document": SPEC}),
     "GET api/clusters/{name}/fabric-test": Row(ALL),
     "POST api/clusters/{name}/fabric-test": Row(NODES, body={}),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fastapi.routing import iter_route_contexts
 
+from headway.cluster.slurm_export.export import SlurmExport
 from headway.domain.dataset import DatasetVersion
 from headway.domain.environment import EnvironmentVersion
 from headway.domain.teams import Team, User
@@ -67,6 +68,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         plan_rollout=server_fakes.changes(),
         machines=(builders.machine("lab-head"),),
         readiness_checks=(),
+        slurm_export=SlurmExport({}, (), ()),
         history=(),
         submit=done,
         cancel=None,

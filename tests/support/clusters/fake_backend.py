@@ -77,6 +77,9 @@ class FakeLifecycle(_Part):
     async def readiness_checks(self, cluster: Cluster) -> Any:
         return await self._fake.call("readiness_checks", cluster)
 
+    async def slurm_export(self, cluster: Cluster) -> Any:
+        return await self._fake.call("slurm_export", cluster)
+
 
 class FakeBackups(_Part):
     """Stands in for services.cluster_backend.ClusterBackups."""

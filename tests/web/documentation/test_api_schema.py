@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
+from headway.cluster.slurm_export.export import SlurmExport
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.slurm.accounts import AccountShare
 from headway.schemas.fabric_tests import FabricTestOut
@@ -49,6 +50,7 @@ def answers() -> dict[str, Any]:
         "apply": None,
         "take_down": (),
         "readiness_checks": (),
+        "slurm_export": SlurmExport({"slurm.conf": "ClusterName=lab\n"}, (), ()),
         "machines": (builders.machine("lab-head"),),
         "read": reading(*JOBS),
         "history": JOBS,

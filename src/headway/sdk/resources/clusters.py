@@ -17,6 +17,7 @@ from headway.schemas.clusters import (
     Document,
     DownIn,
     ScaleGroupsIn,
+    SlurmExportOut,
     StatusOut,
 )
 from headway.schemas.key_rotation import RotateIn
@@ -114,6 +115,10 @@ class Clusters(Resource):
     def ssh_access(self, cluster: str) -> AccessOut:
         """Returns what plain ssh needs to reach the cluster's login as this person."""
         return self._connection.get(cluster_path(cluster, "access"), AccessOut)
+
+    def slurm_export(self, cluster: str) -> SlurmExportOut:
+        """Returns plain Slurm files of the cluster, which run without Headway."""
+        return self._connection.get(cluster_path(cluster, "slurm-export"), SlurmExportOut)
 
     def only_name(self) -> str:
         """Returns the name of the only cluster. Raises NotFound if there is not exactly one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
@@ -15,6 +16,9 @@ from headway.server.cluster_backend.connections import ConnectionPool
 from headway.server.cluster_backend.resolve_process import is_large, resolve_in_process
 from headway.server.operations.apply_wait import ApplyWait
 from headway.services.cluster_backend import ResolvedCluster, WaitForJobs
+
+if TYPE_CHECKING:  # cluster code is loaded with the first cluster
+    from headway.cluster.slurm_export.export import SlurmExport
 
 
 class LifecycleBackend:
@@ -85,6 +89,11 @@ class LifecycleBackend:
         from headway.cluster.readiness import readiness_checks
 
         return await readiness_checks(cluster, await self._pool.context(cluster))
+
+    async def slurm_export(self, cluster: Cluster) -> SlurmExport:
+        from headway.cluster.slurm_export.export import export_slurm
+
+        return await export_slurm(cluster, await self._pool.context(cluster))
 
 
 def _resolve(document: Document) -> ResolvedCluster:

@@ -6,7 +6,16 @@ import asyncio
 
 from headway.domain.machines.machine import MachineState
 from headway.errors import Conflict
-from headway.schemas.clusters import AccessOut, ApplyIn, CheckOut, ClusterOut, Document, ScaleGroupsIn, StatusOut
+from headway.schemas.clusters import (
+    AccessOut,
+    ApplyIn,
+    CheckOut,
+    ClusterOut,
+    Document,
+    ScaleGroupsIn,
+    SlurmExportOut,
+    StatusOut,
+)
 from headway.schemas.operations import OperationOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
@@ -62,6 +71,22 @@ async def get_ssh_access(state: AppState, who: Principal, name: str) -> AccessOu
         host_keys=lines,
         machines={machine.name: machine.address for machine in machines},
         ports={machine.name: machine.port for machine in machines if machine.port != 22},
+    )
+
+
+async def export_slurm(state: AppState, name: str) -> SlurmExportOut:
+    """Returns plain Slurm files of the cluster. Raises NotFound; Refused if it has no machines."""
+    _, cluster = await state.clusters.get(name)
+    found = await state.backend.lifecycle.slurm_export(cluster)
+    kept = sum(entry.kept for entry in found.keys)
+    left_out = sum(entry.written is None for entry in found.keys)
+    return SlurmExportOut(
+        cluster=name,
+        files=found.files,
+        kept=kept,
+        changed=len(found.keys) - kept - left_out,
+        left_out=left_out,
+        lost=[what for what, _ in found.lost],
     )
 
 

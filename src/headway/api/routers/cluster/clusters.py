@@ -15,6 +15,7 @@ from headway.schemas.clusters import (
     Document,
     DownIn,
     ScaleGroupsIn,
+    SlurmExportOut,
     StatusOut,
 )
 from headway.schemas.operations import OperationOut
@@ -89,3 +90,9 @@ async def get_cluster_document(name: str, state: State, _: Member) -> Document:
 async def get_cluster_access(name: str, state: State, who: Member) -> AccessOut:
     """Returns what the person needs to reach the cluster with plain ssh."""
     return await service.get_ssh_access(state, who, name)
+
+
+@router.get("/clusters/{name}/slurm-export")
+async def export_slurm(name: str, state: State, _: Admin) -> SlurmExportOut:
+    """Returns plain Slurm files of the cluster, which run without Headway. No secret is in them."""
+    return await service.export_slurm(state, name)

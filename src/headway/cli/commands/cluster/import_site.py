@@ -11,7 +11,6 @@ from headway.cli import common
 from headway.cli.commands.cluster.compare_site import compare_site
 from headway.cli.output.formatting import plural
 from headway.cli.output.output_formats import Format, Output, print_json
-from headway.errors import Refused
 
 if TYPE_CHECKING:
     from headway.slurm_import.importer import Imported, SiteFiles
@@ -93,17 +92,7 @@ def _write(folder: Path, imported: Imported, *, rehearse: bool) -> list[Path]:
     }
     if rehearse:
         texts[REHEARSAL] = head + dump_yaml(rehearsal(imported))
-    there = [name for name in texts if (folder / name).exists()]
-    if there:
-        raise Refused(f"{folder / there[0]} already exists", hint="give another folder with --to")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            with (folder / name).open("x", encoding="utf-8") as out:
-                out.write(text)
-    except OSError as error:
-        raise Refused(f"{folder} can't be written: {error.strerror}", hint="give another folder with --to") from None
-    return [folder / name for name in texts]
+    return common.write_new_files(folder, texts)
 
 
 def _summary(files: SiteFiles, imported: Imported, written: list[Path]) -> list[str]:

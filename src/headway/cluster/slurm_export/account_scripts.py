@@ -1,0 +1,67 @@
+"""Shell scripts with which a plain Slurm gets the cluster's users, accounts and limits. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+from headway.changes.account_changes import account_changes
+from headway.changes.desired_accounts import desired_accounts
+from headway.domain.cluster import Cluster
+from headway.domain.machines.site import Site
+from headway.domain.slurm.accounts import Accounts, Qos
+from headway.slurm.accounting.sacctmgr_commands import account_change_argv
+
+QOS, ACCOUNTS, USERS = "qos.sh", "accounts.sh", "users.sh"
+
+# sacctmgr refuses to add what is there, so that the scripts can be run again.
+_RUN = """\
+run() {
+    said=$("$@" 2>&1) && return
+    case $said in *"Nothing new added"* | *"already exists"* | *"Nothing modified"*) return ;; esac
+    printf '%s\\n' "$*" "$said" >&2
+    exit 1
+}
+"""
+
+_ADD_USER = """\
+#!/bin/sh
+# Adds the users of the cluster, with their uids. Run it as root on every machine.
+set -e
+add() {
+    getent group "$1" >/dev/null || groupadd -g "$2" "$1"
+    getent passwd "$1" >/dev/null || useradd -u "$2" -g "$1" -d "$3" -m -s /bin/bash "$1"
+}
+"""
+
+
+def qos_script(cluster: Cluster) -> str:
+    """Returns the script that adds the cluster and the names of its QOS. slurmctld starts only when the QOS of its
+    partitions exist, and their limits on GPUs can be set only after it has started."""
+    commands = [["sacctmgr", "-i", "add", "cluster", cluster.name]]
+    commands += [["sacctmgr", "-i", "add", "qos", qos.name] for qos in desired_accounts(cluster).qos]
+    return _script("Adds the cluster and its QOS to slurmdbd, before slurmctld starts for the first time.", commands)
+
+
+def accounts_script(cluster: Cluster) -> str:
+    """Returns the script that adds limits, accounts and users' associations."""
+    desired = replace(desired_accounts(cluster), operators=())
+    added = Accounts(qos=tuple(Qos(qos.name) for qos in desired.qos))
+    commands = [account_change_argv(change.data) for change in account_changes(desired, added)]
+    return _script("Adds limits, accounts and users' associations, when slurmctld runs.", commands)
+
+
+def users_script(cluster: Cluster, site: Site) -> str:
+    """Returns the script that adds the Linux users, with the uids that their files have. Users who left are named in
+    comments: their uids must not be given again."""
+    known = sorted(user.name for user in cluster.users if user.name in site.uids)
+    rows = [shlex.join(["add", name, str(site.uids[name]), f"{cluster.storage.home}/{name}"]) for name in known]
+    rows += [
+        f"# {name} has left; files with uid {site.uids[name]} may remain" for name in site.departed if name in site.uids
+    ]
+    return _ADD_USER + "\n".join(rows) + "\n"
+
+
+def _script(purpose: str, commands: list[list[str]]) -> str:
+    rows = [f"run {shlex.join(command)}" for command in commands]
+    return f"#!/bin/sh\n# {purpose} It may be run again.\n{_RUN}" + "\n".join(rows) + "\n"
