@@ -23,7 +23,7 @@ from headway.catalog.providers import LOCAL
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
 from headway.domain.storage.folders import Dataset
-from headway.errors import CommandFailed, HeadwayError
+from headway.errors import CommandFailed, Conflict, HeadwayError
 from headway.images import build, local_images
 from headway.images.container_removal import remove_containers
 from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, async_file_lock, file_lock, host_lock_folder, labels
@@ -31,6 +31,7 @@ from headway.paths import instance_label, volumes_dir
 from headway.private_files import write_private
 from headway.providers.base import Placement, ReclaimNotice
 from headway.providers.local import mounts, network
+from headway.providers.local.removal_mark import is_marked, marked_machines, removal_mark
 from headway.transport.process import run_to_completion
 
 UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists with cgroup v2
@@ -141,8 +142,11 @@ class LocalProvider:
         return replace(place, cgroup_v1=not UNIFIED.exists())
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
-        found = await self._ps(cluster)
-        machines = [self._machine(item) for item in found if item["State"] != "removing"]
+        machines = [
+            self._machine(item)
+            for item in await self._ps(cluster)
+            if item["State"] != "removing" and not is_marked(self._boot(cluster, item["Labels"]["headway.machine"]))
+        ]
         return tuple(sorted(machines, key=lambda m: ipaddress.ip_address(m.address)))
 
     async def _ps(self, cluster: str) -> Sequence[dict[str, Any]]:
@@ -168,6 +172,8 @@ class LocalProvider:
             info = await local_images.get_image(request.image_tag)
         else:
             info = await build.ensure_image(request.image, state_dir=self.state_dir)
+        if is_marked(self._boot(request.cluster, request.name)):
+            await self._remove(request.cluster, request.name)
         await asyncio.to_thread(self._folders, request.cluster)
         await asyncio.to_thread(self._write_boot, request)
         argv = await self._run_argv(request, info.tag)
@@ -266,6 +272,8 @@ class LocalProvider:
             write_private(folder / name, _line(text))
 
     async def start(self, machine: Machine) -> None:
+        if is_marked(self._boot(machine.cluster, machine.name)):
+            raise Conflict(f"{machine.name} is being removed", hint="try again when its removal has ended")
         await asyncio.to_thread(self._folders, machine.cluster)
         await self._podman("start", self._container(machine.cluster, machine.name), timeout_s=120)
 
@@ -325,13 +333,15 @@ class LocalProvider:
 
     async def notices(self, cluster: str) -> tuple[ReclaimNotice, ...]:
         """Returns the notices. A machine whose time is over is removed first: a local machine has no provider that
-        would do so."""
+        would do so. Removals that a killed server began are finished."""
+        for name in marked_machines(self.state_dir / "machines" / cluster):
+            with contextlib.suppress(CommandFailed):  # tried again the next time
+                await self._remove(cluster, name, boot=True, interrupted=True)
         found = sorted((self.state_dir / "machines" / cluster).glob(f"*/{_NOTICE}"))
         notices = [ReclaimNotice(path.parent.name, float(path.read_text())) for path in found]
         for notice in notices:
             if time.time() >= notice.at:
-                await self._remove(cluster, notice.machine)
-                shutil.rmtree(self._boot(cluster, notice.machine), ignore_errors=True)
+                await self._remove(cluster, notice.machine, boot=True)
         return tuple(notice for notice in notices if time.time() < notice.at)
 
     async def _set_network(self, machine: Machine, *, up: bool) -> None:
@@ -340,18 +350,26 @@ class LocalProvider:
         await asyncio.to_thread(network.set_link, int(ran.stdout), up=up)
 
     async def delete(self, machine: Machine) -> None:
-        await self._remove(machine.cluster, machine.name)
-        shutil.rmtree(self._boot(machine.cluster, machine.name), ignore_errors=True)
+        await self._remove(machine.cluster, machine.name, boot=True)
 
-    async def _remove(self, cluster: str, machine: str) -> None:
-        names = (self._container(cluster, machine),)
+    async def _remove(self, cluster: str, machine: str, *, boot: bool = False, interrupted: bool = False) -> None:
+        """Removes a machine, with `boot` also its boot files. `interrupted`: only if its removal was begun and nothing
+        continues it."""
+        folder = self._boot(cluster, machine)
+        async with removal_mark(folder, interrupted=interrupted) as mine:
+            if mine:
+                await self._remove_container(self._container(cluster, machine))
+                if boot:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    async def _remove_container(self, name: str) -> None:
         for pause_s in (0.1, 0.3, 1.0):  # resources that a killed podman left busy are free a moment later
             try:
-                await remove_containers(self._podman, names, timeout_s=120)
+                await remove_containers(self._podman, (name,), timeout_s=120)
                 return
             except CommandFailed:
                 await asyncio.sleep(pause_s)
-        await remove_containers(self._podman, names, timeout_s=120)
+        await remove_containers(self._podman, (name,), timeout_s=120)
 
     def inspection_hint(self, machine: Machine) -> str:
         return f"podman exec {self._container(machine.cluster, machine.name)} journalctl -b shows its boot log"
@@ -368,9 +386,14 @@ class LocalProvider:
         return mounts.attached_datasets(self._volumes(cluster) / "shared")
 
     async def release(self, cluster: str, *, delete_data: bool) -> tuple[str, ...]:
-        left = [item["Id"] for item in await self._ps(cluster)]
-        if left:
-            await remove_containers(self._podman, left, timeout_s=300)
+        async with contextlib.AsyncExitStack() as marks:
+            left = [
+                item["Id"]
+                for item in sorted(await self._ps(cluster), key=lambda item: str(item["Labels"]["headway.machine"]))
+                if await marks.enter_async_context(removal_mark(self._boot(cluster, item["Labels"]["headway.machine"])))
+            ]
+            if left:
+                await remove_containers(self._podman, left, timeout_s=300)
         ran = await self._podman("network", "rm", "--force", self._owner(cluster), check=False)
         if ran.code != 0 and "not found" not in ran.stderr:
             raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import time
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from headway.domain.machines.machine import MachineRequest
+from headway.errors import Conflict
+from headway.images import local_images
 from headway.providers.local.provider import LocalProvider
 from tests.support.clusters import builders
 from tests.support.machines.podman_script import podman_script
@@ -41,3 +50,111 @@ async def test_network_of_a_cluster_is_closed_to_other_clusters(podman_script: P
     await LocalProvider(tmp_path / "state").place(builders.cluster())
     (created,) = (line for line in said.read_text().splitlines() if line.startswith("network create"))
     assert "--opt isolate=true " in created
+
+
+class Removal:
+    """A podman with one stopped container, the node lab-1-1, whose `rm` waits until the test goes on."""
+
+    def __init__(self, script: Path, folder: Path) -> None:
+        self.provider = LocalProvider(folder / "state")
+        self._said, self._reached, self._go_on = folder / "said", folder / "reached", folder / "go_on"
+        for fifo in (self._reached, self._go_on):
+            os.mkfifo(fifo)
+        names = ("machine", "cluster", "address", "host_key")
+        labels = dict(zip((f"headway.{name}" for name in names), ("lab-1-1", "lab", "10.64.0.2", "k"), strict=True))
+        item = {"Id": "12ab", "ImageID": "34cd", "State": "exited", "StartedAt": 1, "Labels": labels}
+        script.write_text(
+            f"""#!/bin/sh
+echo "$1" >> {self._said}
+case "$1" in
+  ps) echo '{json.dumps([item])}' ;;
+  rm) echo x > {self._reached}; read line < {self._go_on} ;;
+esac
+"""
+        )
+
+    async def reached(self) -> None:
+        """Waits until podman removes the container."""
+        await asyncio.wait_for(asyncio.to_thread(self._reached.read_text), 30)
+
+    async def go_on(self) -> None:
+        """Lets podman end the removal."""
+        await asyncio.wait_for(asyncio.to_thread(self._go_on.write_text, "x\n"), 30)
+
+    def said(self, verb: str) -> int:
+        return self._said.read_text().split().count(verb)
+
+
+@pytest.fixture
+def removal(podman_script: Path, tmp_path: Path) -> Removal:
+    return Removal(podman_script, tmp_path)
+
+
+async def test_machine_is_not_listed_or_started_while_its_files_are_deleted(removal: Removal) -> None:
+    machine, other = builders.machine("lab-1-1"), LocalProvider(removal.provider.state_dir)
+    assert [listed.name for listed in await other.list("lab")] == ["lab-1-1"]
+    deleted = asyncio.create_task(removal.provider.delete(machine))
+    await removal.reached()
+    assert await removal.provider.list("lab") == await other.list("lab") == ()
+    with pytest.raises(Conflict, match="lab-1-1 is being removed"):
+        await other.start(machine)
+    assert removal.said("start") == 0
+    assert await other.notices("lab") == (), "the removal goes on and is not done twice"
+    again = asyncio.create_task(other.delete(machine))
+    await removal.go_on()
+    await asyncio.gather(deleted, again)
+    assert removal.said("rm") == 1
+    assert [listed.name for listed in await other.list("lab")] == ["lab-1-1"], (
+        "a later container of this name is listed"
+    )
+
+
+async def test_interrupted_removal_is_finished_by_the_next_server(removal: Removal) -> None:
+    deleted = asyncio.create_task(removal.provider.delete(builders.machine("lab-1-1")))
+    await removal.reached()
+    deleted.cancel()
+    await asyncio.gather(deleted, return_exceptions=True)
+    after = LocalProvider(removal.provider.state_dir)
+    assert await after.list("lab") == ()
+    finished = asyncio.create_task(after.notices("lab"))
+    await removal.reached()
+    await removal.go_on()
+    assert await finished == ()
+    assert removal.said("rm") == 2
+    assert not (after.state_dir / "machines/lab/lab-1-1").exists()
+
+
+async def test_new_machine_waits_for_the_removal_of_the_one_before(
+    removal: Removal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = removal.provider
+    image = local_images.ImageInfo("debian13", "x", "34cd", "", 0, "", "24.11")
+
+    async def get_image(_: str) -> local_images.ImageInfo:
+        return image
+
+    monkeypatch.setattr(local_images, "get_image", get_image)
+    monkeypatch.setattr(provider, "_folders", lambda _: None)
+
+    async def run_argv(*_: Any) -> list[str]:
+        return ["run"]
+
+    monkeypatch.setattr(provider, "_run_argv", run_argv)
+    deleted = asyncio.create_task(provider.delete(builders.machine("lab-1-1")))
+    await removal.reached()
+    request = MachineRequest("lab", "lab-1-1", "10.64.0.2", "debian13", "private", "public", "key", image_tag="x")
+    made = asyncio.create_task(provider.create(request))
+    await removal.go_on()
+    await asyncio.gather(deleted, made)
+    assert (removal.said("rm"), removal.said("run")) == (1, 1)
+    assert (provider.state_dir / "machines/lab/lab-1-1/authorized_keys").exists()
+    assert [listed.name for listed in await provider.list("lab")] == ["lab-1-1"]
+
+
+async def test_clusters_machines_are_marked_while_it_is_taken_down(removal: Removal) -> None:
+    provider = removal.provider
+    released = asyncio.create_task(provider.release("lab", delete_data=False))
+    await removal.reached()
+    assert await LocalProvider(provider.state_dir).list("lab") == ()
+    await removal.go_on()
+    await released
