@@ -1,4 +1,4 @@
-"""The changes that make Slurm's accounts, QOS, users and limits what `desired_accounts` says. Pure.
+"""Teams, users, limits and QOS: the changes that lead from Slurm accounting as it is to the desired one. Pure.
 
 The data of each Change is one command for `headway.slurm.accounting.sacctmgr_commands`; in the given order each command is
 valid when it runs. sacctmgr refuses to remove a user whose jobs have not ended: the user is locked first (no new jobs),
@@ -12,13 +12,15 @@ from datetime import datetime
 
 from headway.domain.billing.cap_periods import period_start
 from headway.domain.changeset import Change, Disturbs
-from headway.domain.slurm.accounts import Accounts, Association
+from headway.domain.slurm.accounts import Accounts, Association, Qos
 from headway.domain.teams import Team
 
 _OPERATOR_ACCOUNT = "root"
 # Limits with a value; those of resources (GrpTRES, GrpTRESMins) have one for each resource.
-_PLAIN_LIMITS = ("GrpJobs", "GrpSubmitJobs", "MaxJobsPerUser", "MaxSubmitJobsPerUser")
-_RESOURCE_LIMITS = ("GrpTRES", "GrpTRESMins", "MaxTRESPerUser")
+_PLAIN_LIMITS = ("GrpJobs", "GrpSubmitJobs", "MaxJobsPerUser", "MaxSubmitJobsPerUser", "MaxWall")
+_RESOURCE_LIMITS = ("GrpTRES", "GrpTRESMins", "MaxTRESPerJob", "MaxTRESPerUser")
+# Settings of a QOS, with the values that Slurm gives to a new one
+_SETTINGS = {"GraceTime": "0", "PreemptMode": "cluster", "Priority": "0", "UsageFactor": "1.000000"}
 
 
 def account_changes(desired: Accounts, observed: Accounts) -> list[Change]:
@@ -78,21 +80,49 @@ def _command(verb: str, entity: str, name: str, *settings: str, account: str = "
 def _qos_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
     have = {qos.name: qos for qos in observed.qos}
     for qos in desired.qos:
-        seen = have.get(qos.name)
-        limits = [f"{name}={value}" for name, value in sorted(qos.limits.items())]
-        flags = f"Flags={','.join(qos.flags)}"
-        whose = (
-            "the team's limits" if qos.name in desired.account_qos.values() else "limits of each user in the partition"
-        )
+        seen, whose = have.get(qos.name), _whose(qos.name, desired)
         if seen is None:
-            command = _command("add", "qos", qos.name, flags, *limits)
+            limits = [f"{name}={value}" for name, value in sorted({**qos.limits, **qos.settings}.items())]
+            flags = [f"Flags={','.join(qos.flags)}"] if qos.flags else []
+            command = _command("add", "qos", qos.name, *flags, *limits)
             yield _change("qos", qos.name, f"{whose}: {', '.join(limits) or 'none'}", command)
             continue
         words = _limit_words(seen.limits, qos.limits)
-        words += [flags] if seen.flags != qos.flags else []
+        words += [
+            f"{name}={qos.settings.get(name, default)}"
+            for name, default in _SETTINGS.items()
+            if seen.settings.get(name) != qos.settings.get(name)
+        ]
+        words += [f"Flags={','.join(qos.flags) or '-1'}"] if seen.flags != qos.flags else []
         if words:
             command = _command("modify", "qos", qos.name, *words)
             yield _change("qos", qos.name, f"{whose} change: {', '.join(words)}", command)
+    yield from _preempt_changes(desired, have)
+
+
+def _whose(name: str, desired: Accounts) -> str:
+    if name in desired.account_qos:
+        return "the team's limits"
+    return "limits of each user in the partition" if "." in name else f"limits and settings of jobs with --qos {name}"
+
+
+def _preempt_changes(desired: Accounts, have: Mapping[str, Qos]) -> Iterator[Change]:
+    """Yields the changes of lists of QOS that a QOS preempts. Names are removed first: sacctmgr refuses a list that makes a
+    loop with one that is still there."""
+    left: dict[str, tuple[str, ...]] = {}
+    for qos in desired.qos:
+        seen = have[qos.name].preempts if qos.name in have else ()
+        left[qos.name] = tuple(name for name in seen if name in qos.preempts)
+        if left[qos.name] != seen:
+            yield _preempt_change(qos.name, left[qos.name])
+    for qos in desired.qos:
+        if left[qos.name] != qos.preempts:
+            yield _preempt_change(qos.name, qos.preempts)
+
+
+def _preempt_change(name: str, preempts: tuple[str, ...]) -> Change:
+    command = _command("modify", "qos", name, f"Preempt={','.join(preempts)}")
+    return _change("qos", name, f"preempts {', '.join(preempts) or 'no other'}", command)
 
 
 def _limit_words(seen: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
@@ -116,10 +146,11 @@ def _account_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
     have = {account.name: account for account in observed.accounts}
     for account in desired.accounts:
         seen = have.get(account.name)
-        qos = desired.account_qos.get(account.name, "")
+        qos = desired.account_qos.get(account.name, ())
         words = [f"fairshare={account.share}"] if seen is None or seen.share != account.share else []
         if qos and observed.account_qos.get(account.name) != qos:
-            words += [f"qos={qos}", f"defaultqos={qos}"]
+            words += [f"qos={','.join(qos)}", f"defaultqos={qos[0]}"]
+        words += _limit_words(seen.limits if seen else {}, account.limits)
         if seen is None:
             command = _command("add", "account", account.name, "parent=root", *words)
             yield _change("team", account.name, f"new team with share {account.share}", command)
@@ -150,11 +181,10 @@ def _member_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
         elif seen.locked:
             command = _command("modify", "user", user, "maxsubmitjobs=-1", account=team)
             yield _change("user", user, f"may submit in team {team} again", command)
-        if member.gpu_minutes != (seen.gpu_minutes if seen else None):
-            limit = -1 if member.gpu_minutes is None else member.gpu_minutes
-            command = _command("modify", "user", user, f"GrpTRESMins=gres/gpu={limit}", account=team)
-            hours = "no limit" if member.gpu_minutes is None else f"{member.gpu_minutes / 60:.15g}"
-            yield _change("user", user, f"recent GPU-hours in team {team}: {hours}", command)
+        words = _limit_words(seen.limits if seen else {}, member.limits)
+        if words:
+            command = _command("modify", "user", user, *words, account=team)
+            yield _change("user", user, f"limits in team {team}: {', '.join(words)}", command)
         if member.default and not first and (seen is None or not seen.default):
             command = _command("modify", "user", user, f"defaultaccount={team}")
             yield _change("user", user, f"team {team} becomes the default", command)
@@ -192,11 +222,17 @@ def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
         if account.name not in teams and account.name not in busy_accounts:
             command = _command("delete", "account", account.name)
             yield _change("team", account.name, "is no longer in the cluster file", command)
-    limits = {qos.name for qos in desired.qos}
+    # sacctmgr does not remove the default QOS of an account.
+    kept = {qos.name for qos in desired.qos} | busy_accounts
+    kept |= {observed.account_qos[name][0] for name in busy_accounts if name in observed.account_qos}
     for qos in observed.qos:
-        if qos.name not in limits and qos.name not in busy_accounts:
+        if qos.name not in kept:
             command = _command("delete", "qos", qos.name)
-            yield _change("qos", qos.name, "its team or partition has no limits in the cluster file", command)
+            yield _change("qos", qos.name, _why_gone(qos.name), command)
+
+
+def _why_gone(qos: str) -> str:
+    return "its partition has no limits in the cluster file" if "." in qos else "is no longer in the cluster file"
 
 
 def _lock(member: Association, *, cancel: bool) -> Iterator[Change]:

@@ -1,71 +1,132 @@
-"""The accounts, QOS, users and limits that a cluster file requires of Slurm. Pure.
+"""Teams, users, limits and QOS of a cluster file as Slurm accounting must have them. Pure.
 
-A team is an account under root with its share, and a QOS of the same name with its caps, which is the account's only
-QOS. A partition with limits has a QOS too, whose limits Slurm applies in place of the same limits of the job's QOS."""
+A team is an account under root with its share, and a QOS of the same name with its caps, which its jobs have unless they
+choose another QOS of the file. The limits of a team whose jobs may choose are those of its account and of its users'
+associations, because those count the jobs of all QOS; of the others they are those of the QOS. A partition with limits has
+a QOS too, whose limits Slurm applies in place of the same limits of the job's QOS."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from decimal import Decimal
+from collections.abc import Iterator, Mapping
 
 from headway.domain.cluster import Cluster
+from headway.domain.job_qos import JobQos
 from headway.domain.machines.gpu_parts import tres_of_part
 from headway.domain.slurm.accounts import OPERATOR, Account, Accounts, Association, Qos
 from headway.domain.teams import Team, UserLimits
 
+# Use counts until the end of the period. Without NoDecay it would decay with PriorityDecayHalfLife, and the cap would become
+# free again bit by bit.
+_TEAM_FLAGS = ("NoDecay",)
+_PREEMPTED_GRACE_S = 120  # of jobs that choose no QOS, as the default of the file's QOS and partitions
+_TRES = {"cpus": "cpu", "gpus": "gres/gpu", "nodes": "node"}
+
 
 def desired_accounts(cluster: Cluster) -> Accounts:
     """Returns the accounts that the cluster file requires."""
-    minutes = {team.name: team.per_user.recent_gpu_hours for team in cluster.teams}
+    teams = {team.name: team for team in cluster.teams}
     members = [
-        Association(user.name, team, default=team == user.teams[0], gpu_minutes=_minutes(minutes.get(team)))
+        Association(user.name, team, default=team == user.teams[0], limits=_member_limits(cluster, teams.get(team)))
         for user in cluster.users
         for team in dict.fromkeys(user.teams)
     ]
+    qos = [*(_team_qos(cluster, team) for team in cluster.teams), *map(_job_qos, cluster.qos), *_partition_qos(cluster)]
     return Accounts(
-        accounts=tuple(sorted((Account(t.name, t.share) for t in cluster.teams), key=lambda a: a.name)),
+        accounts=tuple(sorted((_account(cluster, team) for team in cluster.teams), key=lambda a: a.name)),
         associations=tuple(sorted(members, key=lambda a: (a.user, a.account))),
-        qos=tuple(sorted([*map(_team_qos, cluster.teams), *_partition_qos(cluster)], key=lambda q: q.name)),
+        qos=tuple(sorted(qos, key=lambda q: q.name)),
         operators=(OPERATOR,),
-        account_qos={team.name: team.name for team in cluster.teams},
+        account_qos={team.name: _qos_of_team(cluster, team) for team in cluster.teams},
         departed_jobs=cluster.departed_jobs,
     )
 
 
-def _minutes(hours: Decimal | None) -> int | None:
-    return None if hours is None else int(hours * 60)
+def _counts_by_association(cluster: Cluster, team: Team) -> bool:
+    """Returns whether the team's limits are those of its account and associations, instead of its QOS."""
+    return any(team.name in qos.teams for qos in cluster.qos)
 
 
-def _partition_qos(cluster: Cluster) -> Iterator[Qos]:
-    """Yields the QOS of each partition with limits."""
-    for partition in cluster.partitions:
-        if partition.qos:
-            yield Qos(partition.qos, _user_limits(partition.per_user), ("NoDecay",))
+def _qos_of_team(cluster: Cluster, team: Team) -> tuple[str, ...]:
+    """Returns the QOS that the team's jobs may have, the default first."""
+    names = {team.name, *(qos.name for qos in cluster.qos if team.name in qos.teams)}
+    default = team.default_qos or team.name
+    return (default, *sorted(names - {default}))
+
+
+def _account(cluster: Cluster, team: Team) -> Account:
+    return Account(team.name, team.share, _team_limits(team) if _counts_by_association(cluster, team) else {})
+
+
+def _member_limits(cluster: Cluster, team: Team | None) -> dict[str, str]:
+    """Returns the limits of a user's association."""
+    if team is None:
+        return {}
+    each = team.per_user
+    limits = {} if each.recent_gpu_hours is None else {"GrpTRESMins": f"gres/gpu={int(each.recent_gpu_hours * 60)}"}
+    if _counts_by_association(cluster, team):
+        limits |= _limits(each.running_jobs, each.submitted_jobs, {"cpu": each.cpus, "gres/gpu": each.gpus})
+    return limits
+
+
+def _team_limits(team: Team) -> dict[str, str]:
+    """Returns the limits of all jobs of the team together, apart from its GPU-hours."""
+    parts = {tres_of_part(part): count for part, count in team.gpu_parts.items()}
+    return _limits(team.running_jobs, team.submitted_jobs, {"gres/gpu": team.gpus, **parts})
+
+
+def _limits(running: int | None, submitted: int | None, resources: Mapping[str, int | None]) -> dict[str, str]:
+    """Returns limits of a number of jobs together, in sacctmgr's terms."""
+    limits = {
+        name: str(most) for name, most in (("GrpJobs", running), ("GrpSubmitJobs", submitted)) if most is not None
+    }
+    held = _counts(resources)
+    return {**limits, "GrpTRES": held} if held else limits
+
+
+def _counts(resources: Mapping[str, int | None]) -> str:
+    return ",".join(f"{name}={count}" for name, count in sorted(resources.items()) if count is not None)
 
 
 def _user_limits(each: UserLimits) -> dict[str, str]:
     """Returns the limits of a QOS on each user."""
     plain = {"MaxJobsPerUser": each.running_jobs, "MaxSubmitJobsPerUser": each.submitted_jobs}
     limits = {name: str(most) for name, most in plain.items() if most is not None}
-    holds = {name: count for name, count in (("cpu", each.cpus), ("gres/gpu", each.gpus)) if count is not None}
-    if holds:
-        limits["MaxTRESPerUser"] = ",".join(f"{name}={count}" for name, count in holds.items())
-    return limits
+    held = _counts({"cpu": each.cpus, "gres/gpu": each.gpus})
+    return {**limits, "MaxTRESPerUser": held} if held else limits
 
 
-def _team_qos(team: Team) -> Qos:
-    """Returns the QOS with the team's limits."""
-    limits = {}
-    if team.running_jobs is not None:
-        limits["GrpJobs"] = str(team.running_jobs)
-    if team.submitted_jobs is not None:
-        limits["GrpSubmitJobs"] = str(team.submitted_jobs)
-    held = {} if team.gpus is None else {"gres/gpu": team.gpus}
-    held |= {tres_of_part(part): count for part, count in team.gpu_parts.items()}
-    if held:
-        limits["GrpTRES"] = ",".join(f"{name}={count}" for name, count in sorted(held.items()))
-    if team.gpu_hours is not None:
-        limits["GrpTRESMins"] = f"gres/gpu={int(team.gpu_hours.hours * 60)}"
-    limits |= _user_limits(team.per_user)
-    # Without NoDecay usage would decay with PriorityDecayHalfLife, and the cap would become free again bit by bit.
-    return Qos(team.name, limits, ("NoDecay",))
+def _team_qos(cluster: Cluster, team: Team) -> Qos:
+    """Returns the QOS of the team's jobs that choose none."""
+    limits = {} if team.gpu_hours is None else {"GrpTRESMins": f"gres/gpu={int(team.gpu_hours.hours * 60)}"}
+    if not _counts_by_association(cluster, team):
+        limits |= {**_team_limits(team), **_user_limits(team.per_user)}
+    preempted = any(team.name in qos.preempts for qos in cluster.qos)
+    return Qos(team.name, limits, _TEAM_FLAGS, {"GraceTime": str(_PREEMPTED_GRACE_S)} if preempted else {})
+
+
+def _job_qos(qos: JobQos) -> Qos:
+    """Returns a QOS that jobs choose."""
+    limits = _limits(qos.running_jobs, qos.submitted_jobs, _by_tres(qos.resources)) | _user_limits(qos.per_user)
+    if qos.per_job:
+        limits["MaxTRESPerJob"] = _counts(_by_tres(qos.per_job))
+    if qos.max_time_s is not None:
+        limits["MaxWall"] = str(max(1, qos.max_time_s // 60))
+    settings = {
+        "GraceTime": str(qos.grace_s) if qos.grace_s else "",
+        "PreemptMode": qos.preempt_mode if qos.preempt_mode != "requeue" else "",  # the cluster's
+        "Priority": str(qos.priority) if qos.priority else "",
+        "UsageFactor": f"{qos.usage_factor:.6f}" if qos.usage_factor != 1 else "",
+    }
+    given = {name: value for name, value in settings.items() if value}
+    return Qos(qos.name, limits, qos.flags, given, tuple(sorted(qos.preempts)))
+
+
+def _by_tres(resources: Mapping[str, int]) -> dict[str, int | None]:
+    return {_TRES[name]: count for name, count in resources.items()}
+
+
+def _partition_qos(cluster: Cluster) -> Iterator[Qos]:
+    """Yields the QOS of each partition with limits."""
+    for partition in cluster.partitions:
+        if partition.qos:
+            yield Qos(partition.qos, _user_limits(partition.per_user), _TEAM_FLAGS)

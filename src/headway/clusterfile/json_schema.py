@@ -30,7 +30,12 @@ def cluster_file_schema() -> dict[str, Any]:
     jump["anyOf"] = [{"type": "string", "description": "An address."}, *jump["anyOf"]]
     _list_keys(document["properties"]["slurm"], allowed_slurm_keys.CLUSTER_KEYS)
     _list_keys(parts["PartitionPart"]["properties"]["slurm"], allowed_slurm_keys.PARTITION_KEYS)
-    for mapping, part in (("partitions", "PartitionPart"), ("teams", "TeamPart"), ("users", "UserPart")):
+    for mapping, part in (
+        ("partitions", "PartitionPart"),
+        ("teams", "TeamPart"),
+        ("qos", "QosPart"),
+        ("users", "UserPart"),
+    ):
         # An entry with an empty value gets every default.
         document["properties"][mapping]["additionalProperties"] = {
             "anyOf": [{"$ref": f"#/$defs/{part}"}, {"type": "null"}]

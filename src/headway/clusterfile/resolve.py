@@ -21,11 +21,12 @@ from headway.clusterfile.models.health import FABRIC_TEST_EVERY_S, HealthPart
 from headway.clusterfile.models.hosts import HostPart
 from headway.clusterfile.models.network import resolve_network, resolve_team_network
 from headway.clusterfile.models.partitions import PartitionPart
+from headway.clusterfile.models.qos import resolve_qos
 from headway.clusterfile.models.software.containers import SignaturesPart
 from headway.clusterfile.models.software.environments import resolve_environments
 from headway.clusterfile.models.software.packages import resolve_packages
 from headway.clusterfile.models.storage import MountedVolumePart
-from headway.clusterfile.models.teams import BudgetPart, TeamPart, UserLimitsPart
+from headway.clusterfile.models.teams import BudgetPart, TeamPart, resolve_user_limits
 from headway.clusterfile.rules.file_rules import dataset_mount, preemption_rules
 from headway.domain.billing.cost_rules import CostRules
 from headway.domain.cluster import (
@@ -45,7 +46,7 @@ from headway.domain.cluster import (
 from headway.domain.machines.image_signatures import SignaturePolicy, SignatureRule
 from headway.domain.machines.machine import Jump
 from headway.domain.storage.folders import Dataset, StorageFolders, Volume
-from headway.domain.teams import Budget, GpuHourCap, Team, User, UserLimits
+from headway.domain.teams import Budget, GpuHourCap, Team, User
 from headway.validation.field_types import UNLIMITED
 
 DEFAULT_TEAM = "default"
@@ -74,6 +75,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         partitions=_partitions(file, slots),
         teams=teams,
         users=_users(file, teams, owner),
+        qos=resolve_qos(file.qos, (team.name for team in teams)),
         slurm=dict(file.slurm),
         hosts=_hosts(file, slots),
         departed_jobs=file.departures.jobs,
@@ -191,15 +193,10 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
             slurm=dict(part.slurm),
             environment=part.environment or "",
             container_image=part.container_image or "",
-            per_user=_user_limits(part.per_user),
+            per_user=resolve_user_limits(part.per_user),
         )
         for name, part in parts.items()
     )
-
-
-def _user_limits(part: UserLimitsPart, recent_gpu_hours: float | None = None) -> UserLimits:
-    hours = None if recent_gpu_hours is None else Decimal(f"{recent_gpu_hours:.15g}")
-    return UserLimits(part.running_jobs, part.submitted_jobs, part.gpus, part.cpus, hours)
 
 
 def _nodes(part: PartitionPart, slots: tuple[Slot, ...]) -> tuple[str, ...]:
@@ -236,11 +233,12 @@ def _team(file: ClusterFile, name: str, part: TeamPart, users: list[str]) -> Tea
         submitted_jobs=limits.submitted_jobs,
         gpus=limits.gpus,
         gpu_parts=dict(limits.gpu_parts),
-        per_user=_user_limits(limits.per_user, limits.per_user.recent_gpu_hours),
+        per_user=resolve_user_limits(limits.per_user),
         budget=_budget(part.budget) if part.budget else None,
         environment=part.environment or "",
         container_image=part.container_image or "",
         network=resolve_team_network(part.network, file.network),
+        default_qos=part.default_qos or "",
     )
 
 

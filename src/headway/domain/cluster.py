@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import cached_property
 
 from headway.domain.billing.cost_rules import CostRules
+from headway.domain.job_qos import JobQos
 from headway.domain.machines.gpu_driver import GpuDriver
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.image_signatures import SignaturePolicy
@@ -279,6 +280,7 @@ class Cluster:
     gpu_driver: GpuDriver = field(default_factory=GpuDriver)  # provider ssh
     network: Network = field(default_factory=Network)
     cloud: CloudSettings | None = None  # providers that rent machines
+    qos: tuple[JobQos, ...] = ()  # QOS that jobs choose, besides those of teams and partitions
 
     @property
     def head(self) -> str:

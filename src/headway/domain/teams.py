@@ -60,6 +60,7 @@ class Team:
     )  # allocated at once: MIG profile, "shard" or "mps" -> number
     per_user: UserLimits = field(default_factory=UserLimits)
     network: NetworkPolicy = field(default_factory=NetworkPolicy)
+    default_qos: str = ""  # QOS of its jobs without --qos; "" = its own
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,8 @@ def test_estimate_shows_price_and_start_without_submitting(lab: Lab) -> None:
 def test_held_team_starts_no_jobs_while_running_ones_continue(lab: Lab) -> None:
     runs = lab.sbatch("sara", wrap="while [ ! -e go ]; do sleep 0.1; done")
     lab.wait_job(runs, "RUNNING")
-    lab.head(*hold_team_jobs_argv("speech", on=True))
+    for argv in hold_team_jobs_argv("speech", on=True):
+        lab.head(*argv)
     try:
         waits = lab.sbatch("sara", wrap="true")
         lab.wait(lambda: lab.field(waits, "Reason") == "MaxJobsPerAccount", "the job to wait for the limit")
@@ -97,7 +98,8 @@ def test_held_team_starts_no_jobs_while_running_ones_continue(lab: Lab) -> None:
         planned = lab.cli("plan", str(HERE.parent / "lab.yaml"))
         assert "speech" not in planned.out
     finally:
-        lab.head(*hold_team_jobs_argv("speech", on=False))
+        for argv in hold_team_jobs_argv("speech", on=False):
+            lab.head(*argv)
     assert lab.wait_job(waits) == "COMPLETED"
     lab.head("touch", "/home/sara/go", user="sara")
     assert lab.wait_job(runs) == "COMPLETED"

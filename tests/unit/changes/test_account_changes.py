@@ -3,19 +3,27 @@ refuses."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.changes.account_changes import account_changes, lock_changes, member_changes, usage_resets_due
+from headway.changes.account_changes import (
+    account_changes,
+    lock_changes,
+    member_changes,
+    usage_resets_due,
+)
 from headway.changes.desired_accounts import desired_accounts
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster
+from headway.domain.job_qos import JobQos
 from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 from headway.domain.teams import GpuHourCap, Team, User, UserLimits
 from headway.slurm.accounting.sacctmgr_commands import account_change_argv
@@ -34,27 +42,31 @@ def lab(*teams: Team, departed_jobs: str = "cancel") -> Cluster:
     return cluster(teams=teams, users=people, departed_jobs=departed_jobs)
 
 
+SETTINGS = {"GraceTime": "0", "PreemptMode": "cluster", "Priority": "0", "UsageFactor": "1.000000"}
+
+
 class Sacctmgr:
     """Accounting as a few dictionaries. Every command it is given must be valid at that moment."""
 
     def __init__(self, start: Accounts, busy: frozenset[tuple[str, str]] = frozenset()) -> None:
         self.accounts = {a.name: a.share for a in start.accounts}
+        self.account_limits = {a.name: dict(a.limits) for a in start.accounts}
         self.members = {(a.user, a.account): a.locked for a in start.associations}
         self.default = {a.user: a.account for a in start.associations if a.default}
-        self.qos = {q.name: (dict(q.limits), q.flags) for q in start.qos}
+        self.qos = {q.name: (dict(q.limits), q.flags, dict(q.settings), q.preempts) for q in start.qos}
         self.account_qos = dict(start.account_qos)
         self.operators = set(start.operators)
-        self.minutes = {(a.user, a.account): a.gpu_minutes for a in start.associations if a.gpu_minutes is not None}
+        self.limits = {(a.user, a.account): dict(a.limits) for a in start.associations}
         self.busy = busy
 
     def seen(self) -> Accounts:
         return Accounts(
-            tuple(Account(n, s) for n, s in sorted(self.accounts.items())),
+            tuple(Account(n, s, dict(self.account_limits[n])) for n, s in sorted(self.accounts.items())),
             tuple(
-                Association(u, a, self.default.get(u) == a, lock, self.minutes.get((u, a)))
+                Association(u, a, self.default.get(u) == a, lock, dict(self.limits[u, a]))
                 for (u, a), lock in sorted(self.members.items())
             ),
-            tuple(Qos(n, limits, flags) for n, (limits, flags) in sorted(self.qos.items())),
+            tuple(Qos(n, dict(limits), *others) for n, (limits, *others) in sorted(self.qos.items())),
             tuple(sorted(self.operators)),
             dict(self.account_qos),
             self.busy,
@@ -73,21 +85,33 @@ class Sacctmgr:
 
     def add_qos(self, name: str, words: dict[str, str]) -> None:
         assert name not in self.qos
-        self.qos[name] = ({}, ())
+        assert "Preempt" not in words, "the others may not be there yet"
+        self.qos[name] = ({}, (), {}, ())
         self.modify_qos(name, words)
 
     def modify_qos(self, name: str, words: dict[str, str]) -> None:
-        limits, flags = self.qos[name]
+        limits, flags, settings, preempts = self.qos[name]
+        for key in SETTINGS & words.keys():
+            settings[key] = words.pop(key)
+            if settings[key] == SETTINGS[key]:
+                del settings[key]
+        given = words.pop("Flags", ",".join(flags) or "-1")
+        flags = () if given == "-1" else tuple(given.split(","))
+        if "Preempt" in words:
+            preempts = tuple(filter(None, words.pop("Preempt").split(",")))
+            assert self.qos.keys() >= set(preempts)
+        self._set_limits(limits, words)
+        self.qos[name] = (limits, flags, settings, preempts)
+        TopologicalSorter({name: preempts for name, (*_, preempts) in self.qos.items()}).prepare()
+
+    def _set_limits(self, limits: dict[str, str], words: Mapping[str, str]) -> None:
         for key, value in words.items():
-            if key == "Flags":
-                flags = tuple(value.split(","))
-            elif value == "-1":
+            if value == "-1":
                 limits.pop(key, None)
             elif "=" in value:
                 self._set_resources(limits, key, value)
             else:
                 limits[key] = value
-        self.qos[name] = (limits, flags)
 
     def _set_resources(self, limits: dict[str, str], key: str, value: str) -> None:
         """Changes only the resources that are named, like sacctmgr."""
@@ -97,19 +121,28 @@ class Sacctmgr:
             limits[key] = ",".join(kept)
 
     def delete_qos(self, name: str, words: dict[str, str]) -> None:
-        assert name not in self.account_qos.values()
+        """Removes it from all lists, like sacctmgr, which refuses it only as a default."""
+        assert not any(names[0] == name for names in self.account_qos.values())
         del self.qos[name]
+        self.account_qos = {a: tuple(one for one in names if one != name) for a, names in self.account_qos.items()}
+        for other, (*most, preempts) in list(self.qos.items()):
+            self.qos[other] = (*most, tuple(one for one in preempts if one != name))
 
     def add_account(self, name: str, words: dict[str, str]) -> None:
         assert name not in self.accounts
+        assert words.pop("parent") == "root"
+        self.account_limits[name] = {}
         self.modify_account(name, words)
 
     def modify_account(self, name: str, words: dict[str, str]) -> None:
         if "fairshare" in words:
-            self.accounts[name] = int(words["fairshare"])
+            self.accounts[name] = int(words.pop("fairshare"))
         if "defaultqos" in words:
-            assert words["qos"] == words["defaultqos"] in self.qos
-            self.account_qos[name] = words["defaultqos"]
+            default, names = words.pop("defaultqos"), words.pop("qos").split(",")
+            assert default in names
+            assert self.qos.keys() >= set(names)
+            self.account_qos[name] = (default, *sorted(set(names) - {default}))
+        self._set_limits(self.account_limits[name], words)
 
     def delete_account(self, name: str, words: dict[str, str]) -> None:
         assert not any(account == name for _, account in self.members)
@@ -123,19 +156,18 @@ class Sacctmgr:
         assert words["account"] in self.accounts
         assert (name, words["account"]) not in self.members
         self.members[name, words["account"]] = False
+        self.limits[name, words["account"]] = {}
         self.default.setdefault(name, words["account"])
 
     def modify_user(self, name: str, words: dict[str, str]) -> None:
         if "defaultaccount" in words:
             assert (name, words["defaultaccount"]) in self.members
             self.default[name] = words["defaultaccount"]
-        if "GrpTRESMins" in words:
-            minutes = int(words["GrpTRESMins"].removeprefix("gres/gpu="))
-            self.minutes[name, words["account"]] = minutes
-            if minutes == -1:
-                del self.minutes[name, words["account"]]
+            return
+        account = words.pop("account")
         if "maxsubmitjobs" in words:
-            self.members[name, words["account"]] = words["maxsubmitjobs"] == "0"
+            self.members[name, account] = words.pop("maxsubmitjobs") == "0"
+        self._set_limits(self.limits[name, account], words)
 
     def delete_user(self, name: str, words: dict[str, str]) -> None:
         gone = [m for m in self.members if m[0] == name and words.get("account", m[1]) == m[1]]
@@ -143,7 +175,7 @@ class Sacctmgr:
         assert not self.busy.intersection(gone), "Job(s) active"
         for member in gone:
             del self.members[member]
-            self.minutes.pop(member, None)
+            del self.limits[member]
         left = [account for user, account in self.members if user == name]
         if self.default.get(name) not in left:
             assert not left, "the default account goes last"
@@ -206,11 +238,11 @@ def test_recent_gpu_hours_limit_the_association_of_each_user() -> None:
         ["user", "where", f"name={user}", "account=speech", "set", "GrpTRESMins=gres/gpu=750"]
         for user in ("alice", "carol")
     ]
-    assert changes[0].why == "recent GPU-hours in team speech: 12.5"
+    assert changes[0].why == "limits in team speech: GrpTRESMins=gres/gpu=750"
     carry_out(lab(capped), slurm)
     assert carry_out(lab(capped), slurm) == []
     carry_out(lab(SPEECH), slurm)
-    assert slurm.minutes == {}
+    assert not any(slurm.limits.values())
 
 
 def _accounts(qos: Qos) -> Accounts:
@@ -224,7 +256,42 @@ hours = st.none() | st.integers(1, 99).map(Decimal)
 limits = st.builds(UserLimits, numbers, numbers, numbers, numbers, hours)
 caps = st.none() | st.builds(GpuHourCap, st.integers(1, 999).map(Decimal), st.just("month"))
 team = st.builds(Team, names, people, st.integers(1, 100), caps, numbers, numbers, numbers, per_user=limits)
-files = st.lists(team, unique_by=lambda t: t.name, min_size=1, max_size=3).map(lambda teams: lab(*teams))
+flags = st.lists(st.sampled_from(["DenyOnLimit", "NoDecay"]), unique=True).map(lambda names: tuple(sorted(names)))
+resources = st.dictionaries(st.sampled_from(["gpus", "cpus", "nodes"]), st.integers(1, 9))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    teams = draw(st.lists(team, unique_by=lambda t: t.name, min_size=1, max_size=3))
+    known = [t.name for t in teams]
+    order = draw(st.permutations(["high", "low", "urgent"]))[: draw(st.integers(0, 3))]
+    qos = [
+        JobQos(
+            name,
+            tuple(draw(st.lists(st.sampled_from(known), unique=True))),
+            draw(st.integers(0, 3)),
+            draw(st.sampled_from([Decimal(1), Decimal("0.5")])),
+            draw(st.none() | st.integers(1, 9).map(lambda hours: hours * 3600)),
+            draw(numbers),
+            draw(numbers),
+            draw(resources),
+            draw(limits),
+            draw(resources),
+            tuple(draw(st.lists(st.sampled_from([*order[:place], *known]), unique=True))),
+            draw(st.sampled_from(["requeue", "cancel"])),
+            draw(st.integers(0, 200)),
+            draw(flags),
+        )
+        for place, name in enumerate(order)
+    ]
+    defaults = [
+        replace(one, default_qos=draw(st.sampled_from(["", *(q.name for q in qos if one.name in q.teams)])))
+        for one in teams
+    ]
+    return replace(lab(*defaults), qos=tuple(qos))
+
+
+files = clusters()
 
 
 @given(files, files)
@@ -280,7 +347,9 @@ def test_departed_member_is_locked_and_jobs_are_cancelled_or_finish() -> None:
 
 def test_builtin_slurm_account_and_qos_are_ignored() -> None:
     observed = parse_accounts(
-        "root||1|normal|||\nroot|root|1|normal|||\n", "root|Administrator|root\n", "normal||||||||\n"
+        "root||1|normal||||||\nroot|root|1|normal||||||\n",
+        "root|Administrator|root\n",
+        "normal|||00:00:00|cluster|0|1.000000|||||||||\n",
     )
     assert observed == Accounts()
 
@@ -337,3 +406,44 @@ def test_unlocked_user_joins_the_teams_that_accounting_has() -> None:
     for change in member_changes("ann", goal, slurm.seen()):
         slurm.run(account_change_argv(change.data))
     assert set(slurm.members) == {("ann", "red"), ("bob", "red")}
+
+
+def test_qos_that_jobs_choose_is_added_with_its_limits_and_offered_to_teams() -> None:
+    high = JobQos(
+        "high", ("speech",), 100, Decimal(2), 86400, per_job={"gpus": 8, "nodes": 2}, preempts=("low", "vision"),
+        preempt_mode="cancel", grace_s=60, flags=("DenyOnLimit",),
+    )  # fmt: skip
+    plain, slurm = lab(replace(SPEECH, per_user=UserLimits(gpus=4)), VISION), Sacctmgr(Accounts())
+    carry_out(plain, slurm)
+    chosen = replace(plain, qos=(high, JobQos("low", ("speech",))))
+    changes = account_changes(desired_accounts(chosen), slurm.seen())
+    assert account_change_argv(changes[0].data)[2:] == [
+        "add", "qos", "high", "set", "Flags=DenyOnLimit", "GraceTime=60", "MaxTRESPerJob=gres/gpu=8,node=2", "MaxWall=1440",
+        "PreemptMode=cancel", "Priority=100", "UsageFactor=2.000000",
+    ]  # fmt: skip
+    carry_out(chosen, slurm)
+    assert slurm.account_qos == {"speech": ("speech", "high", "low"), "vision": ("vision",)}
+    assert slurm.qos["high"][3] == ("low", "vision")
+    assert carry_out(chosen, slurm) == []
+    carry_out(plain, slurm)
+    assert set(slurm.qos) == {"speech", "vision"}
+
+
+def test_limits_of_a_team_that_may_choose_hold_in_each_qos() -> None:
+    """Slurm counts the jobs of a QOS only; those of an association are all jobs of the team or user."""
+    team = replace(SPEECH, per_user=UserLimits(running_jobs=2, gpus=4, recent_gpu_hours=Decimal(3)), default_qos="low")
+    found = desired_accounts(replace(lab(team), qos=(JobQos("low", ("speech",)),)))
+    assert found.accounts[0].limits == {"GrpTRES": "gres/gpu=12"}
+    assert {a.user: a.limits for a in found.associations}["carol"] == {
+        "GrpTRESMins": "gres/gpu=180", "GrpJobs": "2", "GrpTRES": "gres/gpu=4",
+    }  # fmt: skip
+    assert {q.name: q.limits for q in found.qos} == {"low": {}, "speech": {}}
+    assert found.account_qos == {"speech": ("low", "speech")}
+
+
+def test_lists_of_preempted_qos_are_turned_around_without_a_loop() -> None:
+    plain, slurm = lab(SPEECH), Sacctmgr(Accounts())
+    a, b = JobQos("a", ("speech",)), JobQos("b", ("speech",))
+    carry_out(replace(plain, qos=(replace(a, preempts=("b",)), b)), slurm)
+    carry_out(replace(plain, qos=(a, replace(b, preempts=("a",)))), slurm)
+    assert [slurm.qos[name][3] for name in ("a", "b")] == [(), ("a",)]

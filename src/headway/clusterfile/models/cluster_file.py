@@ -23,6 +23,7 @@ from headway.clusterfile.models.health import HealthPart
 from headway.clusterfile.models.hosts import FirewallPart, HostPart, hosts_were_read
 from headway.clusterfile.models.network import NetworkPart
 from headway.clusterfile.models.partitions import PartitionPart
+from headway.clusterfile.models.qos import QosPart
 from headway.clusterfile.models.software.containers import ContainersPart
 from headway.clusterfile.models.software.environments import (
     ContainerImage,
@@ -108,6 +109,9 @@ class ClusterFile(FileSection):
         default_factory=dict,
         max_length=MOST_TEAMS,
         description="Teams (default: one named default, with you as its user).",
+    )
+    qos: dict[TeamName, QosPart] = Field(
+        default_factory=dict, max_length=100, description="QOS that jobs choose with --qos (default: none)."
     )
     users: dict[UserName, UserPart] = Field(
         default_factory=dict, max_length=MOST_USERS, description="SSH keys of the users named in teams."

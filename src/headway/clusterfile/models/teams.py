@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -11,6 +12,7 @@ from headway.clusterfile.models.software.environments import (
     ContainerImage,
     DefaultEnvironment,
 )
+from headway.domain.teams import UserLimits
 from headway.validation.field_types import (
     MOST_USERS,
     FileSection,
@@ -48,6 +50,13 @@ class MemberLimitsPart(UserLimitsPart):
         description="Largest number of a user's GPU-hours. Use fades: that of 7 days ago (PriorityDecayHalfLife) counts "
         "half.",
     )
+
+
+def resolve_user_limits(part: UserLimitsPart) -> UserLimits:
+    """Returns the limits of each user."""
+    hours = part.recent_gpu_hours if isinstance(part, MemberLimitsPart) else None
+    recent = None if hours is None else Decimal(f"{hours:.15g}")
+    return UserLimits(part.running_jobs, part.submitted_jobs, part.gpus, part.cpus, recent)
 
 
 class LimitsPart(FileSection):
@@ -109,6 +118,9 @@ class TeamPart(FileSection):
     share: int = Field(1, ge=1, le=1_000_000, description="Fair share, relative to the other teams.")
     limits: LimitsPart = Field(default_factory=LimitsPart, description="Limits.")
     budget: BudgetPart | None = Field(None, description="Budget of the team (default: none).")
+    default_qos: str | None = Field(
+        None, description="QOS of its jobs without --qos (default: the team's own, with its limits).", examples=["high"]
+    )
     environment: DefaultEnvironment | None = Field(
         None,
         description="Software environment of its `headway run` without --environment; the partition's comes first.",

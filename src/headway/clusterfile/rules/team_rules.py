@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from headway.clusterfile import groups
 from headway.clusterfile.draft import FileDraft, partitions_of
 from headway.clusterfile.models.groups import GroupPart
+from headway.clusterfile.models.qos import QosLimitsPart
 from headway.clusterfile.models.teams import UserLimitsPart
 from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED
@@ -73,7 +74,7 @@ def check_team_limits(draft: FileDraft) -> None:
         if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
             draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
         each = limits.per_user
-        _check_user_limits(draft, f"{path}.per_user", each)
+        check_user_limits(draft, f"{path}.per_user", each)
         for field, most, of_team in (
             ("running_jobs", each.running_jobs, limits.running_jobs), ("gpus", each.gpus, limits.gpus),
             ("submitted_jobs", each.submitted_jobs, limits.submitted_jobs),
@@ -88,7 +89,8 @@ def check_team_limits(draft: FileDraft) -> None:
             draft.warn(f"{path}.gpus", f"is more than the {have} GPUs of the cluster")
 
 
-def _check_user_limits(draft: FileDraft, path: str, limits: UserLimitsPart) -> None:
+def check_user_limits(draft: FileDraft, path: str, limits: UserLimitsPart | QosLimitsPart) -> None:
+    """Records a warning if the limit of running jobs is never reached."""
     if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
         draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
 
@@ -96,7 +98,7 @@ def _check_user_limits(draft: FileDraft, path: str, limits: UserLimitsPart) -> N
 def check_partition_limits(draft: FileDraft) -> None:
     """Records a warning for each partition whose limit of running jobs per user is never reached."""
     for name, part in draft.file.partitions.items():
-        _check_user_limits(draft, f"partitions.{name}.per_user", part.per_user)
+        check_user_limits(draft, f"partitions.{name}.per_user", part.per_user)
 
 
 def _shared(part: GroupPart) -> list[str]:

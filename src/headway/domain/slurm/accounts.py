@@ -11,10 +11,11 @@ OPERATOR = "headway"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A Slurm account with its fair-share weight."""
+    """A Slurm account with its fair-share weight. `limits` of all its jobs are in sacctmgr's terms."""
 
     name: str
     share: int
+    limits: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +38,20 @@ class Association:
     account: str
     default: bool = False  # the user's default account
     locked: bool = False  # may not submit (a departed user with running jobs)
-    gpu_minutes: int | None = None  # limit on the user's decayed GPU minutes; None: no limit
+    limits: Mapping[str, str] = field(default_factory=dict)  # in sacctmgr's terms
 
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A Slurm QOS. `limits` is in sacctmgr's terms, e.g. {"GrpJobs": "50", "GrpTRES": "gres/gpu=16"}; `flags` are
+    """A Slurm QOS. `limits` is in sacctmgr's terms, e.g. {"GrpJobs": "50", "GrpTRES": "gres/gpu=16"}; MaxWall is in
+    minutes. `settings` are those that differ from Slurm's defaults; GraceTime is in seconds. `flags` and `preempts` are
     sorted."""
 
     name: str
     limits: Mapping[str, str] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)  # GraceTime, PreemptMode, Priority, UsageFactor
+    preempts: tuple[str, ...] = ()  # names of QOS
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,6 @@ class Accounts:
     associations: tuple[Association, ...] = ()
     qos: tuple[Qos, ...] = ()
     operators: tuple[str, ...] = ()  # users with AdminLevel=Operator
-    account_qos: Mapping[str, str] = field(default_factory=dict)  # account -> its default QOS
+    account_qos: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # account -> its QOS, the default first
     busy: frozenset[tuple[str, str]] = frozenset()  # observed: (user, account) pairs with jobs that have not ended
     departed_jobs: str = "cancel"  # desired: what happens to the jobs of a removed user, "cancel" | "finish"

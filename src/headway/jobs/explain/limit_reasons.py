@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headway.domain.job_qos import JobQos
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.domain.teams import Team, UserLimits
@@ -25,13 +26,16 @@ _WHAT = {
 }  # fmt: skip
 
 
+# `headway.slurm.accounting.team_job_hold` sets these limits, and nothing else does.
+_BUDGET = ("MaxJobsPerAccount", "AssocGrpCPURunMinutesLimit")
+
 # Limits whose sentence is not made of their name: those of partitions, arrays and Headway's own.
 LIMIT_SENTENCES = {
     "JobArrayTaskLimit": "its array runs as many tasks at once as it may",
     "PartitionNodeLimit": "requests more nodes than its partition has",
     "PartitionTimeLimit": "requests more time than its partition allows",
     "MaxMemPerLimit": "requests more memory per CPU or node than its partition allows",
-    "MaxJobsPerAccount": "its team's budget is spent",  # the ledger sets this limit, and nothing else does
+    **dict.fromkeys(_BUDGET, "its team's budget is spent"),
     "QOSUsageThreshold": "its team has used so much that it may not start jobs now",
 }
 
@@ -60,16 +64,17 @@ def parse_limit(reason: str) -> Limit | None:
     what = _WHAT[found["what"].lower()]
     if what == "time" and found["how"] == "Max":
         whose = "job"
-    return Limit(what, whose, bool(found["over"]), found["how"] == "Min", reason == "MaxJobsPerAccount")
+    return Limit(what, whose, bool(found["over"]), found["how"] == "Min", reason in _BUDGET)
 
 
-def limit_sentence(reason: str) -> str:
-    """Returns why a job waits for the limit that a word of Slurm's reason names; "" for a word that names none."""
+def limit_sentence(reason: str, qos: str = "") -> str:
+    """Returns why a job waits for the limit that a word of Slurm's reason names; "" for a word that names none. `qos`: the
+    QOS that the job chose."""
     limit = parse_limit(reason)
-    return LIMIT_SENTENCES.get(reason) or (describe_limit(limit) if limit else "")
+    return LIMIT_SENTENCES.get(reason) or (describe_limit(limit, qos) if limit else "")
 
 
-def describe_limit(limit: Limit) -> str:
+def describe_limit(limit: Limit, qos: str = "") -> str:
     """Returns why the job waits, in one sentence made of the limit's name."""
     if limit.is_minimum:
         return f"requests fewer {limit.resource} than the minimum for a job"
@@ -80,7 +85,8 @@ def describe_limit(limit: Limit) -> str:
             else f"more {_hours_of(limit) if limit.is_usage else limit.resource}"
         )
         return f"requests {more} than a job may use{' on each node' if limit.holder == 'node' else ''}"
-    who = {"team": "the team", "association": "the team, or its user in it,"}.get(limit.holder, "its user")
+    of_qos = f"QOS {qos}" if qos else "the team"
+    who = {"team": of_qos, "association": "the team, or its user in it,"}.get(limit.holder, "its user")
     if limit.is_usage:
         who = "its user" if limit.holder == "association" else who  # the file limits the hours of teams by their QOS
         return f"{who} has too few {_hours_of(limit)} left for this job"
@@ -105,7 +111,7 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
         if limit.resource == "time" or limit.is_usage:
             change = "a shorter --time" + ("" if limit.resource == "time" else f" or {change}")
         return (f"never starts as it is: cancel it and submit with {change}, or have the limit changed",)
-    if limit.is_usage:
+    if limit.is_usage and not limit.is_budget:
         return _hours(limit, job, team)
     if limit.resource == "queued jobs":
         return ("needs a job of the same team or user to end",)
@@ -116,6 +122,9 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
         )
         return (f"{spent}: it starts with the next {team.budget.per}, or when the budget is raised",)
     of_partition = _partition_limits(limit, job, world)
+    qos = next((one for one in world.cluster.qos if one.name == job.qos and limit.holder in ("team", "person")), None)
+    if qos is not None and of_partition is None:
+        return _of_qos(limit, job, world, qos)
     mine = [other for other in world.running if _counts(limit, other, job, in_partition=of_partition is not None)]
     known = team if limit.holder == "team" else None
     each = of_partition or (team.per_user if team and limit.holder == "person" else UserLimits())
@@ -132,6 +141,33 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
         return _enough(job, mine, lambda job_state: job_state.cpus, each.cpus, "CPU", limit, place)
     return join_phrases("needs a running job to end: ", describe_end(mine[0], mine[0].label)) if mine else ()
 
+
+def _of_qos(limit: Limit, job: JobState, world: ClusterSnapshot, qos: JobQos) -> Phrase:
+    """Returns the words for a limit of the QOS that the job chose."""
+    of_user, place = limit.holder == "person", f" with --qos {qos.name}"
+    mine = [
+        other
+        for other in world.running
+        if other.state not in ENDED and other.qos == qos.name and (not of_user or other.user == job.user)
+    ]
+    most: int | None = None
+    if limit.resource == "running jobs":
+        most = qos.per_user.running_jobs if of_user else qos.running_jobs
+    elif limit.resource in _COUNTED:
+        field = _COUNTED[limit.resource][1]
+        most = getattr(qos.per_user, field, None) if of_user else qos.resources.get(field)
+    if limit.resource not in ("running jobs", *_COUNTED):
+        return join_phrases("needs a running job to end: ", describe_end(mine[0], mine[0].label)) if mine else ()
+    what, _, size = _COUNTED.get(limit.resource, ("job", "", lambda _: 1))
+    return _enough(job, mine, size, most, what, limit, place if of_user else "", "" if of_user else f"QOS {qos.name}")
+
+
+# Resource -> one of it, field of limits, and what a job has of it
+_COUNTED: dict[str, tuple[str, str, Callable[[JobState], int]]] = {
+    "GPUs": ("GPU", "gpus", lambda job: job.gpus),
+    "CPUs": ("CPU", "cpus", lambda job: job.cpus),
+    "nodes": ("node", "nodes", lambda job: job.node_count),
+}
 
 _FIELDS = {"GPUs": "gpus", "CPUs": "cpus", "running jobs": "running_jobs"}  # resource -> field of UserLimits
 
@@ -161,12 +197,13 @@ def _enough(
     what: str,
     limit: Limit,
     place: str = "",
+    who: str = "",
 ) -> Phrase:
     """Returns how much is in use, and the job that frees enough when it ends. `mine` are the jobs that count
     towards the limit, ordered by their end."""
     used = sum(map(size, mine))
     wants = max(1, size(job))
-    who = job.user if limit.holder == "person" else f"team {job.account}"
+    who = who or (job.user if limit.holder == "person" else f"team {job.account}")
     verb = "runs" if what == "job" else "holds"
     if most is not None and wants > most:
         return (f"never starts as it is: it requests {count_of(wants, what)} and {who} may hold {most}{place}",)

@@ -33,10 +33,10 @@ REASON_SENTENCES = {
     "BurstBufferStageIn": "its files are being copied in",
     "Prolog": "its nodes are being prepared (prolog)",
     "InvalidAccount": "its team no longer exists",
-    "InvalidQOS": "its limits (QOS) no longer exist",
+    "InvalidQOS": "its QOS no longer exists",
     "DeadLine": "can't end before its deadline",
     "ReservationDeleted": "its reservation was deleted",
-    "QOSNotAllowed": "its limits (QOS) are not allowed there",
+    "QOSNotAllowed": "its QOS is not allowed there",
     "BurstBufferResources": "waits for room in the burst buffer",
     "job requeued in held state": "was requeued and is held",
     "JobHoldMaxRequeue": "was requeued too often and is held",
@@ -48,7 +48,7 @@ REASON_SENTENCES = {
 def job_reason(job: JobState) -> str:
     """Returns why a job waits or how it ended, or "" for a job without problems."""
     if job.state in WAITING:
-        return explain_reason(job.reason)
+        return explain_reason(job.reason, job.qos if job.qos != job.account else "")
     if job.state == "OUT_OF_MEMORY":
         return "used more memory than it requested and was ended: request more with --mem"
     if job.state == "TIMEOUT":
@@ -56,7 +56,7 @@ def job_reason(job: JobState) -> str:
     if job.state == "NODE_FAIL":
         return f"a node of it died ({', '.join(job.nodes) or 'unknown'}) and the job allows no requeue"
     if job.state == "PREEMPTED":
-        return "was preempted by a job of a higher tier"
+        return "was preempted by a job of a higher tier or QOS"
     if job.state == "BOOT_FAIL":
         return "a node could not be started for it"
     if job.state == "CANCELLED":
@@ -66,12 +66,13 @@ def job_reason(job: JobState) -> str:
     return ""
 
 
-def explain_reason(reason: str) -> str:
-    """Returns Slurm's reason in words; Slurm's own words where there is no explanation; "" for no reason."""
+def explain_reason(reason: str, qos: str = "") -> str:
+    """Returns Slurm's reason in words; Slurm's own words where there is no explanation; "" for no reason. `qos`: the QOS
+    that the job chose."""
     word = reason_word(reason)
     if word in ("", "None"):
         return ""
-    return REASON_SENTENCES.get(word) or limit_sentence(word) or word.replace("_", " ")
+    return REASON_SENTENCES.get(word) or limit_sentence(word, qos) or word.replace("_", " ")
 
 
 def pending_line(job: JobState) -> str:

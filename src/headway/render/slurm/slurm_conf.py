@@ -273,14 +273,15 @@ def _priority() -> Section:
 
 
 def _preempts(cluster: Cluster) -> bool:
-    return any(partition.preempts for partition in cluster.partitions)
+    return any(part.preempts for part in cluster.partitions) or any(qos.preempts for qos in cluster.qos)
 
 
 def _preemption(cluster: Cluster, known: SlurmRelease) -> Section:
     if not _preempts(cluster):
         return Section("preemption", (Setting("PreemptType", "preempt/none"),))
+    by_qos = any(qos.preempts for qos in cluster.qos)
     rows = [
-        Setting("PreemptType", "preempt/partition_prio"),
+        Setting("PreemptType", "preempt/qos" if by_qos else "preempt/partition_prio"),
         Setting("PreemptMode", "REQUEUE", "A preempted job is requeued."),
     ]
     if known.preempt_signal_key == "PreemptParameters":

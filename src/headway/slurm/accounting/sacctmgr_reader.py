@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from headway.domain.machines.machine import Machine
@@ -13,13 +13,18 @@ from headway.transport.ssh import Remote
 
 _TIMEOUT_S = 30.0
 _QUEUE_S = 5.0
-_ASSOC = ("account", "user", "fairshare", "qos", "defaultqos", "maxsubmitjobs", "grptresmins")
+# Limits of accounts and of users in them that Headway sets, by their names in sacctmgr's `set`
+ASSOCIATION_LIMITS = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins")
+_ASSOC = ("account", "user", "fairshare", "qos", "defaultqos", "maxsubmitjobs", *ASSOCIATION_LIMITS)
 _USER = ("user", "adminlevel", "defaultaccount")
 # Limits that Headway sets, by their names in sacctmgr's `set`.
 QOS_LIMITS = (
-    "GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins", "MaxJobsPerUser", "MaxSubmitJobsPerUser", "MaxTRESPerUser",
+    "GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins", "MaxJobsPerUser", "MaxSubmitJobsPerUser", "MaxTRESPerJob",
+    "MaxTRESPerUser", "MaxWall",
 )  # fmt: skip
-_QOS = ("name", "flags", *QOS_LIMITS)
+# Settings of a QOS, with the values that Slurm prints for its defaults
+_QOS_SETTINGS = {"GraceTime": "00:00:00", "PreemptMode": "cluster", "Priority": "0", "UsageFactor": "1.000000"}
+_QOS = ("name", "flags", "preempt", *_QOS_SETTINGS, *QOS_LIMITS)
 # Slurm's own entries: never returned, so never changed or removed.
 _SLURMS_QOS = frozenset({"normal"})
 _SLURMS = frozenset({"root"})
@@ -66,26 +71,25 @@ def parse_accounts(associations: str, users: str, qos: str, busy: str = "") -> A
     people = {row["user"]: row for row in _rows(users, _USER)}
     accounts: list[Account] = []
     members: list[Association] = []
-    defaults: dict[str, str] = {}
+    qos_of: dict[str, tuple[str, ...]] = {}
     for row in _rows(associations, _ASSOC):
         account, user = row["account"], row["user"]
         if account in _SLURMS:
             continue
         if not user:
-            accounts.append(Account(account, _share(row["fairshare"])))
-            if row["defaultqos"] and row["qos"] == row["defaultqos"]:
-                defaults[account] = row["defaultqos"]
+            accounts.append(Account(account, _share(row["fairshare"]), _limits(row, ASSOCIATION_LIMITS)))
+            if default := row["defaultqos"]:
+                qos_of[account] = (default, *(name for name in _names(row["qos"]) if name != default))
             continue
         is_default = people.get(user, {}).get("defaultaccount") == account
-        minutes = dict(part.partition("=")[::2] for part in row["grptresmins"].split(",")).get("gres/gpu", "")
-        locked, limit = row["maxsubmitjobs"] == "0", int(minutes) if minutes.isdigit() else None
-        members.append(Association(user, account, is_default, locked, limit))
+        locked, limits = row["maxsubmitjobs"] == "0", _limits(row, ASSOCIATION_LIMITS)
+        members.append(Association(user, account, is_default, locked, limits))
     return Accounts(
         accounts=tuple(sorted(accounts, key=lambda a: a.name)),
         associations=tuple(sorted(members, key=lambda a: (a.user, a.account))),
         qos=tuple(sorted((_qos(r) for r in _rows(qos, _QOS) if r["name"] not in _SLURMS_QOS), key=lambda q: q.name)),
         operators=tuple(sorted(name for name, row in people.items() if row["adminlevel"] == "Operator")),
-        account_qos=defaults,
+        account_qos=qos_of,
         busy=frozenset((row["user"], row["account"]) for row in _rows(busy, ("user", "account"))),
     )
 
@@ -106,5 +110,26 @@ def _share(value: str) -> int:
 
 
 def _qos(row: dict[str, str]) -> Qos:
-    limits = {name: row[name] for name in QOS_LIMITS if row[name]}
-    return Qos(row["name"], limits, tuple(sorted(filter(None, row["flags"].split(",")))))
+    limits = _limits(row, QOS_LIMITS)
+    if "MaxWall" in limits:
+        limits["MaxWall"] = str(_seconds(limits["MaxWall"]) // 60)
+    settings = {name: row[name] for name, default in _QOS_SETTINGS.items() if row[name] not in ("", default)}
+    if "GraceTime" in settings:
+        settings["GraceTime"] = str(_seconds(settings["GraceTime"]))
+    return Qos(row["name"], limits, _names(row["flags"]), settings, _names(row["preempt"]))
+
+
+def _limits(row: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    return {name: row[name] for name in names if row[name]}
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Returns the names of a list in order of the alphabet."""
+    return tuple(sorted(filter(None, text.split(","))))
+
+
+def _seconds(text: str) -> int:
+    """Returns the seconds of a time that sacctmgr prints, such as 2-00:30:00."""
+    days, _, clock = text.rpartition("-")
+    hours, minutes, seconds = (int(part) for part in clock.split(":"))
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -426,6 +426,29 @@ ROWS: list[tuple[str, str, str]] = [
     ("alerts: {mail: oncall}", "alerts.mail", "must be a mail address"),
     ("alerts: {mail: oncall@example.org}", "alerts.mail", "add mail: {relay: HOST:PORT}"),
     ("alerts: {slack: 'https://example.org'}", "alerts.slack", "unknown field"),
+    # QOS
+    ("qos: {normal: {}}", "qos.normal", "a reserved word of Slurm"),
+    ("qos: {t: {}}\nteams: {t: {}}", "qos.t", "also the name of a team"),
+    ("qos: {default: {}}", "qos.default", "also the name of a team"),
+    ("qos: {high: {teams: [vison]}}\nteams: {vision: {}}", "qos.high.teams[0]", "did you mean vision?"),
+    ("qos: {high: {preempts: [low, low]}, low: {}}", "qos.high.preempts[1]", "twice"),
+    ("qos: {high: {preempts: [lo]}, low: {}}", "qos.high.preempts[0]", "QOS or team lo does not exist"),
+    ("qos: {a: {preempts: [b]}, b: {preempts: [a]}}", "qos.a.preempts", "has a cycle (a -> b -> a)"),
+    ("qos: {a: {preempts: [a]}}", "qos.a.preempts", "has a cycle"),
+    ("qos: {a: {flags: [Deny]}}", "qos.a.flags[0]", "DenyOnLimit"),
+    ("qos: {a: {limits: {gpus: 0}}}", "qos.a.limits.gpus", "at least 1"),
+    ("teams: {t: {default_qos: hihg}}\nqos: {high: {}}", "teams.t.default_qos", "did you mean high?"),
+    ("teams: {t: {default_qos: a}, u: {}}\nqos: {a: {teams: [u]}}", "teams.t.default_qos", "add t to qos.a.teams"),
+    (
+        "qos: {a: {preempts: [b]}, b: {}}\npartitions: {x: {preempts: [y]}, y: {}}",
+        "qos.a.preempts",
+        "can't be combined with preempts of partition x",
+    ),
+    (
+        "qos: {a: {}}\nteams: {t: {limits: {gpu_hours: {hours: 1, per: day}}}}",
+        "qos.a.teams",
+        "includes t, whose limits.gpu_hours count only jobs without --qos; list other teams, or replace",
+    ),
 ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headway.domain.job_qos import JobQos
 from headway.domain.teams import Team, UserLimits
 from tests.support.clusters.explained_jobs import (
     CLUSTER,
@@ -151,6 +152,24 @@ def test_limits_of_a_partition_replace_those_of_the_team(reason: str, fields: di
     waits = pending(reason, user="carol", account="quota", partition="debug", **fields)
     limits = replace(CLUSTER, partitions=(train, limited))
     assert said(waits, jobs=(*RUNNING, elsewhere, here), cluster=limits) == expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        (
+            "QOSGrpGRES",
+            "QOS high holds 8 of 8 GPUs; this needs 4 GPUs: job 815 of dave ends in 2 h 30 min at the latest",
+        ),
+        ("QOSMaxGRESPerUser", "never starts as it is: it requests 4 GPUs and carol may hold 2 with --qos high"),
+        ("QOSGrpJobsLimit", "QOS high runs 1 of 5 jobs; it should start in the next scheduling cycle"),
+    ],
+)
+def test_limits_of_a_qos_count_its_jobs_of_all_teams(reason: str, expected: str) -> None:
+    high = JobQos("high", ("quota", "vision"), running_jobs=5, resources={"gpus": 8}, per_user=UserLimits(gpus=2))
+    here = running(815, ("lab-1-4",), 9000, gpus=8, user="dave", account="vision", qos="high")
+    waits = pending(reason, user="carol", account="quota", qos="high", gpus=4)
+    assert said(waits, jobs=(*RUNNING, here), cluster=replace(CLUSTER, qos=(high,))) == expected
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ LAB = builders.cluster(4)
     [
         ("Invalid account or account/partition combination specified", "alice is in"),
         ("invalid partition specified: x", "lab has train"),
+        ("Batch job submission failed: Invalid qos specification", "leave out --qos: a team's limits are its QOS"),
         ("Requested node configuration is not available", "8 GPUs"),
         ("Batch job submission failed: Job dependency problem", "forgets jobs"),
         ("something new", ""),

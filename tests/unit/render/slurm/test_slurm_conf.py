@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.catalog.providers import AWS
+from headway.domain.job_qos import JobQos
 from headway.render.slurm import conf_syntax
 from tests.support.clusters.render_cases import gpu_cluster, slurm_conf
 
@@ -30,3 +31,10 @@ def test_rented_machines_have_no_setting_that_slurm_refuses() -> None:
     """Slurm 24.11 calls NoAddrCache defunct, and a configuration with such an error is not taken up."""
     text = slurm_conf(replace(GPU, provider=AWS))
     assert conf_syntax.settings(conf_syntax.parse_lines(text))["communicationparameters"] == "block_null_hash"
+
+
+def test_preemption_is_by_qos_where_a_qos_preempts() -> None:
+    high = JobQos("high", ("default",), preempts=("standby",))
+    text = slurm_conf(replace(gpu_cluster(), qos=(high, JobQos("standby", ("default",)))))
+    assert "PreemptType=preempt/qos\n" in text
+    assert "PreemptMode=REQUEUE\n" in text

@@ -1,0 +1,109 @@
+"""qos: QOS that jobs choose with --qos."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from headway.clusterfile.models.teams import UserLimitsPart, resolve_user_limits
+from headway.domain.job_qos import JobQos
+from headway.validation.field_types import MOST_TEAMS, UNLIMITED, FileSection, GraceSeconds, Seconds
+
+QosFlag = Literal[
+    "DenyOnLimit", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit",
+    "RequiresReservation", "UsageFactorSafe",
+]  # fmt: skip
+_RESOURCES = ("gpus", "cpus", "nodes")
+
+
+class JobLimitsPart(FileSection):
+    """Limits of each job."""
+
+    gpus: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of a job's GPUs.")
+    cpus: int | None = Field(None, ge=1, le=100_000_000, description="Largest number of a job's CPUs.")
+    nodes: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of a job's nodes.")
+
+
+class QosLimitsPart(FileSection):
+    """Limits of the jobs of a QOS. They replace the same limits of teams and users."""
+
+    running_jobs: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of running jobs.")
+    submitted_jobs: int | None = Field(
+        None, ge=1, le=1_000_000, description="Largest number of running and pending jobs."
+    )
+    gpus: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of allocated GPUs.")
+    cpus: int | None = Field(None, ge=1, le=100_000_000, description="Largest number of allocated CPUs.")
+    nodes: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of allocated nodes.")
+    per_user: UserLimitsPart = Field(default_factory=UserLimitsPart, description="Limits of each user in it.")
+    per_job: JobLimitsPart = Field(default_factory=JobLimitsPart, description="Limits of each of its jobs.")
+
+
+class QosPart(FileSection):
+    """A QOS that jobs choose with --qos."""
+
+    teams: list[str] = Field(
+        default_factory=list, max_length=MOST_TEAMS, description="Teams whose jobs may choose it (default: all)."
+    )
+    priority: int = Field(
+        0,
+        ge=0,
+        le=1_000_000_000,
+        description="Priority of its jobs: the QOS with the largest number gives PriorityWeightQOS, the others their part.",
+        examples=[100],
+    )
+    max_time: Seconds | None = Field(
+        None, description="Longest time limit of a job, in a Slurm time format (default: the partition's)."
+    )
+    limits: QosLimitsPart = Field(default_factory=QosLimitsPart, description="Limits of its jobs.")
+    preempts: list[str] = Field(
+        default_factory=list,
+        max_length=MOST_TEAMS,
+        description="QOS whose jobs it preempts. The name of a team stands for the jobs of the team that choose no QOS.",
+        examples=[["standby"]],
+    )
+    preempt_mode: Literal["requeue", "cancel"] = Field(
+        "requeue", description="Requeue or cancel its jobs when they are preempted."
+    )
+    grace_time: GraceSeconds = Field(
+        120,
+        description="Seconds between preemption and the end of a job. The job first gets its --signal, else SIGTERM.",
+    )
+    usage_factor: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)] = Field(
+        1.0, description="Factor by which the use of its jobs counts for fair share and limits of usage."
+    )
+    flags: list[QosFlag] = Field(
+        default_factory=list, max_length=20, description="Flags of Slurm.", examples=[["DenyOnLimit"]]
+    )
+
+
+def resolve_qos(parts: Mapping[str, QosPart], teams: Iterable[str]) -> tuple[JobQos, ...]:
+    """Returns the QOS of the file; `teams` are all teams of the cluster."""
+    everyone = tuple(teams)
+    preempted = {name for part in parts.values() for name in part.preempts}
+    return tuple(
+        JobQos(
+            name=name,
+            teams=tuple(part.teams) or everyone,
+            priority=part.priority,
+            usage_factor=Decimal(f"{part.usage_factor:.6f}"),
+            max_time_s=None if part.max_time == UNLIMITED else part.max_time,
+            running_jobs=part.limits.running_jobs,
+            submitted_jobs=part.limits.submitted_jobs,
+            resources=_resources(part.limits),
+            per_user=resolve_user_limits(part.limits.per_user),
+            per_job=_resources(part.limits.per_job),
+            preempts=tuple(part.preempts),
+            preempt_mode=part.preempt_mode,
+            grace_s=part.grace_time if name in preempted else 0,
+            flags=tuple(sorted(set(part.flags))),
+        )
+        for name, part in parts.items()
+    )
+
+
+def _resources(part: QosLimitsPart | JobLimitsPart) -> dict[str, int]:
+    given = {name: getattr(part, name) for name in _RESOURCES}
+    return {name: count for name, count in given.items() if count is not None}
