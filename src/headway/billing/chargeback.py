@@ -113,7 +113,7 @@ class TeamCosts:
         self.shared[FIXED] += seconds * segment.usd_per_second
 
 
-def share_out(invoice: Invoice, costs: TeamCosts, rules: Rules, shares: Mapping[str, int]) -> Chargeback:
+def share_out(invoice: Invoice, costs: TeamCosts, rules: Rules, shares: Mapping[str, int | Fraction]) -> Chargeback:
     """Divides the invoice. `shares` has the share of each team in the cluster file. The parts add up to the invoice
     exactly."""
     used: dict[str, Fraction] = {}
@@ -134,7 +134,7 @@ def share_out(invoice: Invoice, costs: TeamCosts, rules: Rules, shares: Mapping[
     return _whole_cents(invoice, parts, by_centre, sorted({*used, *shares}))
 
 
-def _weights(rule: str, used: Mapping[str, Fraction], shares: Mapping[str, int]) -> dict[str, Fraction]:
+def _weights(rule: str, used: Mapping[str, Fraction], shares: Mapping[str, int | Fraction]) -> dict[str, Fraction]:
     if rule == BY_SHARE:
         return {team: Fraction(share) for team, share in shares.items()}
     return dict(used) if rule == BY_USE else {}

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from graphlib import TopologicalSorter
 
 from headway.domain.billing.cap_periods import period_start
 from headway.domain.changeset import Change, Disturbs
-from headway.domain.slurm.accounts import Accounts, Association, Qos
+from headway.domain.slurm.accounts import Account, Accounts, Association, Qos
 from headway.domain.teams import Team
 
 _OPERATOR_ACCOUNT = "root"
@@ -144,19 +145,30 @@ def _resources(text: str) -> dict[str, str]:
 
 def _account_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
     have = {account.name: account for account in observed.accounts}
-    for account in desired.accounts:
+    for account in _parents_first(desired.accounts):
         seen = have.get(account.name)
         qos = desired.account_qos.get(account.name, ())
         words = [f"fairshare={account.share}"] if seen is None or seen.share != account.share else []
         if qos and observed.account_qos.get(account.name) != qos:
             words += [f"qos={','.join(qos)}", f"defaultqos={qos[0]}"]
         words += _limit_words(seen.limits if seen else {}, account.limits)
+        above = f"parent={account.parent or 'root'}"
         if seen is None:
-            command = _command("add", "account", account.name, "parent=root", *words)
-            yield _change("team", account.name, f"new team with share {account.share}", command)
-        elif words:
+            command = _command("add", "account", account.name, above, *words)
+            below = f" below {account.parent}" if account.parent else ""
+            yield _change("team", account.name, f"new team with share {account.share}{below}", command)
+            continue
+        if seen.parent != account.parent:
+            yield _change("team", account.name, above, _command("modify", "account", account.name, above))
+        if words:
             command = _command("modify", "account", account.name, *words)
             yield _change("team", account.name, ", ".join(words), command)
+
+
+def _parents_first(accounts: Iterable[Account]) -> list[Account]:
+    known = {account.name: account for account in accounts}
+    above = {name: [account.parent] if account.parent in known else [] for name, account in known.items()}
+    return [known[name] for name in TopologicalSorter(above).static_order()]
 
 
 def _operator_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
@@ -217,14 +229,18 @@ def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:
                 continue
             command = _command("delete", "user", user, account=member.account)
             yield _change("user", user, f"leaves team {member.account}", command)
-    teams = {account.name for account in desired.accounts}
-    for account in observed.accounts:
-        if account.name not in teams and account.name not in busy_accounts:
+    teams = {account.name: account for account in desired.accounts}
+    # Accounts of the file are below their parents of the file by now.
+    for account in reversed(_parents_first(teams.get(account.name, account) for account in observed.accounts)):
+        if account.name in busy_accounts:
+            busy_accounts.add(account.parent)  # sacctmgr would remove the accounts below it too
+        elif account.name not in teams:
             command = _command("delete", "account", account.name)
             yield _change("team", account.name, "is no longer in the cluster file", command)
     # sacctmgr does not remove the default QOS of an account.
     kept = {qos.name for qos in desired.qos} | busy_accounts
-    kept |= {observed.account_qos[name][0] for name in busy_accounts if name in observed.account_qos}
+    left = busy_accounts - teams.keys()
+    kept |= {observed.account_qos[name][0] for name in left if name in observed.account_qos}
     for qos in observed.qos:
         if qos.name not in kept:
             command = _command("delete", "qos", qos.name)

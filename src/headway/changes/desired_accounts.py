@@ -1,8 +1,9 @@
 """Teams, users, limits and QOS of a cluster file as Slurm accounting must have them. Pure.
 
-A team is an account under root with its share, and a QOS of the same name with its caps, which its jobs have unless they
-choose another QOS of the file. The limits of a team whose jobs may choose are those of its account and of its users'
-associations, because those count the jobs of all QOS; of the others they are those of the QOS. A partition with limits has
+A team is an account under root or its parent, with its share, and a QOS of the same name with its caps, which its jobs have
+unless they choose another QOS of the file. The limits of a team are those of its account and of its users' associations if
+its jobs may choose, because those count the jobs of all QOS, if it has teams below it, whose jobs an account counts too, or if
+single users have limits. Of other teams they are those of the QOS. A partition with limits has
 a QOS too, whose limits Slurm applies in place of the same limits of the job's QOS."""
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def desired_accounts(cluster: Cluster) -> Accounts:
     """Returns the accounts that the cluster file requires."""
     teams = {team.name: team for team in cluster.teams}
     members = [
-        Association(user.name, team, default=team == user.teams[0], limits=_member_limits(cluster, teams.get(team)))
+        Association(
+            user.name, team, default=team == user.teams[0], limits=_member_limits(cluster, teams.get(team), user.name)
+        )
         for user in cluster.users
         for team in dict.fromkeys(user.teams)
     ]
@@ -43,7 +46,11 @@ def desired_accounts(cluster: Cluster) -> Accounts:
 
 def _counts_by_association(cluster: Cluster, team: Team) -> bool:
     """Returns whether the team's limits are those of its account and associations, instead of its QOS."""
-    return any(team.name in qos.teams for qos in cluster.qos)
+    return (
+        bool(team.user_limits)
+        or any(other.parent == team.name for other in cluster.teams)
+        or any(team.name in qos.teams for qos in cluster.qos)
+    )
 
 
 def _qos_of_team(cluster: Cluster, team: Team) -> tuple[str, ...]:
@@ -54,14 +61,15 @@ def _qos_of_team(cluster: Cluster, team: Team) -> tuple[str, ...]:
 
 
 def _account(cluster: Cluster, team: Team) -> Account:
-    return Account(team.name, team.share, _team_limits(team) if _counts_by_association(cluster, team) else {})
+    limits = _team_limits(team) if _counts_by_association(cluster, team) else {}
+    return Account(team.name, team.share, limits, team.parent)
 
 
-def _member_limits(cluster: Cluster, team: Team | None) -> dict[str, str]:
+def _member_limits(cluster: Cluster, team: Team | None, user: str) -> dict[str, str]:
     """Returns the limits of a user's association."""
     if team is None:
         return {}
-    each = team.per_user
+    each = team.limits_of(user)
     limits = {} if each.recent_gpu_hours is None else {"GrpTRESMins": f"gres/gpu={int(each.recent_gpu_hours * 60)}"}
     if _counts_by_association(cluster, team):
         limits |= _limits(each.running_jobs, each.submitted_jobs, {"cpu": each.cpus, "gres/gpu": each.gpus})

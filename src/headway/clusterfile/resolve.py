@@ -46,7 +46,7 @@ from headway.domain.cluster import (
 from headway.domain.machines.image_signatures import SignaturePolicy, SignatureRule
 from headway.domain.machines.machine import Jump
 from headway.domain.storage.folders import Dataset, StorageFolders, Volume
-from headway.domain.teams import Budget, GpuHourCap, Team, User
+from headway.domain.teams import Budget, GpuHourCap, Team, User, with_subteams
 from headway.validation.field_types import UNLIMITED
 
 DEFAULT_TEAM = "default"
@@ -75,7 +75,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         partitions=_partitions(file, slots),
         teams=teams,
         users=_users(file, teams, owner),
-        qos=resolve_qos(file.qos, (team.name for team in teams)),
+        qos=resolve_qos(file.qos, teams),
         slurm=dict(file.slurm),
         hosts=_hosts(file, slots),
         departed_jobs=file.departures.jobs,
@@ -174,7 +174,7 @@ def _volume(part: MountedVolumePart) -> Volume:
 
 
 def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, ...]:
-    parts = partitions_of(file)
+    parts, parents = partitions_of(file), {name: part.parent or "" for name, part in file.teams.items()}
     tier_of = partition_tiers.assign_tiers(preemption_rules(file))[0]
     preempted = {name for part in parts.values() for name in part.preempts}
     default = next((name for name, part in parts.items() if part.default), next(iter(parts)))
@@ -189,7 +189,7 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
             preempts=tuple(part.preempts),
             preemptable=name in preempted,
             grace_s=part.grace_time,
-            teams=tuple(part.teams),
+            teams=with_subteams(part.teams, parents),
             slurm=dict(part.slurm),
             environment=part.environment or "",
             container_image=part.container_image or "",
@@ -239,6 +239,8 @@ def _team(file: ClusterFile, name: str, part: TeamPart, users: list[str]) -> Tea
         container_image=part.container_image or "",
         network=resolve_team_network(part.network, file.network),
         default_qos=part.default_qos or "",
+        parent=part.parent or "",
+        user_limits={user: resolve_user_limits(each) for user, each in sorted(limits.users.items())},
     )
 
 

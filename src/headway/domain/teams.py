@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
+from fractions import Fraction
+from graphlib import TopologicalSorter
 
 from headway.domain.network_policy import NetworkPolicy
 
@@ -61,6 +63,42 @@ class Team:
     per_user: UserLimits = field(default_factory=UserLimits)
     network: NetworkPolicy = field(default_factory=NetworkPolicy)
     default_qos: str = ""  # QOS of its jobs without --qos; "" = its own
+    parent: str = ""  # team above it, "" = none
+    user_limits: Mapping[str, UserLimits] = field(default_factory=dict)  # of single users; they replace per_user
+
+    def limits_of(self, user: str) -> UserLimits:
+        """Returns the limits of one user of the team."""
+        own = self.user_limits.get(user, UserLimits())
+        given = {name.name: value for name in fields(own) if (value := getattr(own, name.name)) is not None}
+        return replace(self.per_user, **given)
+
+
+def with_subteams(names: Iterable[str], parents: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the teams and all teams below them. `parents`: team -> the team above it, "" = none."""
+    found = dict.fromkeys(names)
+    for team in TopologicalSorter({team: [above] if above else [] for team, above in parents.items()}).static_order():
+        if parents.get(team) in found:
+            found[team] = None
+    return tuple(found)
+
+
+def parts_of_cluster(teams: Iterable[Team]) -> dict[str, tuple[Fraction, Fraction]]:
+    """Returns, for each team, the part of the cluster that its shares give it together with the teams below it, and the part
+    that its own users have of that. As in Slurm, the users of a team and the teams below it share the team's part, each user
+    with share 1."""
+    known = {team.name: team for team in teams}
+    shares: dict[str, int] = {}
+    for team in known.values():
+        shares[team.parent] = shares.get(team.parent, 0) + team.share
+    sums = {name: total + (len(known[name].users) if name else 0) for name, total in shares.items()}
+    found: dict[str, tuple[Fraction, Fraction]] = {}
+    for name in TopologicalSorter(
+        {name: [team.parent] if team.parent else [] for name, team in known.items()}
+    ).static_order():
+        team = known[name]
+        part = Fraction(team.share, sums[team.parent]) * (found[team.parent][0] if team.parent else 1)
+        found[name] = (part, part * Fraction(len(team.users), sums[name]) if name in sums else part)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ class Sacctmgr:
 
     def __init__(self, start: Accounts, busy: frozenset[tuple[str, str]] = frozenset()) -> None:
         self.accounts = {a.name: a.share for a in start.accounts}
+        self.parents = {a.name: a.parent for a in start.accounts}
         self.account_limits = {a.name: dict(a.limits) for a in start.accounts}
         self.members = {(a.user, a.account): a.locked for a in start.associations}
         self.default = {a.user: a.account for a in start.associations if a.default}
@@ -61,7 +62,9 @@ class Sacctmgr:
 
     def seen(self) -> Accounts:
         return Accounts(
-            tuple(Account(n, s, dict(self.account_limits[n])) for n, s in sorted(self.accounts.items())),
+            tuple(
+                Account(n, s, dict(self.account_limits[n]), self.parents[n]) for n, s in sorted(self.accounts.items())
+            ),
             tuple(
                 Association(u, a, self.default.get(u) == a, lock, dict(self.limits[u, a]))
                 for (u, a), lock in sorted(self.members.items())
@@ -130,13 +133,17 @@ class Sacctmgr:
 
     def add_account(self, name: str, words: dict[str, str]) -> None:
         assert name not in self.accounts
-        assert words.pop("parent") == "root"
         self.account_limits[name] = {}
         self.modify_account(name, words)
 
     def modify_account(self, name: str, words: dict[str, str]) -> None:
         if "fairshare" in words:
             self.accounts[name] = int(words.pop("fairshare"))
+        if "parent" in words:
+            above = words.pop("parent").replace("root", "")
+            assert not above or above in self.accounts
+            self.parents[name] = above
+            TopologicalSorter({child: [parent] for child, parent in self.parents.items()}).prepare()
         if "defaultqos" in words:
             default, names = words.pop("defaultqos"), words.pop("qos").split(",")
             assert default in names
@@ -146,7 +153,8 @@ class Sacctmgr:
 
     def delete_account(self, name: str, words: dict[str, str]) -> None:
         assert not any(account == name for _, account in self.members)
-        del self.accounts[name]
+        assert name not in self.parents.values()
+        del self.accounts[name], self.parents[name]
         self.account_qos.pop(name, None)
 
     def add_user(self, name: str, words: dict[str, str]) -> None:
@@ -264,6 +272,15 @@ resources = st.dictionaries(st.sampled_from(["gpus", "cpus", "nodes"]), st.integ
 def clusters(draw: st.DrawFn) -> Cluster:
     teams = draw(st.lists(team, unique_by=lambda t: t.name, min_size=1, max_size=3))
     known = [t.name for t in teams]
+    order_of = draw(st.permutations(known))
+    teams = [
+        replace(
+            one,
+            parent=draw(st.sampled_from(["", *order_of[: order_of.index(one.name)]])),
+            user_limits=draw(st.dictionaries(st.sampled_from(one.users), limits)) if one.users else {},
+        )
+        for one in teams
+    ]
     order = draw(st.permutations(["high", "low", "urgent"]))[: draw(st.integers(0, 3))]
     qos = [
         JobQos(
@@ -347,7 +364,7 @@ def test_departed_member_is_locked_and_jobs_are_cancelled_or_finish() -> None:
 
 def test_builtin_slurm_account_and_qos_are_ignored() -> None:
     observed = parse_accounts(
-        "root||1|normal||||||\nroot|root|1|normal||||||\n",
+        "root|||1|normal||||||\nroot|root||1|normal||||||\n",
         "root|Administrator|root\n",
         "normal|||00:00:00|cluster|0|1.000000|||||||||\n",
     )

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from headway.clusterfile.models.teams import UserLimitsPart, resolve_user_limits
 from headway.domain.job_qos import JobQos
+from headway.domain.teams import Team, with_subteams
 from headway.validation.field_types import MOST_TEAMS, UNLIMITED, FileSection, GraceSeconds, Seconds
 
 QosFlag = Literal[
@@ -79,14 +80,14 @@ class QosPart(FileSection):
     )
 
 
-def resolve_qos(parts: Mapping[str, QosPart], teams: Iterable[str]) -> tuple[JobQos, ...]:
+def resolve_qos(parts: Mapping[str, QosPart], teams: Iterable[Team]) -> tuple[JobQos, ...]:
     """Returns the QOS of the file; `teams` are all teams of the cluster."""
-    everyone = tuple(teams)
+    parents = {team.name: team.parent for team in teams}
     preempted = {name for part in parts.values() for name in part.preempts}
     return tuple(
         JobQos(
             name=name,
-            teams=tuple(part.teams) or everyone,
+            teams=with_subteams(part.teams or parents, parents),
             priority=part.priority,
             usage_factor=Decimal(f"{part.usage_factor:.6f}"),
             max_time_s=None if part.max_time == UNLIMITED else part.max_time,

@@ -77,6 +77,12 @@ class LimitsPart(FileSection):
         examples=[{"3g.71gb": 4, "shard": 16}],
     )
     per_user: MemberLimitsPart = Field(default_factory=MemberLimitsPart, description="Limits of each user of the team.")
+    users: dict[UserName, MemberLimitsPart] = Field(
+        default_factory=dict,
+        max_length=MOST_USERS,
+        description="Limits of single users of the team. They replace the same limits in per_user.",
+        examples=[{"alice": {"gpus": 16}}],
+    )
 
 
 class BudgetPart(FileSection):
@@ -115,7 +121,14 @@ class TeamPart(FileSection):
         description="Users of the team who may manage its jobs.",
         examples=[["alice"]],
     )
-    share: int = Field(1, ge=1, le=1_000_000, description="Fair share, relative to the other teams.")
+    parent: str | None = Field(
+        None,
+        description="Team above it: both share the part of that team, and its limits hold for both.",
+        examples=["science"],
+    )
+    share: int = Field(
+        1, ge=1, le=1_000_000, description="Fair share, relative to the other teams, or to those with the same parent."
+    )
     limits: LimitsPart = Field(default_factory=LimitsPart, description="Limits.")
     budget: BudgetPart | None = Field(None, description="Budget of the team (default: none).")
     default_qos: str | None = Field(

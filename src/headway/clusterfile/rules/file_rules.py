@@ -20,7 +20,7 @@ from headway.clusterfile.rules.cloud_rules import check_cloud
 from headway.clusterfile.rules.gpu_parts_rules import check_gpu_parts
 from headway.clusterfile.rules.qos_rules import check_qos
 from headway.clusterfile.rules.slurm_state_folder import state_folder_faults
-from headway.clusterfile.rules.team_rules import check_partition_limits, check_people, check_team_limits
+from headway.clusterfile.rules.team_rules import check_parents, check_partition_limits, check_people, check_team_limits
 from headway.validation import mount_line, syntax_rules
 from headway.validation.field_types import UNLIMITED
 
@@ -398,6 +398,7 @@ _RULES: tuple[Callable[[FileDraft], None], ...] = (
     _partition_names,
     _preemption,
     check_people,
+    check_parents,
     check_team_limits,
     check_partition_limits,
     check_qos,

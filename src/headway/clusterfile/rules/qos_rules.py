@@ -6,7 +6,7 @@ import graphlib
 from collections.abc import Iterable
 
 from headway.clusterfile.draft import FileDraft
-from headway.clusterfile.rules.team_rules import check_user_limits
+from headway.clusterfile.rules.team_rules import check_user_limits, teams_above
 from headway.validation import syntax_rules
 
 _DEFAULT_TEAM = "default"
@@ -24,8 +24,8 @@ def check_qos(draft: FileDraft) -> None:
         _check_names(draft, f"{path}.preempts", "QOS or team", part.preempts, [*draft.names("qos"), *teams])
         check_user_limits(draft, f"{path}.limits", part.limits)
         check_user_limits(draft, f"{path}.limits.per_user", part.limits.per_user)
-        for team in part.teams or draft.file.teams:
-            if team in draft.file.teams and draft.file.teams[team].limits.gpu_hours:
+        for team in draft.file.teams:
+            if _offers(draft, name, team) and draft.file.teams[team].limits.gpu_hours:
                 draft.fault(
                     f"{path}.teams",
                     f"includes {team}, whose limits.gpu_hours count only jobs without --qos",
@@ -47,6 +47,12 @@ def _check_names(draft: FileDraft, path: str, what: str, names: Iterable[str], k
         seen.add(name)
 
 
+def _offers(draft: FileDraft, qos: str, team: str) -> bool:
+    """Returns whether the jobs of the team may choose the QOS: it names no team, the team, or one above it."""
+    named = draft.file.qos[qos].teams
+    return not named or any(name in named for name in (team, *teams_above(draft.file.teams, team)))
+
+
 def _check_defaults(draft: FileDraft) -> None:
     for name, team in draft.file.teams.items():
         default, path = team.default_qos, f"teams.{name}.default_qos"
@@ -57,7 +63,7 @@ def _check_defaults(draft: FileDraft) -> None:
                 draft.suggest(default, draft.names("qos")) or f"add it under qos, or leave it out: {name} has its own"
             )
             draft.fault(path, f"QOS {syntax_rules.printable(default)} does not exist", near)
-        elif default in draft.file.qos and name not in (draft.file.qos[default].teams or [name]):
+        elif default in draft.file.qos and not _offers(draft, default, name):
             draft.fault(path, f"{default} is not for {name}", f"add {name} to qos.{default}.teams")
 
 

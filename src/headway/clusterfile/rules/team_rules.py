@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from headway.clusterfile import groups
 from headway.clusterfile.draft import FileDraft, partitions_of
 from headway.clusterfile.models.groups import GroupPart
 from headway.clusterfile.models.qos import QosLimitsPart
-from headway.clusterfile.models.teams import UserLimitsPart
+from headway.clusterfile.models.teams import TeamPart, UserLimitsPart
 from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED
 
@@ -43,6 +43,39 @@ def check_people(draft: FileDraft) -> None:
             draft.fault(f"users.{user}", "is in no team", near or "add it to a team's users")
 
 
+def teams_above(teams: Mapping[str, TeamPart], name: str) -> list[str]:
+    """Returns the teams above a team, the nearest first; those of a loop once."""
+    found: list[str] = []
+    above = teams[name].parent
+    while above in teams and above is not None and above not in found:
+        found.append(above)
+        above = teams[above].parent
+    return found
+
+
+def check_parents(draft: FileDraft) -> None:
+    """Records faults of teams below each other: unknown parents, loops, and a budget that would hold the teams below."""
+    teams, known = draft.file.teams, draft.names("teams")
+    parents = {team.parent for team in teams.values()}
+    for name, team in teams.items():
+        path = f"teams.{name}.parent"
+        if team.parent is not None and team.parent not in known:
+            near = draft.suggest(team.parent, known) or "add it under teams"
+            draft.fault(path, f"team {syntax_rules.printable(team.parent)} does not exist", near)
+        elif name in (above := teams_above(teams, name)):
+            draft.fault(path, f"has a cycle ({' -> '.join([name, *above])})", "remove one of them")
+        if name not in parents:
+            continue
+        if team.budget is not None:
+            draft.fault(
+                f"teams.{name}.budget",
+                "counts only its own jobs, and a spent budget would hold the jobs of the teams below it too",
+                "give each team below it a budget",
+            )
+        if team.limits.gpu_hours is not None:
+            draft.warn(f"teams.{name}.limits.gpu_hours", "counts only its own jobs, not those of the teams below it")
+
+
 def check_team_limits(draft: FileDraft) -> None:
     """Records faults and warnings of teams' limits: unknown GPU parts, limits that are never reached, limits that keep
     jobs pending."""
@@ -73,6 +106,11 @@ def check_team_limits(draft: FileDraft) -> None:
             )
         if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
             draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
+        for user, own in limits.users.items():
+            if user not in team.users and draft.is_intact(f"teams.{name}.users"):
+                hint = draft.suggest(user, team.users) or f"add it to teams.{name}.users"
+                draft.fault(f"{path}.users.{user}", f"is not a user of {name}", hint)
+            check_user_limits(draft, f"{path}.users.{user}", own)
         each = limits.per_user
         check_user_limits(draft, f"{path}.per_user", each)
         for field, most, of_team in (

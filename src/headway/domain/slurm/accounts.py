@@ -16,6 +16,7 @@ class Account:
     name: str
     share: int
     limits: Mapping[str, str] = field(default_factory=dict)
+    parent: str = ""  # account above it; "" = root
 
 
 @dataclass(frozen=True, slots=True)

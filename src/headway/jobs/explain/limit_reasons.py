@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.domain.job_qos import JobQos
 from headway.domain.slurm.job_states import ENDED
@@ -122,12 +122,13 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
         )
         return (f"{spent}: it starts with the next {team.budget.per}, or when the budget is raised",)
     of_partition = _partition_limits(limit, job, world)
+    limit = _holder(limit, job, team, world)
     qos = next((one for one in world.cluster.qos if one.name == job.qos and limit.holder in ("team", "person")), None)
     if qos is not None and of_partition is None:
         return _of_qos(limit, job, world, qos)
     mine = [other for other in world.running if _counts(limit, other, job, in_partition=of_partition is not None)]
     known = team if limit.holder == "team" else None
-    each = of_partition or (team.per_user if team and limit.holder == "person" else UserLimits())
+    each = of_partition or (team.limits_of(job.user) if team and limit.holder == "person" else UserLimits())
     place = f" in partition {job.partition}" if of_partition else ""
     if limit.resource == "GPUs":
         most = known.gpus if known else each.gpus
@@ -168,6 +169,20 @@ _COUNTED: dict[str, tuple[str, str, Callable[[JobState], int]]] = {
     "CPUs": ("CPU", "cpus", lambda job: job.cpus),
     "nodes": ("node", "nodes", lambda job: job.node_count),
 }
+
+
+def _holder(limit: Limit, job: JobState, team: Team | None, world: ClusterSnapshot) -> Limit:
+    """Returns a limit of an association as one of the user or of the team: Slurm gives the same reason for both."""
+    if limit.holder != "association" or team is None or limit.resource not in _FIELDS:
+        return limit
+    field = _FIELDS[limit.resource]
+    size = _COUNTED[limit.resource][2] if limit.resource in _COUNTED else lambda _: 1
+    most, of_user = getattr(team.limits_of(job.user), field), replace(limit, holder="person")
+    held = sum(size(other) for other in world.running if _counts(of_user, other, job, in_partition=False))
+    if most is not None and held + max(1, size(job)) > most:
+        return of_user
+    return replace(limit, holder="team") if getattr(team, field, None) is not None else limit
+
 
 _FIELDS = {"GPUs": "gpus", "CPUs": "cpus", "running jobs": "running_jobs"}  # resource -> field of UserLimits
 
@@ -246,7 +261,7 @@ def _hours(limit: Limit, job: JobState, team: Team | None) -> Phrase:
 
 def _recent_hours(job: JobState, team: Team | None) -> Phrase:
     """Returns the words for the limit on the user's recent GPU-hours. Slurm's reason does not say how many are left."""
-    most = team.per_user.recent_gpu_hours if team else None
+    most = team.limits_of(job.user).recent_gpu_hours if team else None
     if most is None:
         return ("its user has too few hours left; an admin can raise the limit",)
     has = f"{job.user} may use {most.normalize():f} recent GPU hours in team {job.account}"

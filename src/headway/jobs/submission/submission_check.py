@@ -198,8 +198,9 @@ def _team(wants: Sequence[RequestedResources], cluster: Cluster, user: str) -> I
         by_team.setdefault(want.options.get("account", "") or mine[0], []).append(want)
     for name, parts in by_team.items():
         if name in mine:
-            yield from _caps(by_name[name], parts)
-            yield from _user_caps(by_name[name], parts, cluster, user)
+            own = [want for want in parts if not want.options.get("qos")]  # limits of a QOS replace those of the team
+            yield from _caps(by_name[name], own)
+            yield from _user_caps(by_name[name], own, cluster, user)
         else:
             there = "does not include you" if name in by_name else f"does not exist on {cluster.name}"
             yield Fault("account", f"team {name!r} {there}", f"you are in {', '.join(mine)}")
@@ -222,7 +223,7 @@ def _user_caps(team: Team, parts: Sequence[RequestedResources], cluster: Cluster
     """Yields a fault if one job requests more GPUs than its user may hold: in the partition, or else in the team."""
     for want in parts:
         chosen = requested_partitions(want, cluster)
-        limits = [(p.per_user.gpus or team.per_user.gpus or want.gpus, p.name) for p in chosen]
+        limits = [(p.per_user.gpus or team.limits_of(user).gpus or want.gpus, p.name) for p in chosen]
         most, partition = max(limits, default=(want.gpus, ""))
         if want.gpus > most:
             held = f"{user} may hold {most} at once in partition {partition}"

@@ -32,7 +32,8 @@ async def read_own_limits(state: AppState, who: Principal, name: str) -> LimitsO
     snapshot = state.live.snapshot(name)
     mine = [job for job in snapshot.jobs if job.user == who.user and job.state not in ENDED]
     stale, shares = snapshot.stale, dict[str, AccountShare]()
-    if not stale and any(team.per_user.recent_gpu_hours for team in cluster.teams if who.user in team.users):
+    limited = (team.limits_of(who.user) for team in cluster.teams if who.user in team.users)
+    if not stale and any(each.recent_gpu_hours for each in limited):
         shares, stale = await read_shares(state, cluster)
     rows = list(_limits(cluster, who.user, mine, shares, known=not snapshot.stale))
     if not snapshot.stale and cluster.storage.quotas:
@@ -60,12 +61,16 @@ def _limits(
             continue
         where = f"team {team.name}"
         counted = [job for job in jobs if job.account == team.name]
-        yield from _held(where, team.per_user, counted if known else None)
-        if team.per_user.recent_gpu_hours is not None:
+        each = team.limits_of(user)
+        yield from _held(where, each, counted if known else None)
+        if each.recent_gpu_hours is not None:
             share = shares.get(team.name)
             used = None if share is None else round(share.user_gpu_hours.get(user, 0.0), 1)
-            most = float(team.per_user.recent_gpu_hours)
+            most = float(each.recent_gpu_hours)
             yield LimitOut(where=where, what="recent GPU-hours", unit="GPU-hours", used=used, limit=most)
+    for qos in cluster.qos:
+        counted = [job for job in jobs if job.qos == qos.name]
+        yield from _held(f"QOS {qos.name}", qos.per_user, counted if known else None)
     for partition in cluster.partitions:
         counted = [job for job in jobs if job.partition == partition.name]
         yield from _held(f"partition {partition.name}", partition.per_user, counted if known else None)

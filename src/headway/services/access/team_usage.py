@@ -10,7 +10,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.accounts import AccountShare
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.domain.teams import Team
+from headway.domain.teams import Team, parts_of_cluster
 from headway.errors import HeadwayError
 from headway.schemas.access.team_usage import TeamOut, TeamsOut
 from headway.services.access.ownership_rights import may_see_team_usage
@@ -26,11 +26,11 @@ async def read_team_usage(state: AppState, who: Principal, name: str) -> TeamsOu
     _, cluster = await state.clusters.get(name)
     shares, stale = await read_shares(state, cluster)
     jobs, capped = state.live.snapshot(name).jobs, await cached_cap_usage(state, cluster)
-    total = sum(team.share for team in cluster.teams)
+    parts = parts_of_cluster(cluster.teams)
     return TeamsOut(
         cluster=name,
         teams=[
-            _team_out(cluster, who, team, shares.get(team.name), capped.get(team.name), jobs, total)
+            _team_out(cluster, who, team, shares.get(team.name), capped.get(team.name), jobs, parts[team.name][0])
             for team in cluster.teams
         ],
         stale=stale,
@@ -57,7 +57,7 @@ def _team_out(
     share: AccountShare | None,
     cap_used: Fraction | None,
     jobs: tuple[JobState, ...],
-    total_share: int,
+    part: Fraction,
 ) -> TeamOut:
     mine = [job for job in jobs if job.account == team.name]
     out = TeamOut(
@@ -65,7 +65,7 @@ def _team_out(
         users=list(team.users),
         leads=list(team.leads),
         share=team.share,
-        share_fraction=team.share / total_share if total_share else 0.0,
+        share_fraction=float(part),
         gpu_hours_cap=f"{team.gpu_hours.hours:,f} a {team.gpu_hours.per}" if team.gpu_hours else "",
         jobs_running=sum(job.state in RUNNING for job in mine),
         jobs_pending=sum(job.state in WAITING for job in mine),

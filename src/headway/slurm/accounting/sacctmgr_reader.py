@@ -15,7 +15,7 @@ _TIMEOUT_S = 30.0
 _QUEUE_S = 5.0
 # Limits of accounts and of users in them that Headway sets, by their names in sacctmgr's `set`
 ASSOCIATION_LIMITS = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins")
-_ASSOC = ("account", "user", "fairshare", "qos", "defaultqos", "maxsubmitjobs", *ASSOCIATION_LIMITS)
+_ASSOC = ("account", "user", "parentname", "fairshare", "qos", "defaultqos", "maxsubmitjobs", *ASSOCIATION_LIMITS)
 _USER = ("user", "adminlevel", "defaultaccount")
 # Limits that Headway sets, by their names in sacctmgr's `set`.
 QOS_LIMITS = (
@@ -77,7 +77,8 @@ def parse_accounts(associations: str, users: str, qos: str, busy: str = "") -> A
         if account in _SLURMS:
             continue
         if not user:
-            accounts.append(Account(account, _share(row["fairshare"]), _limits(row, ASSOCIATION_LIMITS)))
+            above = "" if row["parentname"] in _SLURMS else row["parentname"]
+            accounts.append(Account(account, _share(row["fairshare"]), _limits(row, ASSOCIATION_LIMITS), above))
             if default := row["defaultqos"]:
                 qos_of[account] = (default, *(name for name in _names(row["qos"]) if name != default))
             continue

@@ -25,25 +25,32 @@ async def read_shares(connections: Remote, head: Machine) -> tuple[AccountShare,
 
 
 def parse_shares(answer: str) -> tuple[AccountShare, ...]:
-    """Returns the accounts below the root, sorted. The fair share of an account is the highest of its users': Fair
+    """Returns the accounts below the root, sorted. sshare prints the part and use of an account as those of the account
+    above it; here they are those of the cluster. The fair share of an account is the highest of its users': Fair
     Tree computes it for users only, and users with equal usage have the same."""
     found: dict[str, AccountShare] = {}
     factors: dict[str, float] = {}
     users: dict[str, dict[str, float]] = {}
+    above: list[
+        tuple[float, float]
+    ] = []  # part and use of the accounts above a line, which is indented by their number
     for line in answer.splitlines():
         cells = line.split("|")
         if len(cells) != len(_FIELDS):
             continue
         row = dict(zip(_FIELDS, (cell.strip() for cell in cells), strict=True))
+        depth = len(cells[0]) - len(cells[0].lstrip())
         account = row["Account"]
         hours = _tres(row["GrpTRESRaw"]).get("gres/gpu", 0.0) / _MINUTES_PER_HOUR
         if row["User"]:
             users.setdefault(account, {})[row["User"]] = hours
             factors[account] = max(factors.get(account, 0.0), _number(row["FairShare"]))
         elif account not in ("", "root"):
-            found[account] = AccountShare(
-                account, _number(row["NormShares"]), _number(row["EffectvUsage"]), None, hours
-            )
+            above = above[: depth - 1]
+            part, use = above[-1] if above else (1.0, 1.0)
+            part, use = part * _number(row["NormShares"]), use * _number(row["EffectvUsage"])
+            above.append((part, use))
+            found[account] = AccountShare(account, part, use, None, hours)
     return tuple(
         replace(share, fair_share=factors.get(name), user_gpu_hours=users.get(name, {}))
         for name, share in sorted(found.items())

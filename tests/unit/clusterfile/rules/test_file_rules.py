@@ -426,6 +426,18 @@ ROWS: list[tuple[str, str, str]] = [
     ("alerts: {mail: oncall}", "alerts.mail", "must be a mail address"),
     ("alerts: {mail: oncall@example.org}", "alerts.mail", "add mail: {relay: HOST:PORT}"),
     ("alerts: {slack: 'https://example.org'}", "alerts.slack", "unknown field"),
+    # teams below each other, and limits of single users
+    ("teams: {a: {parent: b}}", "teams.a.parent", "team b does not exist"),
+    ("teams: {a: {parent: b}, b: {parent: a}}", "teams.a.parent", "has a cycle (a -> b -> a)"),
+    ("teams: {a: {parent: a}}", "teams.a.parent", "has a cycle (a -> a)"),
+    ("teams: {a: {parent: b}, b: {budget: {usd: 1}}}", "teams.b.budget", "give each team below it a budget"),
+    ("teams: {a: {users: [ann], limits: {users: {amn: {gpus: 1}}}}}", "teams.a.limits.users.amn", "did you mean ann?"),
+    ("teams: {a: {users: [ann], limits: {users: {ann: {gpus: 0}}}}}", "teams.a.limits.users.ann.gpus", "at least 1"),
+    (
+        "qos: {q: {teams: [b]}}\nteams: {a: {parent: b, limits: {gpu_hours: {hours: 1, per: day}}}, b: {}}",
+        "qos.q.teams",
+        "includes a",
+    ),
     # QOS
     ("qos: {normal: {}}", "qos.normal", "a reserved word of Slurm"),
     ("qos: {t: {}}\nteams: {t: {}}", "qos.t", "also the name of a team"),

@@ -24,3 +24,17 @@ def test_parses_shares_usage_and_gpu_hours_of_accounts() -> None:
     assert vision.gpu_hours == 40 / 60  # 16 GPUs for 151 s are 40 GPU-minutes
     assert vision.user_gpu_hours == {"ann": 40 / 60, "cleo": 0.0}
     assert (speech.account, speech.gpu_hours) == ("speech", 7 / 60)
+
+
+def test_parts_of_nested_accounts_are_those_of_the_cluster() -> None:
+    nested = """\
+root||0.000000|1.000000||
+ science||0.600000|0.500000||gres/gpu=60
+  science|ann|0.250000|0.000000|0.5|
+  physics||0.750000|1.000000||gres/gpu=60
+   physics|bob|1.000000|1.000000|0.2|gres/gpu=60
+ it||0.400000|0.500000||
+"""
+    it, physics, science = sshare.parse_shares(nested)
+    assert (science.norm_shares, physics.norm_shares, it.norm_shares) == (0.6, 0.6 * 0.75, 0.4)
+    assert (science.effective_usage, physics.effective_usage, it.effective_usage) == (0.5, 0.5, 0.5)

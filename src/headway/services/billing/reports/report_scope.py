@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import structlog
 
@@ -10,6 +11,7 @@ from headway.billing.chargeback import Rules
 from headway.billing.periods import Period, month_of, month_period, parse_moment, time_zone
 from headway.domain.billing.cost_rules import CostRules
 from headway.domain.cluster import Cluster
+from headway.domain.teams import parts_of_cluster
 from headway.errors import HeadwayError, NotAllowed, Refused
 from headway.services.access.ownership_rights import may_see_team_usage
 from headway.services.access.role_rights import Principal, Right
@@ -55,9 +57,10 @@ class BilledCluster:
         return Rules(self.costs.idle, self.costs.spare, self.costs.broken, self.costs.fixed)
 
     @property
-    def shares(self) -> dict[str, int]:
-        """Returns the teams' shares by name."""
-        return {team.name: team.share for team in self.last_known_cluster.teams} if self.last_known_cluster else {}
+    def shares(self) -> dict[str, Fraction]:
+        """Returns, by team, the part of the cluster that its own users have."""
+        teams = self.last_known_cluster.teams if self.last_known_cluster else ()
+        return {name: own for name, (_, own) in parts_of_cluster(teams).items()}
 
     def month(self, name: str) -> Period:
         """Returns the month called `name` (2026-10), or the current one for "". Raises Refused for a malformed name."""
