@@ -7,6 +7,7 @@ from pydantic import Field
 from headway.schemas.base import RequestModel, ResponseModel
 from headway.schemas.incidents import IncidentOut
 from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
+from headway.schemas.training_metrics import TrainingMetricOut
 
 
 class EffectiveTimeOut(ResponseModel):
@@ -105,6 +106,9 @@ class JobOut(ResponseModel):
     tasks: ArrayOut | None = None  # only for an array that is requested by its first job number
     needs: str = ""  # what a pending job needs to start, in words; only if the job is requested by its number
     expected_nodes: str = ""  # nodes on which Slurm plans to start it, at start_time
+    metrics: list[
+        TrainingMetricOut
+    ] = []  # newest values of all training metrics; only if it is requested by its number
     # The following fields are left out of lists when they have their default value.
     priority: int = 0
     description: str = ""  # Slurm's explanation of the reason

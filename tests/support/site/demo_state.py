@@ -37,7 +37,7 @@ from headway.store.db import cluster_schema as t
 from tests.support.clusters import builders
 from tests.support.clusters.fake_backend import FakeBackend
 from tests.support.servers import server_fakes
-from tests.support.site import fabric, ledger, notebooks, operations, storage
+from tests.support.site import fabric, ledger, notebooks, operations, storage, training_metrics
 from tests.support.site.snapshots import (
     CHECKS,
     TRAIN,
@@ -321,6 +321,7 @@ async def furnish(state: AppState, work: FakeBackend) -> None:
     ):
         await state.store.audit.record(who, action, target, detail, address="192.0.2.17", result=result)
     await put(state, work, broken(), "demo")
+    training_metrics.put_metrics(state, "demo", 104)
     await put(state, work, renamed(stale(mixed()), "prod"), "prod")
     await put(state, work, renamed(creating(), "half"), "half")
     await put_elastic(state, work)

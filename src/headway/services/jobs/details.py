@@ -37,6 +37,7 @@ from headway.services.app_state import AppState
 from headway.services.job_secrets.masked_values import log_mask
 from headway.services.jobs.find_job import array_task_states, find_record
 from headway.services.jobs.job_to_schema import job_out
+from headway.services.jobs.training_metrics import newest_values
 from headway.services.nodes.incident_to_schema import incident_out
 from headway.services.queue.pending_reasons import job_history, pending_reason
 from headway.slurm.commands_as_user import batch_script_argv
@@ -54,6 +55,7 @@ async def get_job(state: AppState, who: Principal, name: str, job_id: int, task:
     _, cluster = await state.clusters.get(name)
     job = await state.readings.task(cluster, job_id, task) if task else await state.readings.job(cluster, job_id)
     out = job_out(job, state.clock(), await state.readings.progress(cluster, job), pending_reason(state, cluster, job))
+    out.metrics = await newest_values(state, name, job)
     if job.state == "FAILED" and job.exit_code == CONTAINER_FAILED_CODE and job.stderr.startswith("/"):
         with contextlib.suppress(HeadwayError):
             await authorize_log(state, cluster, who, job, job_id)

@@ -62,7 +62,7 @@ def job_row(job: JobState) -> bytes:
     silent = {name for name in _MORE if not getattr(out, name)}
     if job.state in RUNNING:
         silent.add("elapsed_s")
-    return out.model_dump_json(exclude=silent | {"progress", "tasks", "needs", "expected_nodes"}).encode()
+    return out.model_dump_json(exclude=silent | {"progress", "tasks", "needs", "expected_nodes", "metrics"}).encode()
 
 
 def row_now(job: JobState, row: bytes, now: float, progress: ProgressOut | None) -> bytes:

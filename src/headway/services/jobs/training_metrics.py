@@ -87,6 +87,12 @@ async def get_metrics(state: AppState, name: str, job_id: int, task: str = "") -
     )
 
 
+async def newest_values(state: AppState, name: str, job: JobState) -> list[TrainingMetricOut]:
+    """Returns the newest value of each metric that the server has of a job."""
+    known = await asyncio.to_thread(metric_files(state).read, name, job.id)
+    return [_metric_out(metric) for metric in known.metrics]
+
+
 async def get_series(
     state: AppState, name: str, job_id: int, names: Sequence[str], points: int, task: str = ""
 ) -> TrainingChartsOut:

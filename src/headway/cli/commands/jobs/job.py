@@ -1,4 +1,4 @@
-"""job show|stacks|retry|rerun: one job."""
+"""job show|metrics|stacks|retry|rerun: one job."""
 
 from __future__ import annotations
 
@@ -66,6 +66,40 @@ def stacks(words: JobArgument, output: Output = Format.table) -> None:
         print_json(found)
         return
     print_rank_stacks(found)
+
+
+def metrics(
+    words: JobArgument,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", "-m", help="Show this metric only. May be repeated.")
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print all points as CSV.")] = False,
+    output: Output = Format.table,
+) -> None:
+    """Show the metrics that a training reports, with their range and curve.
+
+    headway job metrics 12 -m loss -m lr --csv > curves.csv"""
+    from headway.cli.output.training_metrics import print_training_metrics
+    from headway.schemas.training_metrics import MAX_SERIES
+
+    cluster, word = parse_job_words(words)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
+    number, task = common.split_job_id(word)
+    if csv:
+        for piece in api.jobs.metrics_csv(name, number, metric or (), task=task):
+            typer.echo(piece.decode(), nl=False)
+        return
+    found = api.jobs.metrics(name, number, task=task)
+    if output is Format.json and not metric:
+        print_json(found)
+        return
+    names = metric or [one.name for one in found.metrics[:MAX_SERIES]]
+    charts = api.jobs.metric_series(name, number, names, task=task) if names else None
+    if output is Format.json:
+        print_json(charts)
+        return
+    print_training_metrics(found, charts)
 
 
 def retry(
@@ -167,7 +201,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list
         ("job", f"{job_label(j.id, j.array_job_id, j.array_task)} {j.name}"),
         ("state", [(j.state, formatting.job_style(j.state)), (f" {why}" if why else "", "")]),
         ("why", j.why),
-        ("reports", ", ".join(f"{name} {value:.6g}" for name, value in j.progress.more.items()) if j.progress else ""),
+        ("reports", _reports(j)),
         ("warning", j.progress.warning if j.progress else ""),
         ("needs", j.needs),
         ("restarts", str(j.restarts or "")),
@@ -190,6 +224,13 @@ def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list
         ("output", j.stdout),
         ("errors", j.stderr if j.stderr != j.stdout else ""),
     ]  # fmt: skip
+
+
+def _reports(j: JobOut) -> str:
+    """Returns the newest value of each metric of the training; those of its last report if the server has no others."""
+    if j.metrics:
+        return ", ".join(f"{one.name} {one.text}" for one in j.metrics)
+    return ", ".join(f"{name} {value:.6g}" for name, value in j.progress.more.items()) if j.progress else ""
 
 
 def _expected(j: JobOut) -> str:
@@ -251,5 +292,6 @@ job = typer.Typer(
 )  # fmt: skip
 job.command("show")(show_job)
 job.command("stacks")(stacks)
+job.command("metrics")(metrics)
 job.command("retry")(retry)
 job.command("rerun")(rerun)

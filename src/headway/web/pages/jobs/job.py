@@ -60,6 +60,7 @@ async def job_page(name: str, job_id: PathNumber, state: State, who: Anyone) -> 
         lineage=await _lineage(name, found.array_job_id or job_id, state, who) if mine else None,
         pulse=render_pulse(state, name),
         log=f"{API_PREFIX}/clusters/{name}/jobs/{job_id}/log",
+        metrics=f"{API_PREFIX}/clusters/{name}/jobs/{job_id}/metrics",
         task=found.array_task if found.array_job_id == job_id and found.array_task.isdigit() else "",
         apart=found.stderr != found.stdout and found.stderr.startswith("/"),
     )

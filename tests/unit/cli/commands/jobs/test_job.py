@@ -12,6 +12,12 @@ from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.reruns import RetryIn
 from headway.schemas.submission.submit_request import SubmitOut
+from headway.schemas.training_metrics import (
+    TrainingChartsOut,
+    TrainingMetricOut,
+    TrainingMetricsOut,
+    TrainingSeriesOut,
+)
 from tests.support.cli_fakes import Cli, cli, cluster, job
 
 __all__ = ["cli"]  # a fixture
@@ -126,3 +132,47 @@ def test_job_show_prints_lineage(cli: Cli) -> None:
     out = cli("job", "show", "lab", "12", "--lineage").out
     for part in ("a rerun of 7", "cccccccccccc (main), with uncommitted changes", "HF_TOKEN=********", "  #!/bin/sh"):
         assert part in out
+
+
+def _metrics() -> TrainingMetricsOut:
+    return TrainingMetricsOut(
+        job=12, dropped=3, note="a job may have 1,000 metrics",
+        metrics=[
+            TrainingMetricOut(name="loss", points=3, step=30, value=None, text="nan", at=9.0),
+            TrainingMetricOut(name="lr", points=1, step=10, value=0.1, text="0.1", at=3.0),
+        ],
+    )  # fmt: skip
+
+
+def test_metrics_are_printed_with_range_and_curve(cli: Cli) -> None:
+    series = TrainingSeriesOut(
+        name="loss", points=3, steps=[10, 20, 30], times=[1.0, 2.0, 3.0], values=[2.0, 1.5, None], lows=[1.0, 1.5, None],
+        highs=[3.0, 1.5, None], not_finite=[(30, "nan")],
+    )  # fmt: skip
+    cli.api.on("jobs.metrics", _metrics()).on("jobs.metric_series", TrainingChartsOut(job=12, series=[series]))
+    done = cli("job", "metrics", "lab", "12", "-m", "loss")
+    head, row = done.out.splitlines()
+    assert head.split() == ["METRIC", "STEP", "VALUE", "LOWEST", "HIGHEST", "POINTS", "CURVE"]
+    assert row.split() == ["loss", "30", "nan", "1", "3", "3", "█▁"]
+    assert done.err == "3 reports are not kept, or not completely: a job may have 1,000 metrics\n"
+    assert json.loads(cli("job", "metrics", "lab", "12", "-o", "json").out)["metrics"][0]["text"] == "nan"
+    assert json.loads(cli("job", "metrics", "lab", "12", "-m", "loss", "-o", "json").out)["series"][0]["points"] == 3
+    cli("job", "metrics", "lab", "12_4")
+    assert cli.api.named("jobs.metric_series")[-1] == (("lab", 12, ["loss", "lr"]), {"task": "4"})
+
+
+def test_metrics_as_csv_are_passed_on(cli: Cli) -> None:
+    cli.api.on("jobs.metrics_csv", [b"metric,run\r\n", b"loss,0\r\n"])
+    assert cli("job", "metrics", "lab", "12", "--csv", "-m", "loss").out.splitlines() == ["metric,run", "loss,0"]
+    assert cli.api.named("jobs.metrics_csv") == [(("lab", 12, ["loss"]), {"task": ""})]
+
+
+def test_job_without_metrics_says_how_to_report_them(cli: Cli) -> None:
+    cli.api.on("jobs.metrics", TrainingMetricsOut(job=12))
+    assert "headway_train.report" in cli("job", "metrics", "lab", "12").out
+
+
+def test_job_shows_the_newest_value_of_each_metric(cli: Cli) -> None:
+    found = job(progress=ProgressOut(step=9, loss=1.5, more={"lr": 0.2}), metrics=_metrics().metrics)
+    cli.api.on("jobs.get", found).on("clusters.get", cluster())
+    assert "reports    loss nan, lr 0.1" in cli("job", "lab", "12").out

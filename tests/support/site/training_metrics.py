@@ -1,0 +1,32 @@
+"""Metrics of the demo's training, as the server's worker copies them."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+
+from headway.services.app_state import AppState
+from headway.services.jobs.training_metrics import metric_files
+from tests.support.site.snapshots import losses
+
+NAMES = ["loss", "lr", "grad_norm", "val/loss", "val/accuracy"]
+
+
+def put_metrics(state: AppState, cluster: str, job: int) -> None:
+    """Stores metrics of a training that was restarted once and had one loss that is not a number."""
+    began, lines = time.time() - 3000, []
+    curve = losses(12_000, last=1.4)
+    for run, steps in ((began, curve[:1500]), (began + 2000, curve[1400:])):
+        lines += [json.dumps({"run": run}), json.dumps({"names": NAMES})]
+        for step, loss in steps:
+            known = math.nan if step == 3000 else loss
+            rate = 3e-4 * min(1, step / 500) * (0.5 + 0.5 * math.cos(math.pi * step / 12_000))
+            norm = 0.8 + 6 * math.exp(-step / 200) + abs(math.sin(step * 0.9)) * 0.3
+            val = [loss + 0.12, 1 - math.exp(-step / 4000)] if step % 500 == 0 else [None, None]
+            lines.append(json.dumps([step, run + step / 6, known, rate, norm, *val]))
+    files = metric_files(state)
+    files.forget(cluster, job)
+    known_metrics = files.read(cluster, job)
+    known_metrics.read_at = time.time()
+    files.append(cluster, job, known_metrics, ("\n".join(lines) + "\n").encode())
