@@ -20,7 +20,7 @@ import shutil
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.jobs.metrics.report_lines import MAX_METRICS, Dropped, LineParser, Report, RunBegins
@@ -41,7 +41,7 @@ class Metric:
     step: int = -1  # step, time and value of the newest point
     at: float = 0.0
     value: float = math.nan
-    parts: list[tuple[int, int]] = field(default_factory=list)
+    parts: list[Sequence[int]] = field(default_factory=list)
 
 
 @dataclass
@@ -72,19 +72,23 @@ class JobMetrics:
         return sum(metric.points for metric in self.metrics)
 
     def to_json(self) -> str:
-        """Returns the text of state.json."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        """Returns the text of state.json. A chart of many jobs reads as many of these texts, so they are flat."""
+        flat = {
+            **vars(self),
+            "parser": vars(self.parser),
+            "metrics": [[*vars(metric).values()] for metric in self.metrics],
+            "restarts": [[restart.began, restart.step] for restart in self.restarts],
+        }
+        return json.dumps(flat, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> JobMetrics:
         """Parses state.json."""
-        stored = json.loads(text)
-        return cls(
-            stored["offset"], LineParser(**stored["parser"]),
-            [Metric(**{**one, "parts": [tuple(part) for part in one["parts"]]}) for one in stored["metrics"]],
-            [Restart(**one) for one in stored["restarts"]], stored["dropped"], stored["why"], stored["path"],
-            stored["read_at"], stored["unread_bytes"],
-        )  # fmt: skip
+        flat = json.loads(text)
+        flat["parser"] = LineParser(**flat["parser"])
+        flat["metrics"] = [Metric(*row) for row in flat["metrics"]]
+        flat["restarts"] = [Restart(*row) for row in flat["restarts"]]
+        return cls(**flat)
 
 
 class MetricFiles:

@@ -14,6 +14,7 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound
 from headway.jobs.metrics.metric_files import JobMetrics, Metric, MetricFiles
 from headway.jobs.metrics.reader import MetricsAsk, MetricsPart
+from headway.jobs.metrics.report_lines import MAX_STEP
 from headway.schemas.csv_cells import csv_line
 from headway.schemas.training_metrics import (
     ReportingRunOut,
@@ -158,12 +159,13 @@ def _check_names(cluster: str, job: JobState, known: JobMetrics, names: Sequence
 
 
 def _metric_out(metric: Metric) -> TrainingMetricOut:
-    finite = math.isfinite(metric.value)
+    value = metric.value
+    whole = value.is_integer() and abs(value) < MAX_STEP  # tokens are not shown as 2.18317e+06
     return TrainingMetricOut(
         name=metric.name,
         points=metric.points,
         step=metric.step,
-        value=metric.value if finite else None,
-        text=f"{metric.value:.6g}",
+        value=value if math.isfinite(value) else None,
+        text=f"{value:.0f}" if whole else f"{value:.6g}",
         at=metric.at,
     )
