@@ -10,7 +10,7 @@ from headway.changes.desired_accounts import desired_accounts
 from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.domain.slurm.accounts import Accounts, Qos
-from headway.slurm.accounting.sacctmgr_commands import account_change_argv
+from headway.slurm.accounting.sacctmgr_commands import account_change_argv, add_argv
 
 QOS, ACCOUNTS, USERS = "qos.sh", "accounts.sh", "users.sh"
 
@@ -38,8 +38,8 @@ add() {
 def qos_script(cluster: Cluster) -> str:
     """Returns the script that adds the cluster and the names of its QOS. slurmctld starts only when the QOS of its
     partitions exist, and their limits on GPUs can be set only after it has started."""
-    commands = [["sacctmgr", "-i", "add", "cluster", cluster.name]]
-    commands += [["sacctmgr", "-i", "add", "qos", qos.name] for qos in desired_accounts(cluster).qos]
+    commands = [add_argv("cluster", cluster.name)]
+    commands += [add_argv("qos", qos.name) for qos in desired_accounts(cluster).qos]
     return _script("Adds the cluster and its QOS to slurmdbd, before slurmctld starts for the first time.", commands)
 
 

@@ -36,6 +36,11 @@ def account_change_argv(data: Mapping[str, Any]) -> list[str]:
     raise ValueError(f"not an account change: {data!r}")
 
 
+def add_argv(entity: str, name: str) -> list[str]:
+    """Returns the command that adds a cluster or QOS without settings."""
+    return [*_SACCTMGR, "add", entity, name]
+
+
 _ADD_MISSING_QOS = """\
 listed() { sacctmgr -nP show qos format=name | grep -qxF "$1"; }
 listed "$1" || { sacctmgr -i add qos "$1"; listed "$1"; }"""
