@@ -15,7 +15,7 @@ from headway.billing import intervals
 from headway.billing.cluster_invoice import Invoice, MeteredMachine
 from headway.billing.money import apportion
 from headway.billing.prices.price_segments import Segment
-from headway.domain.billing.cost_rules import BY_SHARE, BY_USE, COST_CENTRE
+from headway.domain.billing.cost_settings import BY_SHARE, BY_USE, COST_CENTRE
 from headway.domain.billing.ledger import GroupUsage
 
 ALLOCATED = ("productive", "lost", "allocated_idle")

@@ -28,7 +28,7 @@ from headway.clusterfile.models.software.packages import resolve_packages
 from headway.clusterfile.models.storage import MountedVolumePart
 from headway.clusterfile.models.teams import BudgetPart, TeamPart, resolve_user_limits
 from headway.clusterfile.rules.file_rules import dataset_mount, preemption_rules
-from headway.domain.billing.cost_rules import CostRules
+from headway.domain.billing.cost_settings import CostSettings
 from headway.domain.cluster import (
     Alerts,
     BackupRule,
@@ -116,9 +116,9 @@ def _has_real_gpus(file: ClusterFile, parts: Mapping[str, GroupPart], catalogue:
     return not simulated and any(catalogue[part.plan].gpus for part in parts.values())
 
 
-def _costs(part: CostPart) -> CostRules:
+def _costs(part: CostPart) -> CostSettings:
     price = part.usd_per_kwh
-    return CostRules(
+    return CostSettings(
         timezone=part.timezone,
         idle=part.idle,
         spare=part.spare,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 
-from headway.domain.billing.cost_rules import CostRules
+from headway.domain.billing.cost_settings import CostSettings
 from headway.domain.job_qos import JobQos
 from headway.domain.machines.gpu_driver import GpuDriver
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
@@ -270,7 +270,7 @@ class Cluster:
     backup: BackupRule | None = None  # None: backups are made only on request
     drift: DriftRule = field(default_factory=DriftRule)
     munge_key: KeySource | None = None  # None: Headway makes it
-    costs: CostRules = field(default_factory=CostRules)
+    costs: CostSettings = field(default_factory=CostSettings)
     controllers: int = 1  # 2: a second machine takes over when the head fails
     # Name -> lines of the requirements file of each environment that apply builds
     environments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from headway.domain.billing.cost_rules import BY_SHARE, BY_USE, COST_CENTRE
+from headway.domain.billing.cost_settings import BY_SHARE, BY_USE, COST_CENTRE
 from headway.validation.reserved_names import SYSTEM_USERS
 
 NAME = r"[a-z][a-z0-9_-]{0,30}"

@@ -14,7 +14,7 @@ from headway.catalog.plans import load_catalogue
 from headway.clusterfile.json_schema import cluster_file_schema
 from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
 from headway.clusterfile.starter_file import starting_file
-from headway.domain.billing.cost_rules import CostRules
+from headway.domain.billing.cost_settings import CostSettings
 from headway.domain.cluster import Alerts, Cluster, Host, Slot, Switch
 from headway.domain.machines.machine import Jump
 from headway.domain.network_policy import Network, NetworkPolicy
@@ -412,7 +412,7 @@ def test_health_xid_classes_can_be_overridden() -> None:
             cluster(smallest + f"health: {{xid: {wrong}}}")
 
 
-def test_resolves_cost_rules_and_team_budgets() -> None:
+def test_resolves_cost_settings_and_team_budgets() -> None:
     got = cluster(
         """
         name: lab
@@ -426,7 +426,7 @@ def test_resolves_cost_rules_and_team_budgets() -> None:
           speech: {users: [carol], budget: {gpu_hours: 40, per: week, cap: false}}
         """
     )
-    assert got.costs == CostRules(
+    assert got.costs == CostSettings(
         "Europe/Berlin",
         "centre:platform",
         "use",
@@ -438,7 +438,7 @@ def test_resolves_cost_rules_and_team_budgets() -> None:
     )
     assert got.teams[0].budget == Budget("usd", Decimal("20000.5"), "month", 0.5, True)
     assert got.teams[1].budget == Budget("gpu_hours", Decimal(40), "week", 0.8, False)
-    assert cluster("{name: lab, plan: h100-8, nodes: 1}").costs == CostRules()
+    assert cluster("{name: lab, plan: h100-8, nodes: 1}").costs == CostSettings()
 
 
 def test_environments_resolve_to_lines_and_defaults() -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from headway.domain.billing.cost_rules import DEFAULT_COST_RULES
+from headway.domain.billing.cost_settings import DEFAULT_COST_SETTINGS
 from headway.validation import syntax_rules
 from headway.validation.field_types import (
     SHARED_BY,
@@ -26,14 +26,16 @@ class CostPart(FileSection):
         None, description="Limit for all machines together; nodes above it are not created."
     )
     timezone: Annotated[str, checked_by(syntax_rules.zone_fault)] = Field(
-        DEFAULT_COST_RULES.timezone,
+        DEFAULT_COST_SETTINGS.timezone,
         description="Time zone in which the months of invoices begin.",
         examples=["Europe/Berlin"],
     )
-    idle: SharedBy = Field(DEFAULT_COST_RULES.idle, description=f"Division of the cost of idle capacity: {SHARED_BY}")
-    spare: SharedBy = Field(DEFAULT_COST_RULES.spare, description=f"Division of the cost of spares: {SHARED_BY}")
+    idle: SharedBy = Field(
+        DEFAULT_COST_SETTINGS.idle, description=f"Division of the cost of idle capacity: {SHARED_BY}"
+    )
+    spare: SharedBy = Field(DEFAULT_COST_SETTINGS.spare, description=f"Division of the cost of spares: {SHARED_BY}")
     broken: SharedBy = Field(
-        DEFAULT_COST_RULES.broken, description=f"Division of the cost of nodes that are down or drained: {SHARED_BY}"
+        DEFAULT_COST_SETTINGS.broken, description=f"Division of the cost of nodes that are down or drained: {SHARED_BY}"
     )
     fixed_usd_per_hour: Annotated[dict[Name, FixedPrice], Field(max_length=50)] = Field(
         {},
@@ -41,10 +43,10 @@ class CostPart(FileSection):
         examples=[{"head": 1.1, "disks": 0.42}],
     )
     fixed: SharedBy = Field(
-        DEFAULT_COST_RULES.fixed, description=f"Division of the costs in fixed_usd_per_hour: {SHARED_BY}"
+        DEFAULT_COST_SETTINGS.fixed, description=f"Division of the costs in fixed_usd_per_hour: {SHARED_BY}"
     )
     pue: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = Field(
-        DEFAULT_COST_RULES.pue,
+        DEFAULT_COST_SETTINGS.pue,
         description="Power usage effectiveness: energy of the site divided by energy of the machines.",
     )
     usd_per_kwh: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = Field(

@@ -12,3 +12,10 @@ FAILED = frozenset(
     {"FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED", "REVOKED"}
 )
 ENDED = FAILED | {"COMPLETED"}  # final states
+
+JOB_KINDS = ("running", "waiting", "ended")  # in the order of lists
+
+
+def kind_of(state: str) -> str:
+    """Returns the kind of a job state, one of JOB_KINDS."""
+    return "running" if state in RUNNING else "waiting" if state in WAITING else "ended"

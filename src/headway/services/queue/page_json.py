@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 
+from headway.domain.slurm.job_states import kind_of
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Unreachable
 from headway.schemas.jobs import JobsPage, JobsQuery
@@ -12,7 +13,7 @@ from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.job_to_schema import job_row, row_now
 from headway.services.queue.order_cache import PageOfSnapshot, find_page
-from headway.services.queue.query import kind_of, parse_queue_query
+from headway.services.queue.query import parse_queue_query
 from headway.services.read_model.snapshot import Snapshot
 
 MAX_CACHED = 256  # pages of one snapshot, before they are dropped

@@ -1,15 +1,14 @@
 """The query for a list of jobs: filters and order, and how one is made from a request of the API. The query in the address of the
-queue's page is in `web.views.queue_address`."""
+queue's page is in `web.views.queue.queue_address`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.domain.slurm.job_states import ENDED, RUNNING, WAITING
+from headway.domain.slurm.job_states import ENDED, JOB_KINDS, RUNNING, WAITING
 from headway.errors import Refused
 from headway.schemas.jobs import JobsQuery
 
-KINDS = ("running", "waiting", "ended")
 JOB_STATES = sorted(ENDED | RUNNING | WAITING)
 
 
@@ -30,11 +29,6 @@ class QueueQuery:
     cursor: str = ""
 
 
-def kind_of(state: str) -> str:
-    """Returns running, waiting or ended."""
-    return "running" if state in RUNNING else "waiting" if state in WAITING else "ended"
-
-
 def parse_queue_query(query: JobsQuery) -> QueueQuery:
     """Returns the request's filters and order as a QueueQuery. Raises Refused for an unknown job state."""
     meant = {word: [known for known in JOB_STATES if word and known.startswith(word.upper())] for word in query.state}
@@ -46,7 +40,7 @@ def parse_queue_query(query: JobsQuery) -> QueueQuery:
     states = frozenset(known for found in meant.values() for known in found)
     every = query.all or bool(query.state)
     return QueueQuery(
-        kinds=frozenset(KINDS) if every else frozenset({"running", "waiting"}),
+        kinds=frozenset(JOB_KINDS) if every else frozenset({"running", "waiting"}),
         states=states,
         users=frozenset(query.user),
         accounts=frozenset(query.team),

@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.job_states import JOB_KINDS, RUNNING, WAITING, kind_of
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
-from headway.services.queue.query import KINDS, QueueQuery, kind_of
+from headway.services.queue.query import QueueQuery
 from headway.services.queue.queue_columns import BY_KEY, LABEL, sort_key
 from headway.services.read_model.snapshot_diff import JobsDiff
 
 MAX_PAGE = 1000  # jobs per page
-_RANK = {"running": 0, "waiting": 1, "ended": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class QueueSearch:
 
     def result(self, of: Mapping[int, JobState]) -> QueryResult:
         """Returns the result. `of` are all jobs that were searched."""
-        counts = dict.fromkeys(KINDS, 0)
+        counts = dict.fromkeys(JOB_KINDS, 0)
         for state, count in self._states.items():
             counts[kind_of(state)] += count
         order = sorted(self._keys, key=self._keys.__getitem__, reverse=self._descending)
@@ -207,7 +206,7 @@ def sort_fields(query: QueueQuery) -> frozenset[str]:
 
 def _order(sort: str, now: float) -> tuple[Any, bool]:
     if not sort:
-        return (lambda job: (_RANK[kind_of(job.state)], *_turn(job), job.id)), False
+        return (lambda job: (JOB_KINDS.index(kind_of(job.state)), *_turn(job), job.id)), False
     column = BY_KEY.get(sort.removeprefix("-"))
     if column is None:
         raise Refused(f"unknown column {sort[:40]!r}", hint="use a name of squeue's --Format, in lower case")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from headway.billing.prices.price_history import current_prices
-from headway.domain.billing.cost_rules import CostRules
+from headway.domain.billing.cost_settings import CostSettings
 from headway.domain.billing.ledger import NodePrice
 from tests.support.clusters import builders
 
@@ -26,9 +26,9 @@ def test_several_reserved_groups_stay_reserved_at_the_next_apply() -> None:
 
 def test_fixed_costs_are_priced_like_a_reserved_machine_and_end_when_they_leave_the_file() -> None:
     both = {"head": Decimal("1.5"), "disks": Decimal("0.5")}
-    with_both = replace(builders.cluster(), costs=CostRules(fixed_usd_per_hour=both))
+    with_both = replace(builders.cluster(), costs=CostSettings(fixed_usd_per_hour=both))
     known = current_prices(with_both, [], 0.0)
-    one = replace(builders.cluster(), costs=CostRules(fixed_usd_per_hour={"head": Decimal(2)}))
+    one = replace(builders.cluster(), costs=CostSettings(fixed_usd_per_hour={"head": Decimal(2)}))
     found = [price for price in current_prices(one, known, NOW) if price.group.startswith("fixed:")]
     assert found == [
         NodePrice("fixed:head", NOW, Decimal(2), reserved=1),

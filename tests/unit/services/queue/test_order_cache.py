@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from headway.domain.slurm.job_states import JOB_KINDS
 from headway.services.queue.order_cache import find_page
-from headway.services.queue.query import KINDS, QueueQuery
+from headway.services.queue.query import QueueQuery
 from headway.services.queue.search import find_jobs, page_of_result
 from headway.services.read_model.live_state import LiveState
 from headway.services.read_model.snapshot import UNUSED_ORDER_S, Snapshot
@@ -47,7 +48,8 @@ async def test_queue_pages_stay_correct_when_all_priorities_change(monkeypatch: 
     rng, live = random.Random(5), LiveState(builders.Clock())
     asks = [
         QueueQuery(limit=7), QueueQuery(users=frozenset({"u1"})), QueueQuery(sort="-priority"), QueueQuery(sort="name", limit=9),
-        QueueQuery(sort="jobid", kinds=frozenset(KINDS)), QueueQuery(search="r1", sort="reason"), QueueQuery(sort="-timeused"),
+        QueueQuery(sort="jobid", kinds=frozenset(JOB_KINDS)), QueueQuery(search="r1", sort="reason"),
+        QueueQuery(sort="-timeused"),
     ]  # fmt: skip
     jobs = {
         number: builders.job(

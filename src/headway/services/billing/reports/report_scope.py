@@ -9,7 +9,7 @@ import structlog
 
 from headway.billing.chargeback import Rules
 from headway.billing.periods import Period, month_of, month_period, parse_moment, time_zone
-from headway.domain.billing.cost_rules import CostRules
+from headway.domain.billing.cost_settings import CostSettings
 from headway.domain.cluster import Cluster
 from headway.domain.teams import parts_of_cluster
 from headway.errors import HeadwayError, NotAllowed, Refused
@@ -47,9 +47,9 @@ class BilledCluster:
         return self.last_known_cluster is not None and self.last_known_cluster.simulated_gpus
 
     @property
-    def costs(self) -> CostRules:
+    def costs(self) -> CostSettings:
         """Returns the billing settings of its file."""
-        return self.last_known_cluster.costs if self.last_known_cluster else CostRules()
+        return self.last_known_cluster.costs if self.last_known_cluster else CostSettings()
 
     @property
     def rules(self) -> Rules:

@@ -18,9 +18,9 @@ from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.page_stream import Parts, render_pulse, stream_parts
 from headway.web.rendering import render
-from headway.web.views import queue_address, queue_rows
-from headway.web.views.queue_address import QueueAddress
-from headway.web.views.queue_rows import Foot, Rows
+from headway.web.views.queue import queue_address, queue_chips, queue_rows
+from headway.web.views.queue.queue_address import QueueAddress
+from headway.web.views.queue.queue_rows import Foot, Rows
 
 router = page_router()
 
@@ -85,4 +85,4 @@ async def _parts(state: AppState, cluster: Cluster, query: QueueAddress, who: Pr
         )
         kept = snapshot.derived[key] = (found, rows, queue_rows.foot(found, query, gap))
     found, rows, foot = kept
-    return {"chips": queue_rows.chips(found, query, who.user), "rows": rows, "foot": foot}
+    return {"chips": queue_chips.chips(found, query, who.user), "rows": rows, "foot": foot}

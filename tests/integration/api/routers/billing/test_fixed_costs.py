@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from headway.domain.billing.cost_rules import CostRules
+from headway.domain.billing.cost_settings import CostSettings
 from tests.support.billing.billing_cluster import (
     V1,
     Accounting,
@@ -29,10 +29,10 @@ async def test_fixed_costs_are_billed_from_their_apply_until_they_leave_the_file
     accounting.runs = [run(1, 0, 2 * H)]
     at(server, 10 * H)
     prices = {"head": Decimal("1.5"), "disks": Decimal("0.5")}
-    server.backend.clusters["lab"]["costs"] = CostRules(fixed="share", fixed_usd_per_hour=prices)
+    server.backend.clusters["lab"]["costs"] = CostSettings(fixed="share", fixed_usd_per_hour=prices)
     await server.apply("lab", note="fixed costs")
     at(server, 20 * H)
-    server.backend.clusters["lab"]["costs"] = CostRules(fixed="share", fixed_usd_per_hour={"head": Decimal(2)})
+    server.backend.clusters["lab"]["costs"] = CostSettings(fixed="share", fixed_usd_per_hour={"head": Decimal(2)})
     await server.apply("lab", note="dearer, and no disks")
     at(server, 30 * H)
     ann = await server.client()

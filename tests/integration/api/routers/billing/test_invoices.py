@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.billing.cost_rules import CostRules
+from headway.domain.billing.cost_settings import CostSettings
 from headway.domain.billing.ledger import DAY_S, MachineLifetime, NodePrice, NodeSpan, SpanKind
 from headway.errors import HeadwayError
 from headway.services.billing.billing_round import run_billing_round
@@ -214,7 +214,7 @@ async def test_closed_invoice_survives_late_runs_rebuild_and_recreation(server: 
     assert (await ann.post(f"{V1}/ledger/rebuild")).status_code == 200
     assert await told() == kept
     # Months begin elsewhere now; the next one still begins where the closed one ended.
-    costs = CostRules("Europe/Berlin", idle="centre:it")
+    costs = CostSettings("Europe/Berlin", idle="centre:it")
     server.backend.clusters["lab"]["costs"] = costs
     await server.apply("lab", note="zone")
     assert await told() == kept
@@ -314,7 +314,7 @@ async def test_job_across_month_end_is_split_between_both_months(server: Server,
 
 
 async def test_month_with_clock_change_bills_its_extra_hour(server: Server, accounting: Accounting) -> None:
-    server.backend.clusters["lab"]["costs"] = CostRules("Europe/Berlin")
+    server.backend.clusters["lab"]["costs"] = CostSettings("Europe/Berlin")
     await server.apply("lab", note="zone")
     await machines(server, 1, began=-9 * H)
     accounting.runs = [run(1, -9 * H, 0)]  # it runs on over the change of clocks and over the month's end
@@ -427,7 +427,7 @@ async def test_deleted_cluster_can_still_be_invoiced(server: Server, accounting:
 
 async def test_deleted_cluster_is_charged_by_its_own_cost_settings(server: Server, accounting: Accounting) -> None:
     """Its zone, who pays for what stood idle, shares and the price of power."""
-    server.backend.clusters["lab"]["costs"] = CostRules(
+    server.backend.clusters["lab"]["costs"] = CostSettings(
         "Europe/Berlin", idle="centre:it", spare="share", pue=1.5, usd_per_kwh=Decimal("0.3")
     )
     await server.apply("lab", note="costs")

@@ -1,5 +1,5 @@
-"""The rules by which the costs of a cluster are computed, with their defaults: time zone, energy, fixed costs, and who pays for
-capacity that was allocated to no job."""
+"""Settings by which the costs of a cluster are computed, with their defaults: time zone, energy, fixed costs, and who pays
+for capacity that was allocated to no job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COST_CENTRE = "centre:"  # followed by its name
 
 
 @dataclass(frozen=True, slots=True)
-class CostRules:
+class CostSettings:
     """How the costs of a cluster are computed. `idle`, `spare`, `broken`: who pays for capacity that was allocated to no
     job, and `fixed` for costs that do not depend on nodes: BY_USE, BY_SHARE or COST_CENTRE with a name.
     `fixed_usd_per_hour`: these costs by name. The defaults hold for cluster files and for reports on a cluster whose file
@@ -30,4 +30,4 @@ class CostRules:
     fixed_usd_per_hour: Mapping[str, Decimal] = field(default_factory=dict)
 
 
-DEFAULT_COST_RULES = CostRules()
+DEFAULT_COST_SETTINGS = CostSettings()

@@ -1,4 +1,4 @@
-"""View models of the queue's page: the table, its filter buttons and the line below it. The columns are declared in
+"""View models of the queue's page: the table, the line below it and the column chooser. The columns are declared in
 `services.queue.queue_columns`. Pure."""
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
-from headway.services.queue.query import KINDS
 from headway.services.queue.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, QueueColumn
 from headway.services.queue.search import QueuePage
-from headway.web.views.queue_address import QueueAddress
+from headway.web.views.queue.queue_address import QueueAddress
 from headway.web.views.state_wording import job_word, slurm_time
-
-_WAITING_KINDS = frozenset({"running", "waiting"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +65,6 @@ class Foot:
     further: str  # address of the next page; "" on the last one
     first: str  # address of the first page; "" on it
     gap: str = ""  # why ended jobs are missing
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """A filter button."""
-
-    title: str
-    count: int | None
-    href: str
-    on: bool
 
 
 def rows(
@@ -148,24 +135,6 @@ def foot(listed: QueuePage, query: QueueAddress, gap: str = "") -> Foot:
         text = f"{listed.total:,} job{'' if listed.total == 1 else 's'}"
     further = query.to(cursor=listed.next) if listed.next else ""
     return Foot(text, further, query.to() if query.cursor else "", gap)
-
-
-def chips(listed: QueuePage, query: QueueAddress, user: str) -> tuple[Chip, ...]:
-    """Returns the filter buttons: one per kind of job, and "Mine" for a person with a user on clusters."""
-    found = []
-    for kind in KINDS:
-        on = kind in query.show
-        others = tuple(other_kind for other_kind in KINDS if (other_kind in query.show) != (other_kind == kind))
-        count = listed.counts[kind] if kind != "ended" or on else None
-        found.append(Chip(kind.capitalize(), count, query.to(show=others or _usual()), on))
-    if user:
-        mine = query.user == user
-        found.append(Chip("Mine", None, query.to(user="" if mine else user), mine))
-    return tuple(found)
-
-
-def _usual() -> tuple[str, ...]:
-    return tuple(kind for kind in KINDS if kind in _WAITING_KINDS)
 
 
 @dataclass(frozen=True, slots=True)

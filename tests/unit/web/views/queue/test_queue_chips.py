@@ -5,8 +5,8 @@ from __future__ import annotations
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.services.queue.query import QueueQuery
 from headway.services.queue.search import find_jobs, page_of_result
-from headway.web.views.queue_address import QueueAddress
-from headway.web.views.queue_rows import chips
+from headway.web.views.queue.queue_address import QueueAddress
+from headway.web.views.queue.queue_chips import chips
 from tests.support.clusters import builders
 
 

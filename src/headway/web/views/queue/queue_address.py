@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from headway.services.queue.query import KINDS, QueueQuery
+from headway.domain.slurm.job_states import JOB_KINDS
+from headway.services.queue.query import QueueQuery
 from headway.services.queue.queue_columns import BY_KEY, DEFAULT_COLUMNS, QueueColumn
 
 SIZES = (25, 50, 100, 250)
@@ -43,7 +44,7 @@ class QueueAddress:
         size = one("size")
         sort = one("sort")
         return QueueAddress(
-            show=several("show", KINDS) or ("running", "waiting"),
+            show=several("show", JOB_KINDS) or ("running", "waiting"),
             q=one("q"),
             user=one("user"),
             team=one("team"),
@@ -63,7 +64,7 @@ class QueueAddress:
             return frozenset(part for part in text.split(",") if part)
 
         return QueueQuery(
-            kinds=frozenset(KINDS) if self.state else frozenset(self.show),
+            kinds=frozenset(JOB_KINDS) if self.state else frozenset(self.show),
             states=those(self.state),
             users=those(self.user),
             accounts=those(self.team),
