@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from headway.catalog.allowed_slurm_keys import CLUSTER_KEYS, key_fault
 from headway.catalog.slurm_releases import is_at_least
 from headway.slurm_import.conf_reader import RECORDS, Record
-from headway.slurm_import.known_keys import CLUSTER_REASONS, PARTITION_REASONS, SLURM_DEFAULTS
+from headway.slurm_import.keys_not_carried import CLUSTER_REASONS, PARTITION_REASONS
+from headway.slurm_import.slurm_defaults import SLURM_DEFAULTS
 from headway.slurm_import.values import same_value
 from headway.slurm_import.verdicts import Item, Ledger
 

@@ -25,7 +25,7 @@ from headway.slurm_import.accounting import (
     read_qos,
 )
 from headway.slurm_import.conf_reader import ConfReader, Record
-from headway.slurm_import.known_keys import OTHER_FILES
+from headway.slurm_import.keys_not_carried import OTHER_FILES
 from headway.slurm_import.node_groups import NodeGroup, make_groups
 from headway.slurm_import.node_lines import NodeReport, SiteNode, gpu_type, read_nodes
 from headway.slurm_import.partition_lines import Surroundings, make_partitions, read_partitions

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from headway.clusterfile.models.groups import FEATURE
 from headway.domain.slurm.hostlist import expand
 from headway.slurm_import.conf_reader import Record
-from headway.slurm_import.known_keys import NODE_REASONS
+from headway.slurm_import.keys_not_carried import NODE_REASONS
 from headway.slurm_import.verdicts import Item, Ledger
 from headway.validation import syntax_rules
 from headway.validation.field_types import MOST_NODES

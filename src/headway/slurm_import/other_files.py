@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headway.slurm_import.conf_reader import Record, logical_lines
-from headway.slurm_import.known_keys import OTHER_FILES
+from headway.slurm_import.keys_not_carried import OTHER_FILES
 from headway.slurm_import.node_lines import NodeReport, SiteNode
 from headway.slurm_import.values import same_value
 from headway.slurm_import.verdicts import Item, Ledger

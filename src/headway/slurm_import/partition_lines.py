@@ -12,7 +12,7 @@ from headway.domain.slurm.hostlist import expand
 from headway.slurm_import import site_names
 from headway.slurm_import.accounting import SiteQos, user_limits
 from headway.slurm_import.conf_reader import Record
-from headway.slurm_import.known_keys import PARTITION_REASONS
+from headway.slurm_import.keys_not_carried import PARTITION_REASONS
 from headway.slurm_import.node_groups import NodeGroup
 from headway.slurm_import.values import time_text
 from headway.slurm_import.verdicts import Item, Ledger

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headway.slurm_import.comparison.differences import Context, Finding, finding
 from headway.slurm_import.comparison.slurm_state import equal
-from headway.slurm_import.known_keys import CLUSTER_REASONS
+from headway.slurm_import.keys_not_carried import CLUSTER_REASONS
 from headway.slurm_import.verdicts import Kind
 
 # Facts about the running daemon
