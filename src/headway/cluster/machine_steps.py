@@ -17,6 +17,7 @@ from headway.images import recipe
 from headway.render.ha import slurm_state_folder
 from headway.render.monitoring import prometheus
 from headway.render.slurm.candidate_check import candidate_check
+from headway.render.slurm.hooks.site_scripts import JOB_SUBMIT
 from headway.render.system.mariadb import DATADIR
 from headway.render.system.unit_list import RECONFIGURE
 from headway.slurm.accounting.sacctmgr_commands import show_config_argv
@@ -214,7 +215,8 @@ def _candidate_steps(rows: list[Change], desired: DesiredMachine, secrets: Mappi
     files = [
         file_step(path, file, _secret(desired, path, secrets))
         for path, file in desired.files.items()
-        if path.startswith("/etc/slurm/") and path.endswith(".conf") and not path.endswith("slurmdbd.conf")
+        if path == JOB_SUBMIT
+        or (path.startswith("/etc/slurm/") and path.endswith(".conf") and not path.endswith("slurmdbd.conf"))
     ]
     for file in files:
         file.update(owner="root", group="root")

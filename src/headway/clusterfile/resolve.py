@@ -25,6 +25,7 @@ from headway.clusterfile.models.qos import resolve_qos
 from headway.clusterfile.models.software.containers import SignaturesPart
 from headway.clusterfile.models.software.environments import resolve_environments
 from headway.clusterfile.models.software.packages import resolve_packages
+from headway.clusterfile.models.software.scripts import resolve_scripts
 from headway.clusterfile.models.storage import MountedVolumePart
 from headway.clusterfile.models.teams import BudgetPart, TeamPart, resolve_user_limits
 from headway.clusterfile.rules.file_rules import dataset_mount, preemption_rules
@@ -98,6 +99,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         gpu_driver=resolve_gpu_driver(file.gpu),
         network=resolve_network(file.network),
         cloud=resolve_cloud(file.cloud),
+        scripts=resolve_scripts(file.scripts),
     )
 
 

@@ -21,7 +21,7 @@ from headway.render.slurm import (
     slurmdbd_conf,
     topology_conf,
 )
-from headway.render.slurm.hooks import cli_filter, mps, power_saving, prolog_epilog
+from headway.render.slurm.hooks import cli_filter, mps, power_saving, prolog_epilog, site_scripts
 from headway.render.slurm.hooks.job_network import RULES as JOB_NETWORK_RULES
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
@@ -126,6 +126,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **single_active_head.files(cluster, first=first),
         **slurm_state_folder.files(cluster, first=first),
         **cli_filter.files(cluster),
+        **site_scripts.head_files(cluster.scripts),
         **(queue_recovery_unit.files() if first else {}),
     }
     if any(hardware_of(cluster, site, name).gpus for name in cluster.slot_names):
@@ -174,6 +175,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
             volumes=volume_mounts.provided_volumes(cluster, site),
             outside=(*nfs_exports.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),
+        **site_scripts.node_files(cluster.scripts),
         **mps.files(site, group),
         LIMITS: File(limits_conf.login_limits(limits_conf.user_processes(cluster, group))),
         **daemon_units.node_units(cluster, known, group),

@@ -15,6 +15,7 @@ from headway.schemas.clusters import Document
 from headway.system_user import acting_as, user_behind_sudo
 from headway.validation.error_paths import path_text
 from headway.validation.ssh_keys import looks_like_path, looks_private
+from headway.validation.syntax_rules import MAX_SCRIPT
 from headway.validation.yaml_parser import LARGEST_BYTES, parse_yaml
 
 CATALOGUE_FILE = "catalogue.yaml"
@@ -53,6 +54,7 @@ def load_document(
                 _inline_keys(user, f"users.{name}.ssh_keys", folder, home, faults)
     _inline_repository_key(spec, folder, home, faults)
     _inline_signature_keys(spec, folder, home, faults)
+    _inline_scripts(spec, folder, home, faults)
     if isinstance(spec.get("hosts"), dict):
         spec["hosts"] = _read_hosts(spec["hosts"], folder, home, faults)
     _absolute_paths(spec, folder, home)
@@ -184,6 +186,40 @@ def _inline_key_text(
         faults.append(Fault(path, f"{file} does not exist", hint))
     except OSError as error:
         faults.append(Fault(path, f"{file} can't be read: {error.strerror}"))
+
+
+def _inline_scripts(spec: dict[str, Any], folder: Path, home: Path, faults: list[Fault]) -> None:
+    """Replaces the files of the site's own scripts by their names and texts."""
+    scripts = spec.get("scripts")
+    if not isinstance(scripts, dict):
+        return
+    for kind, value in scripts.items():
+        if isinstance(value, str):
+            scripts[kind] = _script(value, f"scripts.{kind}", folder, home, faults)
+        elif isinstance(value, list):
+            scripts[kind] = [
+                _script(item, f"scripts.{kind}[{index}]", folder, home, faults) if isinstance(item, str) else item
+                for index, item in enumerate(value)
+            ]
+
+
+def _script(name: str, path: str, folder: Path, home: Path, faults: list[Fault]) -> Any:
+    """Returns the name and text of a script; its file as given if it has a fault."""
+    file = _resolve(name, folder, home)
+    try:
+        if file.stat().st_size > MAX_SCRIPT:
+            faults.append(Fault(path, f"{file} is larger than {MAX_SCRIPT // 1024} KiB", "call a program from it"))
+            return name
+        text = file.read_text(encoding="utf-8")
+    except ValueError:
+        faults.append(Fault(path, f"{file} is not text", "name a script"))
+    except OSError as error:
+        faults.append(Fault(path, f"{file} can't be read: {error.strerror}", "name a file next to the cluster file"))
+    else:
+        if "PRIVATE KEY" not in text:
+            return {"name": file.name, "text": text}
+        faults.append(Fault(path, f"{file} contains a private key", "keep keys in files on the machines"))
+    return name
 
 
 def _keys_of(file: Path, path: str, faults: list[Fault]) -> Iterator[str]:

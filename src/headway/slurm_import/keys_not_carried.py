@@ -98,13 +98,13 @@ CLUSTER_REASONS = _table(
     (
         "Prolog Epilog TaskProlog TaskEpilog SrunProlog SrunEpilog PrologSlurmctld EpilogSlurmctld PrologEpilogTimeout "
         "PrologTimeout EpilogTimeout EpilogMsgTime HealthCheckProgram HealthCheckInterval HealthCheckNodeState",
-        "Headway's prolog, epilog and agent check nodes and prepare jobs; scripts of the site are not run",
-        "see the scripts below; put variables of jobs into storage or an environment",
+        "Headway's prolog, epilog and agent check nodes and prepare jobs",
+        "see the scripts below: scripts.prolog and scripts.epilog run in addition to Headway's",
     ),
     (
         "JobSubmitPlugins CliFilterPlugins CliFilterParameters JobSubmitParameters",
-        "a cluster file has no plugins at submission",
-        "express their rules by partitions, teams and limits",
+        "a cluster file has one plugin at submission: lua, with scripts.job_submit",
+        "name job_submit.lua there; express rules of other plugins by partitions, teams and limits",
     ),
     (
         "ReturnToService",

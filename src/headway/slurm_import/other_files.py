@@ -89,13 +89,13 @@ def read_script(path: str, text: str, ledger: Ledger) -> None:
     name = path.rpartition("/")[2].lower()
     if name == "job_submit.lua":
         ledger.dropped(
-            item, "a cluster file has no plugins at submission", "express its rules by partitions, teams and limits"
+            item, "scripts are not copied, because they may contain secrets", "copy it, and name it: scripts.job_submit"
         )
     elif "prolog" in name or "epilog" in name:
         ledger.dropped(
             item,
-            "Headway's prolog and epilog check nodes and prepare jobs; scripts of the site are not run",
-            "check what it does: mounts go to storage.volumes, variables to an environment, checks are Headway's",
+            "scripts are not copied, because they may contain secrets",
+            "mounts go to storage.volumes, checks are Headway's; copy the rest, and name it: scripts.prolog, scripts.epilog",
         )
     else:
         ledger.dropped(item, "Headway does not run scripts of the site", "check what it does")

@@ -97,6 +97,8 @@ class _Walker:
                 allowed, most = syntax_rules.REQUIREMENTS_TEXT, syntax_rules.MAX_REQUIREMENTS
             elif loc == ("gpu", "repository", "key") or (loc[:1], loc[-1:]) == (("containers",), ("sigstore_key",)):
                 allowed, most = syntax_rules.ARMORED_TEXT, syntax_rules.MAX_ARMORED
+            elif (loc[:1], loc[-1:]) == (("scripts",), ("text",)):
+                allowed, most = syntax_rules.SCRIPT_TEXT, syntax_rules.MAX_SCRIPT
             problem = syntax_rules.text_fault(value, allowed) or ("is too long" if len(value) > most else "")
             if problem:
                 self._note(loc, problem)

@@ -24,6 +24,9 @@ URL_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~?&-]*")  # for URLs, which are only 
 
 # For requirements files, which become no part of a configuration or command: printable ASCII, several lines.
 REQUIREMENTS_TEXT = re.compile(r"[\t\n\x20-\x7e]*")
+# Scripts of the site: lines of any characters that a file in UTF-8 can have.
+SCRIPT_TEXT = re.compile(r"[\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]*")
+MAX_SCRIPT = 64 * 1024
 ARMORED_TEXT = re.compile(r"[A-Za-z0-9+/=:;,.@<>() \t\r\n-]*")  # an OpenPGP key as ASCII
 MAX_ARMORED = 64 * 1024
 MAX_REQUIREMENTS = 1024 * 1024  # characters

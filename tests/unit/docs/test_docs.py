@@ -146,12 +146,20 @@ def completed(part: dict[str, Any]) -> dict[str, Any]:
     for rule in part.get("containers", {}).get("signatures", {}).get("registries", {}).values():
         if "sigstore_key" in rule:
             rule["sigstore_key"] = f"-----BEGIN PUBLIC KEY-----\n{SIGNING_KEY}\n-----END PUBLIC KEY-----\n"
+    if "scripts" in part:  # the client sends the texts of the files
+        whole["scripts"] = {kind: _read_scripts(files) for kind, files in part["scripts"].items()}
     read = isinstance(part.get("hosts"), dict)  # the client sends the list that it reads from the source
     if read:
         HostsSourcePart.model_validate(part["hosts"])
     if read or part.get("containers", {}).get("backend") == "enroot" or {"firewall", "gpu"} & part.keys():
         whole |= {"provider": "ssh", "nodes": 1, "hosts": ["10.0.0.1", "10.0.0.2"]}
     return whole
+
+
+def _read_scripts(files: Any) -> Any:
+    if isinstance(files, list):
+        return [_read_scripts(file) for file in files]
+    return {"name": Path(files).name, "text": "#!/bin/sh\n-- slurm_job_submit, slurm_job_modify\n"}
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name_of)

@@ -102,6 +102,7 @@ def test_units_reference_only_rendered_files(cluster: Cluster) -> None:
     maybe = {
         "/etc/slurm/gres.conf",
         "/etc/slurm/topology.conf",
+        "/etc/slurm/job_submit.lua",  # of the site
         "/etc/slurm/oci.conf",  # of Slurm releases that run bundles
         "/usr/lib/headway/leads",
         "/usr/lib/headway/take-back",  # both of two heads: they go with the unit that runs them

@@ -44,6 +44,30 @@ def test_document_inlines_ssh_keys_and_makes_paths_absolute(tmp_path: Path) -> N
     assert document.text == file.read_text()
 
 
+def test_scripts_of_the_site_are_inlined_and_faulty_files_named(tmp_path: Path) -> None:
+    (tmp_path / "prolog.d").mkdir()
+    (tmp_path / "prolog.d/10-mounts.sh").write_text("#!/bin/sh\ntrue\n")
+    (tmp_path / "job_submit.lua").write_text("return slurm.SUCCESS\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "key.sh").write_text("#!/bin/sh\n# BEGIN PRIVATE KEY\n")
+    (tmp_path / "large").write_text("#" * 70_000)
+    load = {"config_dir": tmp_path / "config", "home": tmp_path}
+    text = "name: lab\nscripts: {prolog: [prolog.d/10-mounts.sh], job_submit: job_submit.lua}\n"
+    assert load_document(write(tmp_path, text), **load).spec["scripts"] == {
+        "prolog": [{"name": "10-mounts.sh", "text": "#!/bin/sh\ntrue\n"}],
+        "job_submit": {"name": "job_submit.lua", "text": "return slurm.SUCCESS\n"},
+    }
+    for name, says in {
+        "lost.sh": "lost.sh can't be read: No such file or directory",
+        "binary": "binary is not text",
+        "key.sh": "key.sh contains a private key",
+        "large": "large is larger than 64 KiB",
+    }.items():
+        with pytest.raises(InvalidSpec) as caught:
+            load_document(write(tmp_path, f"name: lab\nscripts: {{epilog: [{name}]}}\n"), **load)
+        assert [(fault.path, says in fault.message) for fault in caught.value.faults] == [("scripts.epilog[0]", True)]
+
+
 def test_keys_for_signatures_of_images_are_inlined_and_missing_files_named(tmp_path: Path) -> None:
     pem = "-----BEGIN PUBLIC KEY-----\nMCow\n-----END PUBLIC KEY-----\n"
     (tmp_path / "team.pub").write_text(pem)

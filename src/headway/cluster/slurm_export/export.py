@@ -17,6 +17,8 @@ from headway.errors import Refused
 from headway.render.files_by_role import render_files
 
 _FOLDER = "/etc/slurm/"
+_PREFIX = {"Prolog": "site-prolog-", "Epilog": "site-epilog-"}
+_JOB_SUBMIT = "job_submit.lua"
 _SAME = ("cgroup.conf", "gres.conf", "topology.conf")
 _TMP = """\
 # Each job's own /tmp and /dev/shm. It is used with JobContainerType=job_container/tmpfs in slurm.conf; on some Linux kernels
@@ -68,13 +70,18 @@ def exported_files(cluster: Cluster, site: Site) -> SlurmExport:
             files[name] = text
             keys.extend(found)
 
-    add("slurm.conf", plain_slurm_conf)
+    own = _site_scripts(cluster)
+    programs = {
+        key: f"/etc/slurm/{prefix}*" for key, prefix in _PREFIX.items() if any(name.startswith(prefix) for name in own)
+    }
+    add("slurm.conf", lambda text, heading: plain_slurm_conf(text, heading, programs))
     for name in _SAME:
         add(name, lambda text, heading, name=name: plain_file(name, text, heading))  # type: ignore[misc]
     files["job_container.conf"] = _TMP
     if cluster.containers == "enroot":
         files["plugstack.conf"] = _PYXIS
     add("slurmdbd.conf", plain_slurmdbd_conf, *_PASSWORD)
+    files |= own
     files["hosts"] = _hosts(cluster, site)
     files[account_scripts.USERS] = account_scripts.users_script(cluster, site)
     files[account_scripts.QOS] = account_scripts.qos_script(cluster)
@@ -87,3 +94,14 @@ def exported_files(cluster: Cluster, site: Site) -> SlurmExport:
 def _hosts(cluster: Cluster, site: Site) -> str:
     names = (*cluster.heads, *(name for name in cluster.slot_names if name in site.addresses))
     return "".join(f"{site.addresses[name]} {name}\n" for name in names)
+
+
+def _site_scripts(cluster: Cluster) -> dict[str, str]:
+    """Returns the site's own scripts by name. Slurm runs those of a pattern in alphabetical order."""
+    scripts = cluster.scripts
+    found = {
+        f"{_PREFIX[key]}{number:02d}-{script.name}": script.text
+        for key, listed in (("Prolog", scripts.prolog), ("Epilog", scripts.epilog))
+        for number, script in enumerate(listed, 1)
+    }
+    return {**found, **({_JOB_SUBMIT: scripts.job_submit.text} if scripts.job_submit else {})}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from headway.domain.cluster import SLURM_STATE_FOLDER
@@ -87,28 +87,35 @@ _SLURMDBD_CONF = {
 }
 
 
-def plain_slurm_conf(text: str, heading: Iterable[str]) -> tuple[str, list[ExportedKey]]:
-    """Returns slurm.conf and what became of each of its keys."""
-    return _plain("slurm.conf", text, heading)
+def plain_slurm_conf(text: str, heading: Iterable[str], programs: Mapping[str, str]) -> tuple[str, list[ExportedKey]]:
+    """Returns slurm.conf and what became of each of its keys. `programs`: key -> the site's own programs in place of
+    Headway's."""
+    own = {
+        key.lower(): _Rule(lambda _, files=files: files, "the site's own scripts, without Headway's")  # type: ignore[misc]
+        for key, files in programs.items()
+    }
+    return _plain("slurm.conf", text, heading, {**_SLURM_CONF, **own})
 
 
 def plain_slurmdbd_conf(text: str, heading: Iterable[str]) -> tuple[str, list[ExportedKey]]:
     """Returns slurmdbd.conf and what became of each of its keys."""
-    return _plain("slurmdbd.conf", text, heading)
+    return _plain("slurmdbd.conf", text, heading, _SLURMDBD_CONF)
 
 
 def plain_file(name: str, text: str, heading: Iterable[str]) -> tuple[str, list[ExportedKey]]:
     """Returns a file of Slurm's syntax in which all keys are kept, and the keys."""
-    return _plain(name, text, heading)
+    return _plain(name, text, heading, {})
 
 
-def _plain(name: str, text: str, heading: Iterable[str]) -> tuple[str, list[ExportedKey]]:
-    lines, keys = _exported(name, parse_lines(text))
+def _plain(name: str, text: str, heading: Iterable[str], rules: Mapping[str, _Rule]) -> tuple[str, list[ExportedKey]]:
+    lines, keys = _exported(name, parse_lines(text), rules)
     top = [*(ConfLine(comment=line) for line in heading), ConfLine()]
     return format_lines([*top, *_without_empty_sections(lines)]), keys
 
 
-def _exported(name: str, lines: Iterable[ConfLine]) -> tuple[list[ConfLine], list[ExportedKey]]:
+def _exported(
+    name: str, lines: Iterable[ConfLine], rules: Mapping[str, _Rule]
+) -> tuple[list[ConfLine], list[ExportedKey]]:
     found: list[ConfLine] = []
     keys: list[ExportedKey] = []
     comments: list[ConfLine] = []
@@ -121,7 +128,7 @@ def _exported(name: str, lines: Iterable[ConfLine]) -> tuple[list[ConfLine], lis
                 found += [*comments, line]
                 comments = []
             continue
-        mine = [_exported_key(name, line.first, key, value) for key, value in line.pairs]
+        mine = [_exported_key(name, line.first, key, value, rules) for key, value in line.pairs]
         keys += mine
         pairs = tuple((entry.key, entry.written) for entry in mine if entry.written is not None)
         if pairs:
@@ -132,9 +139,9 @@ def _exported(name: str, lines: Iterable[ConfLine]) -> tuple[list[ConfLine], lis
     return found, keys
 
 
-def _exported_key(name: str, first: str, key: str, value: str) -> ExportedKey:
-    rules = _NODE if first == "nodename" else {"slurm.conf": _SLURM_CONF, "slurmdbd.conf": _SLURMDBD_CONF}.get(name, {})
-    rule = rules.get(key.lower()) if first != "partitionname" else None
+def _exported_key(name: str, first: str, key: str, value: str, rules: Mapping[str, _Rule]) -> ExportedKey:
+    known = {"nodename": _NODE, "partitionname": {}}.get(first, rules) if name == "slurm.conf" else rules
+    rule = known.get(key.lower())
     if rule is None:
         return ExportedKey(name, key, value, value)
     written = rule.write(value)

@@ -130,7 +130,7 @@ apt-get update
 apt-get install -y slurmctld slurmdbd slurm-client munge mariadb-server
 cat hosts >>/etc/hosts
 sh @USERS@
-install -m 644 @CONFS@ /etc/slurm/
+install -m 644 @CONFS@@LUA@ /etc/slurm/
 install -m 600 -o slurm -g slurm slurmdbd.conf /etc/slurm/
 install -d -m 700 -o slurm -g slurm @STATE@
 mariadb -e "CREATE DATABASE IF NOT EXISTS slurm_acct_db; CREATE USER IF NOT EXISTS slurm@localhost IDENTIFIED VIA unix_socket;
@@ -153,7 +153,7 @@ set -e
 cat hosts >>/etc/hosts
 install -d /etc/slurm
 install -m 644 @CONFS@ /etc/slurm/
-apt-get update
+@SCRIPTS@apt-get update
 apt-get install -y munge
 install -m 400 -o munge -g munge munge.key /etc/munge/
 systemctl restart munge
@@ -170,6 +170,7 @@ rm munge.key
 def readme(cluster: Cluster, files: Sequence[str]) -> str:
     """Returns README.md: how plain Slurm starts from the files, with one block of commands for a head and one for a node."""
     confs = " ".join(name for name in files if name.endswith(".conf") and name != "slurmdbd.conf")
+    scripts = [name for name in files if name.startswith("site-")]
     values = {
         "NAME": cluster.name,
         "SLURM": cluster.slurm_version,
@@ -178,6 +179,8 @@ def readme(cluster: Cluster, files: Sequence[str]) -> str:
         "QOS": QOS,
         "ACCOUNTS": ACCOUNTS,
         "CONFS": confs,
+        "LUA": " job_submit.lua" if "job_submit.lua" in files else "",
+        "SCRIPTS": f"install -m 755 {' '.join(scripts)} /etc/slurm/\n" if scripts else "",
         "STATE": cluster.state_folder if cluster.storage.state else PLAIN_STATE_FOLDER,
     }
     text = _README

@@ -32,6 +32,7 @@ from headway.clusterfile.models.software.environments import (
     Requirements,
 )
 from headway.clusterfile.models.software.packages import PackagesPart
+from headway.clusterfile.models.software.scripts import ScriptsPart
 from headway.clusterfile.models.storage import StoragePart
 from headway.clusterfile.models.teams import DeparturesPart, TeamPart, UserPart
 from headway.validation.field_types import (
@@ -121,6 +122,10 @@ class ClusterFile(FileSection):
         max_length=500,
         description="More keys of slurm.conf.",
         examples=[{"PriorityWeightAge": 2000}],
+    )
+    scripts: ScriptsPart = Field(
+        default_factory=ScriptsPart,
+        description="Your own scripts, which Slurm runs in addition to Headway's: files next to this one.",
     )
     departures: DeparturesPart = Field(
         default_factory=DeparturesPart, description="Jobs of users who are removed from the file."

@@ -21,6 +21,7 @@ for file in "$1"/*.conf; do
         -e "/^SlurmctldHost=/I{/^[^=]*=$(hostname)[(]/I!d}" \
         -e 's|,?GRES/[^, "]*=[^, "]*||Ig' -e "s#/dev/nvidia#$work/dev/nvidia#Ig" "$file" >"$work/${file##*/}"
 done
+[ ! -e "$1/job_submit.lua" ] || cp "$1/job_submit.lua" "$work/"
 rm -f "$work/plugstack.conf" "$work/slurmdbd.conf"
 : >"$work/log"
 chown -R slurm:slurm "$work"
@@ -42,6 +43,7 @@ if [ -e "$work/gres.conf" ]; then
     timeout 25 slurmd -f "$work/slurm.conf" -N "$node" -G >"$work/gres.log" 2>&1 || { cat "$work/gres.log" >&2; exit 1; }
     grep -E 'error:|fatal:' "$work/gres.log" >&2 && exit 1
 fi
+export SLURM_CONF=$work/slurm.conf  # job_submit.lua is read from its folder
 timeout 30 setpriv --reuid slurm --regid slurm --clear-groups slurmctld -D -c -f "$work/slurm.conf" >"$work/log" 2>&1 &
 pid=$!
 while kill -0 "$pid" 2>/dev/null && ! grep -q 'Running as primary' "$work/log"; do sleep 0.02; done

@@ -112,6 +112,11 @@ def _control(cluster: Cluster, site: Site) -> Section:
             ),
             Setting("StateSaveLocation", path(cluster.state_folder, "storage.state"), state),
             Setting("CliFilterPlugins", "lua", SUBMITTED_WHY),
+            *(
+                (Setting("JobSubmitPlugins", "lua", "The site's own job_submit.lua."),)
+                if cluster.scripts.job_submit
+                else ()
+            ),
             *_ports(site),
         ),
     )

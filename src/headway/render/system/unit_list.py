@@ -28,7 +28,9 @@ from headway.render.system import (
 from headway.render.system.login import hidden_processes, intra_job_ssh, sshd
 
 MUNGE_KEY = "/etc/munge/munge.key"
-_BESIDE = ("gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "oci.conf", "cli_filter.lua")
+_BESIDE = (
+    "gres.conf", "cgroup.conf", "topology.conf", "mpi.conf", "plugstack.conf", "oci.conf", "cli_filter.lua", "job_submit.lua",
+)  # fmt: skip
 # Files that slurmctld, or a program at its start, reads only once.
 _CONTROLLER = (
     machine_paths.JWT_KEY,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headway.cluster.slurm_export.export import SlurmExport, exported_files
+from headway.domain.slurm.site_scripts import SiteScript, SiteScripts
 from headway.render.files_by_role import render_files
 from headway.render.slurm.conf_syntax import parse_lines
 from tests.support.clusters.render_cases import cases
@@ -95,3 +97,18 @@ def test_accounts_and_users_are_in_scripts() -> None:
         assert f"add user {user.name} account={user.teams[0]}" in export.files["accounts.sh"]
     for name in site.departed:
         assert f"# {name} has left; files with uid {site.uids[name]} may remain" in export.files["users.sh"]
+
+
+def test_scripts_of_the_site_are_exported() -> None:
+    cluster, site = CASES["local-gpus-24.11"]
+    prolog, lua = SiteScript.of("mounts.sh", "#!/bin/sh\ntrue\n"), SiteScript.of("rules.lua", "return slurm.SUCCESS\n")
+    export = exported_files(replace(cluster, scripts=SiteScripts(prolog=(prolog,), job_submit=lua)), site)
+    conf = export.files["slurm.conf"]
+    assert "\nProlog=/etc/slurm/site-prolog-*\n" in conf
+    assert "\nEpilog=" not in conf
+    assert "\nJobSubmitPlugins=lua\n" in conf
+    assert export.files["site-prolog-01-mounts.sh"] == prolog.text
+    assert export.files["job_submit.lua"] == lua.text
+    head, node = re.findall(r"```sh\n(.*?)```", export.files["README.md"], re.DOTALL)
+    assert " job_submit.lua /etc/slurm/\n" in head
+    assert "\ninstall -m 755 site-prolog-01-mounts.sh /etc/slurm/\n" in node

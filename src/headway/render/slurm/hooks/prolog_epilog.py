@@ -21,7 +21,7 @@ from headway.render.machine_paths import (
     SECRETS,
     SLURMD_SPOOL,
 )
-from headway.render.slurm.hooks import job_network
+from headway.render.slurm.hooks import job_network, site_scripts
 from headway.render.slurm.hooks import mps as mps_script
 from headway.render.system.agent_config import LOOKED, UNFIT
 from headway.render.system.login.limits_conf import LEAST_JOB_PROCESSES
@@ -128,9 +128,18 @@ if read -r test 2>/dev/null <{GIVES_WAY} && [[ $(tr '\\0' ' ' 2>/dev/null <"/pro
         sleep 0.05
     done
 fi
-for part in /etc/headway/prolog.d/*; do
-    [ -x "$part" ] || continue
-    "$part" || exit 1
+@SITE@"""
+
+# Slurm would only say "Prolog error". It keeps the reason of a node that is drained already.
+_SITE = """\
+# The site's own scripts, in the order of their numbers. The first that fails ends this program, and drains the node.
+for script in @FOLDER@/*; do
+    [ -x "$script" ] || continue
+    "$script" && continue
+    said="site @KIND@ ${script##*/}: exit code $?"
+    echo "headway: $said" >&2
+    timeout 10 scontrol update nodename="${SLURMD_NODENAME:-$(uname -n)}" state=drain reason="$said" >&2
+    exit 1
 done
 """
 
@@ -226,11 +235,7 @@ if [ "${{SLURM_JOB_UID:-0}}" -ge 1000 ] && ! grep -qsx "$SLURM_JOB_UID" {JOB_TMP
         ' "{SYSV}/${{kind%:*}}" | timeout 10 xargs -r -n 1000 ipcrm
     done 2>/dev/null
 fi
-for part in /etc/headway/epilog.d/*; do
-    [ -x "$part" ] || continue
-    "$part" || exit 1
-done
-exit 0
+@SITE@exit 0
 """
 
 
@@ -269,10 +274,16 @@ def scripts(
         .replace("@MPS@", starts)
         .replace("@NETWORK@", joins)
         .replace("@PER_CPU@", str(processes_per_cpu))
+        .replace("@SITE@", _site("prolog", site_scripts.PROLOGS))
         + folders
         + ("exit 0\n" if known.creates_output_folders else _OUTPUT_FOLDERS)
     )
     ends = f"{mps_script.SCRIPT} end\n" if mps else ""
     leaves = f"{job_network.SCRIPT} end\n" if network else ""
     epilog = _EPILOG + (lost + _HOLDS if acts else "") + _CLEANS.replace("@MPS@", ends).replace("@NETWORK@", leaves)
+    epilog = epilog.replace("@SITE@", _site("epilog", site_scripts.EPILOGS))
     return {PROLOG: File(prolog, mode=0o755), EPILOG: File(epilog, mode=0o755)}
+
+
+def _site(kind: str, folder: str) -> str:
+    return _SITE.replace("@FOLDER@", folder).replace("@KIND@", kind)

@@ -13,6 +13,7 @@ import pytest
 from headway.catalog.node_images import slurm_release
 from headway.render.machine_paths import AGENT_COMMAND, EPILOG, JOB_SHM, JOB_TMP, PMIX, PROLOG
 from headway.render.slurm.hooks.prolog_epilog import LEFT, SYSV, scripts
+from headway.render.slurm.hooks.site_scripts import EPILOGS, PROLOGS
 
 
 def prolog(
@@ -29,7 +30,7 @@ def prolog(
     text = rendered[PROLOG].text.replace("/srv/headway/", f"{folder}/")
     text = text.replace(JOB_SHM, f"{folder}/shm/headway").replace(JOB_TMP, f"{folder}/job-tmp")
     text = text.replace("/run/headway/", f"{folder}/").replace("n < 200", "n < 3")
-    text = text.replace(AGENT_COMMAND, f"{folder}/bin/agent")
+    text = text.replace(AGENT_COMMAND, f"{folder}/bin/agent").replace(PROLOGS, f"{folder}/prolog.d")
     (folder / "shm").mkdir(exist_ok=True)
     if looked:
         (folder / "looked").touch()
@@ -299,3 +300,25 @@ def test_epilog_removes_sysv_ipc_after_last_job_of_user(tmp_path: Path) -> None:
 
 def test_epilog_cleans_all_world_writable_folders() -> None:
     assert {"/dev/shm", "/dev/mqueue", PMIX, "/tmp", "/var/tmp"} == set(LEFT.split())
+
+
+@pytest.mark.parametrize(("kind", "program", "folder"), [("prolog", PROLOG, PROLOGS), ("epilog", EPILOG, EPILOGS)])
+def test_site_scripts_run_in_order_and_the_first_failure_is_the_nodes_reason(
+    tmp_path: Path, kind: str, program: str, folder: str
+) -> None:
+    site, ran = tmp_path / "site", tmp_path / "ran"
+    site.mkdir()
+    (tmp_path / "bin").mkdir()
+    for name, code in (("01-mounts.sh", 0), ("02-licence.sh", 3), ("03-never.sh", 0)):
+        (site / name).write_text(f"#!/bin/sh\necho $SLURM_JOB_ID {name} >>{ran}\nexit {code}\n")
+        (site / name).chmod(0o700)
+    (tmp_path / "bin/scontrol").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/scontrol\n')
+    (tmp_path / "bin/scontrol").chmod(0o755)
+    text = scripts(slurm_release("24.11"))[program].text
+    loop = "for script in " + text.split("for script in ", 1)[1].replace(folder, str(site))
+    env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURMD_NODENAME": "lab-1-1"}
+    done = subprocess.run(["bash", "-c", loop], env=env, check=False, timeout=30, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, f"headway: site {kind} 02-licence.sh: exit code 3\n")
+    assert ran.read_text() == "7 01-mounts.sh\n7 02-licence.sh\n"
+    asked = (tmp_path / "scontrol").read_text().splitlines()
+    assert asked == ["update", "nodename=lab-1-1", "state=drain", f"reason=site {kind} 02-licence.sh: exit code 3"]
