@@ -157,7 +157,7 @@ NODE_REASONS = _table(
 
 PARTITION_REASONS = _table(
     ("AllowGroups", "partitions are open to teams, not to Linux groups", "give the partition teams: [...]"),
-    ("AllowQos DenyQos", "a QOS is chosen by the team, not by the job", "give the partition teams, or per_user limits"),
+    ("AllowQos DenyQos", "a partition is for teams, not for QOS", "give the partition teams, or per_user limits"),
     ("AllowAllocNodes", "jobs are submitted on the head and on nodes", "nothing to do"),
     ("Alternate", "a cluster file has no alternate partition", "users give several: --partition a,b"),
     ("RootOnly", "a cluster file has no partitions for root alone", "give the partition a team of its own"),

@@ -30,8 +30,8 @@ from headway.validation.field_types import MOST_TEAMS, MOST_USERS
 _MOST_SHARE = 1_000_000
 _DESCRIPTION = ("a cluster file has no descriptions of teams", "nothing to do")
 _PEOPLE = "add the person with headway people, with this role"
-_QOS = "a cluster file has no QOS that jobs choose"
-_QOS_INSTEAD = "give its limits to the team (limits) or to a partition (per_user, max_time); see docs/howto/import.md"
+_QOS = "the import does not carry QOS that jobs choose"
+_QOS_INSTEAD = "add it under qos; see docs/howto/limits.md"
 # Limits of an account that count for all its jobs together, and those that each of its users has
 _OF_TEAM = {"grpjobs": "running_jobs", "grpsubmitjobs": "submitted_jobs"}
 _OF_USER = {"maxjobs": "running_jobs", "maxsubmitjobs": "submitted_jobs"}
@@ -317,7 +317,7 @@ def _user_option(item: Item, team: str, teams: Teams, ledger: Ledger) -> None:
             ledger.same(item, "the team's limit of each user")
         case key if key in _OF_USER:
             ledger.dropped(
-                item, "a limit holds for each user of a team", f"give teams.{team}.limits.per_user.{_OF_USER[key]}"
+                item, "the import does not carry limits of single users", f"give it under teams.{team}.limits.users"
             )
         case "fairshare":
             ledger.dropped(item, "users of a team have equal shares", "give the user a team of their own")
@@ -374,11 +374,11 @@ def _decide_qos_key(key: str, item: Item, qos: SiteQos, carried: str, ledger: Le
     elif key in ("maxwall", "maxwalldurationperjob"):
         ledger.dropped(item, *limit_reason(key, item.value))
     elif key == "priority":
-        ledger.dropped(item, _QOS, "give a partition with a higher tier, or slurm.PriorityJobFactor")
+        ledger.dropped(item, _QOS, "give priority to the QOS under qos")
     elif key == "preempt":
-        ledger.dropped(item, "partitions preempt, not QOS", "give preempts to the higher partition")
+        ledger.dropped(item, _QOS, "give preempts to the QOS under qos, if no partition preempts")
     elif key == "usagefactor":
-        ledger.dropped(item, _QOS, "give the partition slurm.TRESBillingWeights")
+        ledger.dropped(item, _QOS, "give usage_factor to the QOS under qos")
     elif key == "name":
         ledger.dropped(item, _QOS, _QOS_INSTEAD)
     else:

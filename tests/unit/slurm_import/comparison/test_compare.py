@@ -45,7 +45,7 @@ def test_each_difference_of_a_rehearsal_has_a_reason() -> None:
             ("partition", "gpu_long", "QoS"): "the name of the QOS with the partition's limits",
             ("partition", "gpu_long", "TotalNodes"): "the rehearsal has one node of each group",
             ("partition", "urgent", "DenyAccounts"): "the same accounts: a list of those that may",
-            ("qos", "high", ""): "a cluster file has no QOS that jobs choose",
+            ("qos", "high", ""): "the import does not carry QOS that jobs choose",
             ("share", "bio/carl", "NormShares"): "users of a team have equal shares",
         }.items()
     )
