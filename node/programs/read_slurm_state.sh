@@ -29,6 +29,8 @@ ask scontrol-nodes.txt scontrol -a -o show node
 ask sacctmgr-assoc.txt sacctmgr -P show assoc "cluster=$cluster" format=cluster,account,user,partition,parentname,share,grpjobs,grptres,grpsubmit,maxjobs,maxsubmit,qos,defaultqos
 ask sacctmgr-qos.txt sacctmgr -P show qos
 ask sshare.txt sshare -nP -a -o account,user,normshares
+# Names and uids only
+ask users.txt sh -c 'sacctmgr -nP show user format=user | head -n 20000 | xargs -n 200 getent passwd | cut -d : -f 1,3'
 [ -z "$conf" ] || ask slurm.conf cat "$conf"
 for name in cgroup.conf mpi.conf; do
     [ ! -e "${conf%/*}/$name" ] || ask "$name" cat "${conf%/*}/$name"

@@ -80,6 +80,7 @@ StateSaveLocation       = /srv/headway-state/slurmctld
     "it|0|NoDecay|1.000000||||||\nphysics|0|NoDecay|1.000000|||gres/gpu=4||20|\nbio|0|NoDecay|1.000000||||||\n",
     "sshare.txt": "root||0.000000\n root|root|0.024390\n default||0.024390\n it||0.390244\n  it|dora|1.000000\n physics||0.439"
     "024\n  physics|alice|1.000000\n bio||0.146341\n  bio|alice|0.500000\n  bio|carl|0.500000\n",
+    "users.txt": "root:0\nalice:2001\ndora:20000\n",
     "slurm.conf": "# Written by Headway from the cluster file; changes made here are lost.\n"
     "# Rejects a job at submission if no requested partition can ever run it.\nEnforcePartLimits=ANY\nDefMemPerCPU=2048\n",
 }  # fmt: skip

@@ -18,12 +18,15 @@ from headway.cluster.observe import replaced_machines
 from headway.cluster.volumes.quotas import desired_quotas
 from headway.domain.cluster import SHARED_FOLDER, Cluster
 from headway.domain.machines.site import OwnedSite, Site
+from headway.errors import Refused
 from headway.images import packages, recipe
 from headway.providers.base import Placement
 from headway.render.files_by_role import render_files
 from headway.render.monitoring import prometheus
 from headway.render.slurm.container_conf import SHARED_IMAGES
 from headway.render.system.unit_list import units_by_role
+
+_MOST_NAMED = 5  # users in one message
 
 
 async def read_site(
@@ -41,7 +44,9 @@ async def read_site(
     now = [user.name for user in cluster.users]
     ever = await context.store.linux_uids.of_cluster(cluster.name)
     departed = sorted(ever - set(now))
-    uids = await context.store.linux_uids.assign_uids([*now, *departed], give=give_uids, wishes=known_uids)
+    await check_uids(cluster, context)
+    wishes = {**(known_uids or {}), **cluster.file_uids}
+    uids = await context.store.linux_uids.assign_uids([*now, *departed], give=give_uids, wishes=wishes)
     keys = await _host_keys(cluster, context)
     return Site(
         subnet=place.subnet,
@@ -61,6 +66,31 @@ async def read_site(
         own=await _own_site(cluster, context, place.own),
         cgroup_v1=place.cgroup_v1,
     )
+
+
+async def check_uids(cluster: Cluster, context: ClusterContext) -> None:
+    """Raises Refused if users can't get the uids of the cluster file: they have another one, or another user has it."""
+    wanted = cluster.file_uids
+    if not wanted:
+        return
+    uids = await context.store.linux_uids.assign_uids(wanted, give=False, wishes=wanted)
+    there = await context.store.linux_uids.known_uids(wanted)
+    faults = [
+        f"users.{name}.uid is {uid}, and "
+        + (
+            f"{name} has uid {there[name]} since an earlier apply"
+            if name in there
+            else "another user of this server has it"
+        )
+        for name, uid in wanted.items()
+        if uids[name] != uid
+    ]
+    if faults:
+        more = f"; {len(faults) - _MOST_NAMED} more" if len(faults) > _MOST_NAMED else ""
+        raise Refused(
+            "; ".join(faults[:_MOST_NAMED]) + more,
+            hint="a uid never changes: remove it from the file, and chown the user's files to the uid of the cluster",
+        )
 
 
 async def _own_site(cluster: Cluster, context: ClusterContext, own: OwnedSite | None) -> OwnedSite | None:

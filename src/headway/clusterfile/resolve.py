@@ -262,7 +262,8 @@ def _users(file: ClusterFile, teams: Iterable[Team], owner: str) -> tuple[User, 
 def _user(file: ClusterFile, name: str, accounts: list[str], owner: str) -> User:
     part = file.users.get(name)
     keys = [*(file.ssh_keys if name == owner else ()), *(part.ssh_keys if part else ())]
-    return User(name, tuple(dict.fromkeys(keys)), tuple(accounts), admin=name == owner)
+    uid = part.uid if part else None
+    return User(name, tuple(dict.fromkeys(keys)), tuple(accounts), admin=name == owner, uid=uid)
 
 
 def _hosts(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Host, ...]:

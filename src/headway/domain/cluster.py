@@ -374,6 +374,11 @@ class Cluster:
         return " + ".join(dict.fromkeys(group.plan.name for group in self.groups))
 
     @property
+    def file_uids(self) -> dict[str, int]:
+        """Returns the uids that the cluster file gives, by user."""
+        return {user.name: user.uid for user in self.users if user.uid is not None}
+
+    @property
     def simulated_gpus(self) -> bool:
         """Returns whether GPUs are simulated: local machines have no GPU device. Every page and command that shows one
         says SIMULATED."""

@@ -103,10 +103,11 @@ def parts_of_cluster(teams: Iterable[Team]) -> dict[str, tuple[Fraction, Fractio
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A person with an account on the machines. The server chooses the uid: it is the same on every machine and is
-    never used again."""
+    """A person with an account on the machines. The uid is the same on every machine and is never used again. `uid`: that
+    of the file; None: the server chooses it."""
 
     name: str
     ssh_keys: tuple[str, ...]  # public keys, one line each
     teams: tuple[str, ...]  # the first is the default account
     admin: bool = False  # the person who applied
+    uid: int | None = None

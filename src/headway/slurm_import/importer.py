@@ -37,8 +37,8 @@ from headway.validation.field_types import MOST_NODES
 MAIN_FILE = "slurm.conf"
 # What scontrol and sshare say of a running site: for a comparison (headway.slurm_import.comparison), not configuration
 STATE_CONFIG, STATE_PARTITIONS = "scontrol-config.txt", "scontrol-partitions.txt"
-STATE_NODES, STATE_SHARES = "scontrol-nodes.txt", "sshare.txt"
-STATE_FILES = frozenset((STATE_CONFIG, STATE_PARTITIONS, STATE_NODES, STATE_SHARES))
+STATE_NODES, STATE_SHARES, STATE_USERS = "scontrol-nodes.txt", "sshare.txt", "users.txt"
+STATE_FILES = frozenset((STATE_CONFIG, STATE_PARTITIONS, STATE_NODES, STATE_SHARES, STATE_USERS))
 _OWNER = "headway-import"  # stands in for the person who will apply the file
 _SCRIPTS = (".sh", ".lua", ".py", ".pl", ".bash")
 
@@ -106,10 +106,14 @@ def import_site(files: SiteFiles) -> Imported:
     )  # fmt: skip
     partitions = make_partitions(found, around, ledger)
     decide_qos(reading.accounting, teams, around.used_qos, ledger)
+    people = {user for team in teams.fields.values() for user in team.get("users", ())}
     for path, text in reading.people:
-        other_files.read_passwd(
-            path, text, ledger, {user for team in teams.fields.values() for user in team.get("users", ())}
-        )
+        for name, uid in other_files.read_passwd(path, text, ledger, people).items():
+            teams.users.setdefault(name, {"uid": uid})
+    without = sorted(people - teams.users.keys())
+    if without:
+        more = f" and {len(without) - 5:,} more" if len(without) > 5 else ""
+        notes.append(f"no uid was read of {', '.join(without[:5])}{more}: their files may belong to other uids")
     spec = _spec(items, head, groups, partitions, teams, reading, ledger)
     catalogue = {group.plan_name: dict(group.plan) for group in groups}
     spec = _finish(spec, catalogue, items, version, reading, ledger)
@@ -119,7 +123,7 @@ def import_site(files: SiteFiles) -> Imported:
     return Imported(
         spec, catalogue, ledger.entries(), {**files.unread, **reading.unread}, notes,
         [fault for fault in faults if fault.level == "error"], files.source, len(nodes),
-        len({user for team in teams.fields.values() for user in team.get("users", ())}),
+        len(people),
     )  # fmt: skip
 
 
@@ -290,6 +294,7 @@ def _spec(
     spec["fabric"] = switches.make_fabric(reading.topology, groups, ledger)
     spec["partitions"] = partitions
     spec["teams"] = teams.fields
+    spec["users"] = {name: teams.users[name] for name in sorted(teams.users)}
     spec["storage"] = {"volumes": reading.volumes} if reading.volumes else {}
     spec["hosts"] = [{"address": head, "role": "head"}, *_hosts(groups)]
     return {key: value for key, value in spec.items() if value not in ({}, [])}

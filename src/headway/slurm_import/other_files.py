@@ -12,6 +12,7 @@ from headway.slurm_import.keys_not_carried import OTHER_FILES
 from headway.slurm_import.node_lines import NodeReport, SiteNode
 from headway.slurm_import.values import same_value
 from headway.slurm_import.verdicts import Item, Ledger
+from headway.validation.field_types import FIRST_UID_OF_PEOPLE, LAST_UID_OF_PEOPLE, NOBODY
 
 _CGROUP_SAME = {
     "cgroupplugin": ("autodetect", "cgroup/v2", "cgroup/v1"), "constrainramspace": ("yes",), "constraindevices": ("yes",),
@@ -101,6 +102,9 @@ def read_script(path: str, text: str, ledger: Ledger) -> None:
         ledger.dropped(item, "Headway does not run scripts of the site", "check what it does")
 
 
+_CHOWN = "the user gets another uid: chown the user's files to it"
+
+
 def read_passwd(path: str, text: str, ledger: Ledger, users: Iterable[str]) -> dict[str, int]:
     """Returns the uid of each user of the cluster file. Decides on every line of a passwd file."""
     wanted, found = set(users), dict[str, int]()
@@ -111,12 +115,13 @@ def read_passwd(path: str, text: str, ledger: Ledger, users: Iterable[str]) -> d
         uid = int(fields[2]) if len(fields) > 3 and re.fullmatch(r"[0-9]{1,10}", fields[2]) else -1
         item = ledger.read(Item(path, number, fields[0], f"uid {uid}" if uid >= 0 else "no uid"))
         if fields[0] in wanted and uid >= 0:
-            found[fields[0]] = uid
-            ledger.carried(
-                item,
-                f"users.{fields[0]}",
-                "Headway keeps the uid that all own machines agree on; otherwise plan says it",
-            )
+            if not FIRST_UID_OF_PEOPLE <= uid <= LAST_UID_OF_PEOPLE or uid == NOBODY:
+                ledger.dropped(item, f"uid {uid} is one of the system", _CHOWN)
+            elif uid in found.values():
+                ledger.dropped(item, f"another user has uid {uid} too", _CHOWN)
+            else:
+                found.setdefault(fields[0], uid)
+                ledger.carried(item, f"users.{fields[0]}.uid")
         elif uid < 1000:
             ledger.same(item, "a user of the system")
         else:

@@ -93,6 +93,12 @@ def _xid(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _uid(value: int) -> int:
+    if value == NOBODY:
+        raise value_error("is the uid of nobody")
+    return value
+
+
 def checked_mount_line(value: str) -> str:
     """Returns the line if it is valid, else raises a value error."""
     problem, hint = mount_line.mount_line_fault(value)
@@ -101,6 +107,7 @@ def checked_mount_line(value: str) -> str:
     return value
 
 
+FIRST_UID_OF_PEOPLE, LAST_UID_OF_PEOPLE, NOBODY = 1000, 2**31 - 1, 65534
 UNLIMITED = -1
 _TIME_SCHEMA = {
     "anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1}],
@@ -138,6 +145,7 @@ UserName = Annotated[
 Size = Annotated[int, BeforeValidator(_size), WithJsonSchema({"type": "string"})]
 Seconds = Annotated[int, BeforeValidator(_time), WithJsonSchema(_TIME_SCHEMA)]
 GraceSeconds = Annotated[int, Field(ge=0, le=86400), BeforeValidator(_grace)]
+Uid = Annotated[int, Field(ge=FIRST_UID_OF_PEOPLE, le=LAST_UID_OF_PEOPLE), AfterValidator(_uid)]
 PublicKey = Annotated[str, AfterValidator(_public_key)]
 XidCode = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}$"), BeforeValidator(_xid)]
 XidClass = Literal[

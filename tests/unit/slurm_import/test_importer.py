@@ -459,3 +459,17 @@ def test_account_without_users_is_a_team_without_users() -> None:
     site = imported(sacctmgr__dump=dump, passwd="ann:x:2000:2000::/home/ann:/bin/sh\n")
     assert site.spec["teams"] == {"empty": {"share": 1}}
     assert verdict(site, "ann").kind is Kind.NOT_CARRIED
+
+
+def test_uids_of_the_site_are_in_the_file() -> None:
+    dump = "Cluster - 'lab'\nParent - 'root'\nAccount - 'bio'\nParent - 'bio'\n"
+    dump += "".join(f"User - '{name}':DefaultAccount='bio'\n" for name in ("ann", "bob", "carl", "dora", "eve"))
+    passwd = "ann:x:2000:2000::/home/ann:/bin/sh\nbob:x:2000:1::/:/bin/sh\ncarl:x:900:1::/:/bin/sh\ndora:x:65534:1::/:/bin/sh\n"
+    site = imported(sacctmgr__dump=dump, passwd=passwd)
+    assert site.spec["users"] == {"ann": {"uid": 2000}}
+    assert (verdict(site, "ann").kind, verdict(site, "ann").place) == (Kind.CARRIED, "users.ann.uid")
+    assert verdict(site, "bob").why == "another user has uid 2000 too"
+    assert verdict(site, "carl").why == "uid 900 is one of the system"
+    assert verdict(site, "dora").why == "uid 65534 is one of the system"
+    assert site.notes == ["no uid was read of bob, carl, dora, eve: their files may belong to other uids"]
+    assert site.faults == []

@@ -87,7 +87,8 @@ async def _assign_uids(cluster: Cluster, context: ClusterContext, head: Machine,
     store = context.store.linux_uids
     new = sorted(set(users) - (await store.known_uids(users)).keys())
     if new:
-        await store.assign_uids(new, wishes=await _uids_on(cluster, context, head, new))
+        wishes = {**await _uids_on(cluster, context, head, new), **cluster.file_uids}
+        await store.assign_uids(new, wishes=wishes)
     await store.add_to_cluster(cluster.name, users)
 
 

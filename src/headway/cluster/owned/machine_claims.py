@@ -172,7 +172,7 @@ async def survey_machines(
         rented = wanted.intersection(await provider.rented(cluster))
         names = tuple(name for name in names if name in rented)
     await asyncio.gather(*(survey(name) for name in names))
-    agreed = agreed_uids(surveys, users)
+    agreed = {**agreed_uids(surveys, users), **cluster.file_uids}
     known = EarlierFindings(
         provider.server_id,
         await context.store.linux_uids.assign_uids(users, give=False, wishes=agreed),

@@ -17,6 +17,7 @@ from headway.validation.field_types import (
     MOST_USERS,
     FileSection,
     PublicKey,
+    Uid,
     UserName,
     value_error,
 )
@@ -151,6 +152,11 @@ class UserPart(FileSection):
 
     ssh_keys: list[PublicKey] = Field(
         default_factory=list, max_length=100, description="Public key files, or public keys as text."
+    )
+    uid: Uid | None = Field(
+        None,
+        description="Uid on all machines, for people who own files on other machines already (default: the one that all own "
+        "machines agree on, else a new one). It can't change after the first apply.",
     )
 
 

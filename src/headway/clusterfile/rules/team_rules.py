@@ -35,6 +35,7 @@ def check_people(draft: FileDraft) -> None:
                 "is also the name of a user",
                 "rename the team: each user has a Linux group of the same name",
             )
+    _check_uids(draft)
     if not draft.file.teams or not draft.is_intact("teams"):
         return
     for user in draft.file.users:
@@ -74,6 +75,14 @@ def check_parents(draft: FileDraft) -> None:
             )
         if team.limits.gpu_hours is not None:
             draft.warn(f"teams.{name}.limits.gpu_hours", "counts only its own jobs, not those of the teams below it")
+
+
+def _check_uids(draft: FileDraft) -> None:
+    first: dict[int, str] = {}
+    for name, user in draft.file.users.items():
+        if user.uid is not None and first.setdefault(user.uid, name) != name:
+            other = first[user.uid]
+            draft.fault(f"users.{name}.uid", f"{user.uid} is also the uid of {other}", "give each user another uid")
 
 
 def check_team_limits(draft: FileDraft) -> None:

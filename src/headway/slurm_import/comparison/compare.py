@@ -11,7 +11,7 @@ from headway.slurm_import.comparison.slurm_state import SlurmState
 from headway.slurm_import.comparison.verdict_reasons import find_reasons
 from headway.slurm_import.importer import Imported
 
-SECTIONS = ("config", "partition", "nodes", "account", "qos", "share")
+SECTIONS = ("config", "partition", "nodes", "account", "qos", "share", "user")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Accounts, QOS and fair shares of both sides."""
+"""Accounts, QOS, fair shares and uids of both sides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KNOWN_QOS = {"flags": "Headway's QOS count use without decay: NoDecay"}
 
 
 def findings(context: Context) -> Iterator[Finding]:
-    """Yields users and limits of each account, QOS of partitions, and shares."""
+    """Yields users and limits of each account, QOS of partitions, shares, and uids."""
     old, new = context.old, context.new
     if old.associations and new.associations:
         yield from _accounts(context)
@@ -27,6 +27,8 @@ def findings(context: Context) -> Iterator[Finding]:
         yield from _qos(context)
     if old.parts and new.parts:
         yield from _shares(context)
+    if old.uids and new.uids:
+        yield from _uids(context)
 
 
 def _accounts(context: Context) -> Iterator[Finding]:
@@ -87,6 +89,14 @@ def _one_qos(context: Context, name: str, old: Mapping[str, str], new: Mapping[s
         if not reason and None in (left, right):
             reason = context.version_reason(left, right)
         yield finding("qos", name, key, left or "", right or "", reason, equal=equal(left or "", right or ""))
+
+
+def _uids(context: Context) -> Iterator[Finding]:
+    users = {user for _, user in context.new.associations if user not in ("", _ROOT)}
+    for user in sorted(users & context.old.uids.keys()):
+        left, right = context.old.uids[user], context.new.uids.get(user, "")
+        reason = context.reasons.not_carried("", "", user)
+        yield finding("user", user, "uid", left, right, reason, equal=left == right)
 
 
 def _shares(context: Context) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headway.slurm_import.accounting import is_association_table, is_qos_table
-from headway.slurm_import.importer import STATE_CONFIG, STATE_NODES, STATE_PARTITIONS, STATE_SHARES
+from headway.slurm_import.importer import STATE_CONFIG, STATE_NODES, STATE_PARTITIONS, STATE_SHARES, STATE_USERS
 from headway.slurm_import.values import same_value
 
 _OWN_FILES = ("slurm.conf", "cgroup.conf", "mpi.conf")
@@ -31,6 +31,7 @@ class SlurmState:
     qos: Mapping[str, Mapping[str, str]]
     shares: Mapping[tuple[str, str], float]  # by account and user: its part of the parent
     parts: Mapping[str, float]  # by account: its part of the cluster
+    uids: Mapping[str, str] = field(default_factory=dict)
     own_keys: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
 
@@ -60,6 +61,7 @@ def read_state(texts: Mapping[str, str], unread: Mapping[str, str]) -> SlurmStat
         qos={row["Name"]: row for row in _table(qos)},
         shares=shares,
         parts=parts,
+        uids=_uids(named),
         own_keys={key: why for name in _OWN_FILES for key, why in _own_keys(named.get(name, "")).items()},
         missing={name: unread.get(name, "the file is not there") for name, text in found.items() if not text.strip()},
     )
@@ -106,6 +108,13 @@ def _shares(text: str) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
             parts[name] = above[depth - 1] * float(part)
             above = [*above[:depth], parts[name]]
     return shares, parts
+
+
+def _uids(named: Mapping[str, str]) -> dict[str, str]:
+    """Returns the uids of users.txt (NAME:UID), or of a passwd file."""
+    lines = named.get(STATE_USERS, "") or re.sub(r"(?m)^([^:\n]*):[^:\n]*:", r"\1:", named.get("passwd", ""))
+    rows = (line.split(":") for line in lines.splitlines())
+    return {row[0]: row[1] for row in rows if len(row) > 1 and row[1].isdecimal()}
 
 
 def _own_keys(text: str) -> dict[str, str]:

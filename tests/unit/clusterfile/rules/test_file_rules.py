@@ -214,6 +214,13 @@ ROWS: list[tuple[str, str, str]] = [
     ),
     # keys
     ("ssh_keys: [~/.ssh/id_ed25519.pub]", "ssh_keys[0]", "paste the text of the .pub file"),
+    ("teams: {t: {users: [bob]}}\nusers: {bob: {uid: 999}}", "users.bob.uid", "1000"),
+    ("teams: {t: {users: [bob]}}\nusers: {bob: {uid: 65534}}", "users.bob.uid", "is the uid of nobody"),
+    (
+        "teams: {t: {users: [bob, eve]}}\nusers: {bob: {uid: 2001}, eve: {uid: 2001}}",
+        "users.eve.uid",
+        "2001 is also the uid of bob",
+    ),
     ("ssh_keys: [hello]", "ssh_keys[0]", "not a public SSH key"),
     ("ssh_keys: [ssh-ed25519]", "ssh_keys[0]", "not a whole public SSH key"),
     ("ssh_keys: [ssh-ed25519 AAAA*AAAA]", "ssh_keys[0]", "not a whole public SSH key"),

@@ -20,7 +20,9 @@ def compared(**changes: tuple[str, str]) -> Comparison:
         path = next(path for path in texts if path.startswith(name.replace("_", "-")))
         assert text in texts[path]
         texts[path] = texts[path].replace(text, replacement)
-    return compare(import_site(SiteFiles(FILES)), read_state(SITE, {}), read_state(texts, {}))
+    return compare(
+        import_site(SiteFiles(FILES)), read_state({**SITE, "passwd": FILES["passwd"]}, {}), read_state(texts, {})
+    )
 
 
 def reasons(found: Comparison) -> dict[tuple[str, str, str], str]:
@@ -69,6 +71,7 @@ def test_each_difference_of_a_rehearsal_has_a_reason() -> None:
         ("sacctmgr_assoc", "helix|it|dora|||1||||||it|it\n", "", ("account", "it", "users")),
         ("sacctmgr_qos", "gres/gpu=4", "gres/gpu=8", ("account", "physics", "GrpTRES")),
         ("sacctmgr_qos", "cpu=64,gres/gpu=2", "cpu=64,gres/gpu=8", ("qos", "gpulimit", "MaxTRESPU")),
+        ("users", "alice:2001", "alice:20001", ("user", "alice", "uid")),
         ("sshare", "0.390244", "0.800000", ("share", "it", "NormShares")),
     ],
 )

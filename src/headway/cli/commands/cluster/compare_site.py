@@ -28,7 +28,7 @@ _COLUMNS = (
 _MOST_NAMED, _LONGEST = 3, 48  # names and characters in a cell of the table; -o json has all
 _SECTIONS = {
     "config": "the configuration", "partition": "partitions", "nodes": "nodes", "account": "accounts", "qos": "QOS",
-    "share": "shares",
+    "share": "shares", "user": "uids",
 }  # fmt: skip
 
 
