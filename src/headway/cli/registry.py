@@ -25,6 +25,9 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
             CommandEntry("init", "cluster.cluster_file:init", "Write a commented cluster.yaml to start from."),
             CommandEntry("import", "cluster.import_site:import_site", "Make a cluster file of a running Slurm site."),
             CommandEntry("export", "cluster.export:app", "Write plain Slurm files that run without Headway."),
+            CommandEntry(
+                "rehearse", "cluster.rehearse:rehearse", "Submit a site's last jobs to the rehearsal of its cluster."
+            ),
             CommandEntry("plan", "cluster.apply:plan", "Show what apply would change, and what that disturbs."),
             CommandEntry("apply", "cluster.apply:apply", "Create a cluster, or change it to match its file."),
             CommandEntry(

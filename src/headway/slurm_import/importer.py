@@ -38,7 +38,8 @@ MAIN_FILE = "slurm.conf"
 # What scontrol and sshare say of a running site: for a comparison (headway.slurm_import.comparison), not configuration
 STATE_CONFIG, STATE_PARTITIONS = "scontrol-config.txt", "scontrol-partitions.txt"
 STATE_NODES, STATE_SHARES, STATE_USERS = "scontrol-nodes.txt", "sshare.txt", "users.txt"
-STATE_FILES = frozenset((STATE_CONFIG, STATE_PARTITIONS, STATE_NODES, STATE_SHARES, STATE_USERS))
+STATE_JOBS = "sacct.txt"  # for a replay (headway.slurm_import.replay)
+STATE_FILES = frozenset((STATE_CONFIG, STATE_PARTITIONS, STATE_NODES, STATE_SHARES, STATE_USERS, STATE_JOBS))
 _OWNER = "headway-import"  # stands in for the person who will apply the file
 _SCRIPTS = (".sh", ".lua", ".py", ".pl", ".bash")
 

@@ -1,5 +1,6 @@
 """A hand-made Slurm site (24.11 and 22.05) with 40 partitions, nested accounts and QOS is imported over SSH. The imported
-cluster runs in local containers, and `headway import --compare` finds a reason for each difference between both."""
+cluster runs in local containers. `headway import --compare` finds a reason for each difference between both, and `headway
+rehearse` submits the site's jobs to it."""
 
 from __future__ import annotations
 
@@ -53,6 +54,21 @@ def test_imported_cluster_is_the_old_site(site: Bare, tmp_path: Path) -> None:
         sys.stdout.write(done.out)
         assert f"Slurm {SLURM[site.system]}" in done.out.splitlines()[0]
         assert done.out.splitlines()[-1].endswith(" with a reason, 0 without")
+
+        for limit in (
+            "0:10:00",
+            "10-00:00:00",
+        ):  # the site accepts jobs that exceed the partition's limit, and lets them wait
+            argv = ["sbatch", "--chdir=/", "--output=/dev/null", "--partition=Work01", f"--time={limit}", "--wrap=true"]
+            site.inside(10, "runuser", "-u", "alice", "--", *argv)
+        site.wait(lambda: site.inside(10, "sacct", "-a", "-X", "-n").count("Work01") == 2)
+        rehearsed = lab.cli(
+            "rehearse", old_site.NAME, "--from", source, "--minutes", "0.1", "-o", "json", check=False, PATH=path
+        )
+        assert (rehearsed.code, rehearsed.json()["read"], rehearsed.json()["submitted"]) == (1, 2, 2)
+        ((reason, jobs),) = rehearsed.json()["refused"].items()
+        assert (reason.startswith("Requested time limit is invalid"), len(jobs)) == (True, 1)
+        assert rehearsed.json()["partitions"]["Work01"]["started"] == 1
 
         lab.head("scontrol", "update", "PartitionName=gpu", "MaxTime=1-00:00:00")
         lab.head("sacctmgr", "-i", "modify", "account", "it", "set", "fairshare=1")

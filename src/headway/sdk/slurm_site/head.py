@@ -13,7 +13,7 @@ from headway.slurm_import.importer import SiteFiles
 
 SCHEME = "ssh://"
 TIMEOUT_S = 300.0
-CONFIGURATION, STATE = "read_slurm_site.sh", "read_slurm_state.sh"
+CONFIGURATION, STATE, JOBS = "read_slurm_site.sh", "read_slurm_state.sh", "read_slurm_jobs.sh"
 _ADDRESS = re.compile(
     r"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?::(?P<port>[0-9]{1,5}))?/?"
 )
@@ -50,15 +50,25 @@ def program_text(name: str) -> bytes:
     return (node_dir() / "programs" / name).read_bytes()
 
 
-def read_head(text: str, program: str = CONFIGURATION) -> SiteFiles:
-    """Returns the texts of the site at ssh://[USER@]HEAD[:PORT]. `program`: CONFIGURATION or STATE. Raises Refused, and
-    Unreachable if ssh fails."""
+def read_jobs_of_head(text: str, days: int) -> str:
+    """Returns the jobs of the last days as `sacct` prints them. Raises Refused, and Unreachable if ssh or sacct fails."""
+    found = read_head(text, JOBS, f"days={days}\n".encode())
+    for path, why in found.unread.items():
+        raise Unreachable(f"{path} of {text} was not read: {why}", hint="try it by hand: ssh HEAD sacct -a -X")
+    return "".join(found.texts.values())
+
+
+def read_head(text: str, program: str = CONFIGURATION, settings: bytes = b"") -> SiteFiles:
+    """Returns the texts of the site at ssh://[USER@]HEAD[:PORT]. `program`: CONFIGURATION or STATE; `settings`: lines
+    before it. Raises Refused, and Unreachable if ssh fails."""
     # Imported late: reading a folder starts no process.
     from headway.transport.process import run_process
 
     address = parse_address(text)
     try:
-        done = asyncio.run(run_process(address.argv, timeout_s=TIMEOUT_S, input=program_text(program), check=False))
+        done = asyncio.run(
+            run_process(address.argv, timeout_s=TIMEOUT_S, input=settings + program_text(program), check=False)
+        )
     except CommandFailed as error:
         if error.code == 127:
             raise Refused(
@@ -68,7 +78,7 @@ def read_head(text: str, program: str = CONFIGURATION) -> SiteFiles:
             f"{address.host} did not send its files within {TIMEOUT_S:.0f} s", hint=_hint(address)
         ) from None
     texts, unread, complete = parse_parts(done.out)
-    if not texts:
+    if not texts and (program == CONFIGURATION or not unread):
         said = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1][:300]
         raise Unreachable(f"{address.host} sent no files of Slurm: {said}", hint=_hint(address))
     if not complete:

@@ -37,11 +37,13 @@ def _accounts(context: Context) -> Iterator[Finding]:
         team = reasons.teams.get(account, "")
         if not team or (team, "") not in new.associations:
             verdict = reasons.of("account", account, "")
-            yield finding("account", account, "", "it is there", "", verdict.why if verdict else "", equal=False)
+            # The verdict on an account that is a team does not say why the team is not there.
+            why = verdict.why if verdict and not team else ""
+            yield finding("account", account, "", "it is there", "", why, equal=False)
             continue
         left, right = _users(old, account), _users(new, team)
-        why = [reasons.not_carried("user", user, "") for user in left - right]
-        reason = why[0] if why and all(why) and not right - left else ""
+        lost = [reasons.not_carried("user", user, "") for user in left - right]
+        reason = lost[0] if lost and all(lost) and not right - left else ""
         yield finding("account", account, "users", names(left), names(right), reason, equal=left == right)
         own = old.associations[account, ""].get("Def QOS", "")
         for key, of_qos in _LIMITS:

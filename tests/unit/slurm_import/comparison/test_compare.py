@@ -93,3 +93,8 @@ def test_part_that_a_side_lacks_is_not_compared() -> None:
     assert {one.section for one in found.differences} == {"config"}
     assert found.missing["sshare.txt of the site"] == "sshare: error"
     assert found.missing["scontrol-nodes.txt of the site"] == "the file is not there"
+
+
+def test_team_that_is_gone_is_unexplained() -> None:
+    found = compared(sacctmgr_assoc=("helix|physics|||root|18||||||physics|physics\n", ""))
+    assert ("account", "physics", "") in {(one.section, one.name, one.key) for one in found.unexplained}

@@ -34,12 +34,12 @@ _SECTIONS = {
 
 def compare_site(source: str, files: SiteFiles, cluster: str, output: Format) -> None:
     """Prints what the site and the cluster say of themselves, each difference with its reason. Raises Exit with status 1
-    if one has no reason."""
+    if one has no reason, or if a part was not compared."""
     from headway.slurm_import.comparison.compare import compare
     from headway.slurm_import.importer import import_site
 
     imported = import_site(files)
-    old, new = _site_state(source, files), _cluster_state(cluster)
+    old, new = _site_state(source, files), cluster_state(cluster)
     found = compare(imported, old, new)
     if output is Format.json:
         print_json(
@@ -51,7 +51,7 @@ def compare_site(source: str, files: SiteFiles, cluster: str, output: Format) ->
         )  # fmt: skip
     else:
         _print(source, cluster, old, new, found)
-    if found.unexplained:
+    if found.unexplained or found.missing:
         raise typer.Exit(1)
 
 
@@ -63,7 +63,8 @@ def _site_state(source: str, files: SiteFiles) -> SlurmState:
     return read_state(found.texts, found.unread)
 
 
-def _cluster_state(cluster: str) -> SlurmState:
+def cluster_state(cluster: str) -> SlurmState:
+    """Returns what the Slurm of a running cluster says. Raises Unreachable if it does not say everything."""
     from headway.schemas.submission.exec_commands import ExecIn
     from headway.sdk.slurm_site.head import STATE, parse_parts, program_text
     from headway.slurm_import.comparison.slurm_state import read_state

@@ -9,6 +9,7 @@ import typer
 
 from headway.cli import common
 from headway.cli.commands.cluster.compare_site import compare_site
+from headway.cli.commands.cluster.site_source import read_site_files
 from headway.cli.output.formatting import plural
 from headway.cli.output.output_formats import Format, Output, print_json
 
@@ -45,13 +46,13 @@ def import_site(
     was read. Never overwrite a file. Secrets are not copied.
 
     With --compare, print what scontrol, sacctmgr and sshare say of the site and of the cluster side by side: each
-    difference with its reason. The exit status is 1 if a difference has no reason.
+    difference with its reason. The exit status is 1 if a difference has no reason, or if a part was not compared.
 
     headway import --from ssh://root@slurm-head --to site
     headway import --from ssh://root@slurm-head --compare helix"""
     from headway.slurm_import.importer import import_site as make
 
-    files = _read(source)
+    files = read_site_files(source)
     if compare is not None:
         if to is not None or rehearse:
             raise typer.BadParameter("--compare writes no files: leave out --to and --rehearse")
@@ -66,16 +67,6 @@ def import_site(
         return
     for line in _summary(files, imported, written):
         common.print_line(line)
-
-
-def _read(source: str) -> SiteFiles:
-    if "://" in source:
-        from headway.sdk.slurm_site.head import read_head
-
-        return read_head(source)
-    from headway.sdk.slurm_site.folder import read_folder
-
-    return read_folder(common.expand_home(source))
 
 
 def _write(folder: Path, imported: Imported, *, rehearse: bool) -> list[Path]:

@@ -138,3 +138,10 @@ def test_comparison_of_half_an_answer_is_refused(cli: Cli, compared: Path) -> No
 def test_comparison_writes_no_files(cli: Cli, site: Path) -> None:
     done = cli("import", "--from", "old", "--compare", "helix", "--rehearse")
     assert (done.code, "--compare writes no files" in done.err) == (2, True)
+
+
+def test_comparison_that_lacks_a_part_fails(cli: Cli, compared: Path) -> None:
+    texts = {path: text for path, text in CLUSTER.items() if path != "sshare.txt"}
+    cli.api.on("commands.exec", printed(texts, end="FAIL sshare.txt\nsshare: error: no controller\nEND\n"))
+    done = cli("import", "--from", "old", "--compare", "helix")
+    assert (done.code, "not compared: sshare.txt of the cluster: sshare: error: no controller" in done.out) == (1, True)
