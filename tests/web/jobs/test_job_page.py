@@ -59,7 +59,7 @@ def test_array_task_count_updates_on_an_open_page(demo: Site, page: Page) -> Non
 
 def test_charts_are_not_reloaded_by_an_unchanged_update(demo: Site, page: Page) -> None:
     asked: list[str] = []
-    page.on("request", lambda one: asked.append(one.url) if "/metrics?" in one.url else None)
+    page.on("request", lambda one: asked.append(one.url) if "/clusters/demo/metrics?" in one.url else None)
     page.add_init_script(
         "document.addEventListener('htmx:sseBeforeMessage', (one) => { if (one.target.id === 'gpus') window.told = 'yes'; })"
     )

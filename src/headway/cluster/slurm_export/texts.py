@@ -127,7 +127,7 @@ Run these commands as root in the folder with these files.
 ```sh
 set -e
 apt-get update
-apt-get install -y slurmctld slurmdbd slurm-client munge mariadb-server
+apt-get install -y slurmctld slurmdbd slurm-client munge mariadb-server libpmix-dev
 cat hosts >>/etc/hosts
 sh @USERS@
 install -m 644 @CONFS@@LUA@ /etc/slurm/
@@ -157,7 +157,7 @@ install -m 644 @CONFS@ /etc/slurm/
 apt-get install -y munge
 install -m 400 -o munge -g munge munge.key /etc/munge/
 systemctl restart munge
-apt-get install -y slurmd slurm-client
+apt-get install -y slurmd slurm-client libpmix-dev
 sh @USERS@
 systemctl restart slurmd
 rm munge.key

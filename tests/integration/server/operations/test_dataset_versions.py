@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert
 
-from headway.datasets import file_store
+from headway.datasets import file_progress
 from headway.datasets.async_file_store import LocalDatasetFileStore
 from headway.domain.dataset import DatasetVersion, format_bytes
 from headway.domain.storage.folders import Dataset, StorageFolders
@@ -221,8 +221,8 @@ def test_format_bytes_uses_binary_units() -> None:
 
 
 def test_stopped_is_not_a_refusal() -> None:
-    assert issubclass(file_store.Stopped, Exception)
-    assert not issubclass(file_store.Stopped, Refused)
+    assert issubclass(file_progress.Stopped, Exception)
+    assert not issubclass(file_progress.Stopped, Refused)
 
 
 async def test_stage_in_pins_a_version_copies_it_and_records_its_use(
