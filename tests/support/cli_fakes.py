@@ -13,9 +13,9 @@ import pytest
 from headway.cli import common
 from headway.cli.main import main
 from headway.schemas.clusters import AccessOut, ChangeOut, ClusterOut
-from headway.schemas.incidents import IncidentOut, IncidentStepOut, RequeuedJobOut, TimesOut
 from headway.schemas.jobs import JobOut
-from headway.schemas.nodes import GpuOut, NodeOut
+from headway.schemas.nodes.incidents import IncidentOut, IncidentStepOut, RequeuedJobOut, TimesOut
+from headway.schemas.nodes.nodes import GpuOut, NodeOut
 from headway.schemas.operations import EventOut, OperationOut
 from headway.sdk.client import Client
 from headway.sdk.connection import Resource

@@ -36,7 +36,7 @@ from headway.health.policy.fabric_mismatches import switch_mismatches
 from headway.health.policy.fabric_plan import FabricPlan, PlannedRound
 from headway.health.policy.nccl_mismatches import nccl_mismatches, network_from_report
 from headway.render.machine_paths import agent_argv
-from headway.schemas.fabric_tests import (
+from headway.schemas.nodes.fabric_tests import (
     FabricMismatchOut,
     FabricSkippedOut,
     FabricTestOut,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headway.domain.fabric.fabric_results import FabricFinding, FabricGroup
 from headway.health.policy.fabric_plan import FabricPlan
-from headway.schemas.fabric_tests import FabricFindingOut, FabricMeasurementOut
+from headway.schemas.nodes.fabric_tests import FabricFindingOut, FabricMeasurementOut
 
 
 def finding_out(finding: FabricFinding, incident: int | None) -> FabricFindingOut:

@@ -12,7 +12,7 @@ from headway.domain.injected_fault import OF_GPUS, OF_HEADS, OF_MACHINES, Daemon
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import CommandFailed, NotFound, Refused
 from headway.providers.base import FaultInjectingProvider
-from headway.schemas.incidents import FaultIn
+from headway.schemas.nodes.incidents import FaultIn
 from headway.transport.remote_program import program_source
 
 _REFUSED = 97  # exit code of node/programs/inject_fault.py when it refuses

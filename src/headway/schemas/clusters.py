@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from headway.schemas.base import FaultOut, RequestModel, ResponseModel
-from headway.schemas.nodes import NodeOut
+from headway.schemas.nodes.nodes import NodeOut
 
 
 class GitOrigin(RequestModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
-from headway.schemas.incidents import IncidentOut
+from headway.schemas.nodes.incidents import IncidentOut
 from headway.schemas.page_size import DEFAULT_ROWS, MAX_ROWS
 from headway.schemas.training_metrics import TrainingMetricOut
 

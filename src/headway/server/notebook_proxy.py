@@ -28,7 +28,7 @@ import structlog
 
 from headway.errors import HeadwayError, NotFound, Unreachable
 from headway.services.app_state import AppState
-from headway.services.jobs import notebooks
+from headway.services.jobs.notebooks import notebooks
 from headway.store import NotebookRow
 
 if TYPE_CHECKING:

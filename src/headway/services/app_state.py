@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from headway.schemas.nodes import NodeActionOut
+from headway.schemas.nodes.nodes import NodeActionOut
 from headway.services.cluster.resolved_clusters import ResolvedClusters
 from headway.services.cluster.shown_plan import ShownPlan
 from headway.services.cluster_backend import ClusterBackend
-from headway.services.jobs.notebook_access import NotebookSessions
+from headway.services.jobs.notebooks.notebook_access import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
 from headway.services.read_model.live_state import LiveState
 from headway.services.read_model.readings import ClusterReadings

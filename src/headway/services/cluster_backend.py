@@ -23,8 +23,8 @@ from headway.domain.storage.quotas import ObservedQuota
 from headway.domain.storage.volume_space import VolumeSpace
 from headway.errors import Fault
 from headway.schemas.clusters import Document
-from headway.schemas.incidents import FaultIn
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogPartOut, ProgressOut
+from headway.schemas.nodes.incidents import FaultIn
 from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut

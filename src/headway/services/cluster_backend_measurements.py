@@ -9,7 +9,7 @@ from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
 from headway.domain.billing.ledger import CheckpointStats, JobRun, NodeSpan, Notification
 from headway.domain.cluster import Cluster
 from headway.domain.operation_progress import OperationWaits, ReportProgress
-from headway.schemas.fabric_tests import FabricTestOut
+from headway.schemas.nodes.fabric_tests import FabricTestOut
 
 
 class ClusterFabricTests(Protocol):

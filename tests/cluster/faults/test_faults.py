@@ -16,7 +16,7 @@ from tests.cluster.jobs.training_run import log, losses
 from tests.cluster.lab import Lab
 
 from headway.domain.injected_fault import FaultKind
-from headway.schemas.incidents import FaultIn
+from headway.schemas.nodes.incidents import FaultIn
 
 WRITES = "while true; do echo ${SLURM_RESTART_COUNT:-0} $(date +%s.%N) >> /scratch/admin/$SLURM_JOB_ID; sleep 0.2; done"
 FLAPS = NODES[2]

@@ -7,7 +7,7 @@ import re
 
 from tests.cluster.lab import Lab
 
-from headway.schemas.incidents import IncidentOut
+from headway.schemas.nodes.incidents import IncidentOut
 
 USER, SLOW = "victor", 2
 HOME = f"/home/{USER}"

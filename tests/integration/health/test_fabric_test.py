@@ -18,7 +18,7 @@ from headway.domain.storage.folders import StorageFolders, Volume
 from headway.errors import Refused
 from headway.health.fabric_test import FabricTest
 from headway.health.incidents.slow_fabric import LEAST_GB_S, close_sound_links, record_findings
-from headway.schemas.fabric_tests import FabricTestOut
+from headway.schemas.nodes.fabric_tests import FabricTestOut
 from tests.support.clusters.incident_cluster import FOR_GOOD, LAB, NODE, Ward, symptom, ward
 
 IDLE = ("lab-1-1", "lab-1-3", "lab-1-4", "lab-2-1")

@@ -20,7 +20,7 @@ from headway.jobs.remote.tunnel import Tunnel
 from headway.server import notebook_proxy
 from headway.server.main import bind_socket
 from headway.server.notebook_proxy import NotebookProxy, origin_of
-from headway.services.jobs import notebooks
+from headway.services.jobs.notebooks import notebooks
 from headway.store import NotebookRow
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

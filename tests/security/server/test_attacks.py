@@ -21,7 +21,7 @@ from headway.errors import Conflict
 from headway.schemas.event_stream import ClusterEventOut
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
-from headway.services.jobs.notebooks import owner_may_still_open
+from headway.services.jobs.notebooks.notebooks import owner_may_still_open
 from headway.store import AuditAsk, NotebookRow
 from tests.support.api.api_routes import ask, routes
 from tests.support.api.streamed_answer import streamed

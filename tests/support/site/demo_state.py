@@ -24,9 +24,9 @@ from headway.domain.teams import Team, User, UserLimits
 from headway.errors import NotFound, Unreachable
 from headway.jobs.logs.log_part import last_lines
 from headway.schemas.clusters import ClusterOut, StatusOut
-from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobOut, LogFoundOut, LogLineOut, LogPartOut
-from headway.schemas.nodes import NodeOut
+from headway.schemas.nodes.incidents import IncidentOut
+from headway.schemas.nodes.nodes import NodeOut
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.app_state import AppState

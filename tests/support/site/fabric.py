@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from itertools import combinations
 
-from headway.schemas.fabric_tests import (
+from headway.schemas.nodes.fabric_tests import (
     FabricFindingOut,
     FabricMeasurementOut,
     FabricMismatchOut,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from headway.schemas.clusters import CheckOut, ClusterOut, StatusOut
-from headway.schemas.incidents import IncidentOut, RequeuedJobOut, TimesOut
 from headway.schemas.jobs import EffectiveTimeOut, JobOut, ProgressOut
-from headway.schemas.nodes import GpuOut, NodeOut
+from headway.schemas.nodes.incidents import IncidentOut, RequeuedJobOut, TimesOut
+from headway.schemas.nodes.nodes import GpuOut, NodeOut
 from headway.services.read_model.snapshot import RecentEvent
 from tests.support.clusters import builders
 

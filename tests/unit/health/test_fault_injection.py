@@ -17,7 +17,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import HeadwayError, Refused
 from headway.health.fault_injection import inject_fault
-from headway.schemas.incidents import FaultIn
+from headway.schemas.nodes.incidents import FaultIn
 from headway.transport.process import CommandResult
 from tests.support.clusters.builders import cluster, machine
 

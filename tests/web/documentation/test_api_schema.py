@@ -15,8 +15,8 @@ import uvicorn
 from headway.cluster.slurm_export.export import SlurmExport
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.slurm.accounts import AccountShare
-from headway.schemas.fabric_tests import FabricTestOut
 from headway.schemas.jobs import JobStacksOut, LogFoundOut, LogLineOut, LogPartOut
+from headway.schemas.nodes.fabric_tests import FabricTestOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.main import bind_socket
 from headway.server.notebook_proxy import NotebookProxy, origin_of
-from headway.services.jobs import notebooks
+from headway.services.jobs.notebooks import notebooks
 from headway.store import NotebookRow
 from tests.support.site.browser import evaluate
 from tests.support.site.notebooks import RUNNING

@@ -12,7 +12,7 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from headway.schemas.nodes import NodeOut
+    from headway.schemas.nodes.nodes import NodeOut
 
 SIMULATED_NOTE = "GPUs are SIMULATED: these machines have no GPU device."
 

@@ -1,4 +1,4 @@
-"""The table of nodes, as `headway nodes` and `headway status` print it. Its values are fields of schemas/nodes.py."""
+"""The table of nodes, as `headway nodes` and `headway status` print it. Its values are fields of schemas/nodes/nodes.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headway.cli.output import formatting, tables
 from headway.cli.output.terminal import Terminal, paint
 
 if TYPE_CHECKING:
-    from headway.schemas.nodes import NodeOut
+    from headway.schemas.nodes.nodes import NodeOut
 
 
 def node_lines(nodes: list[NodeOut], *, simulated: bool, terminal: Terminal) -> list[str]:

@@ -12,7 +12,7 @@ MOST_NODES = 16  # more are shown by leaf switch
 
 
 class Measured(Protocol):
-    """One measurement, as in schemas.fabric_tests."""
+    """One measurement, as in schemas.nodes.fabric_tests."""
 
     @property
     def nodes(self) -> list[str]:

@@ -21,8 +21,8 @@ from headway.schemas.clusters import (
     StatusOut,
 )
 from headway.schemas.key_rotation import RotateIn
+from headway.schemas.nodes.rollouts import RollIn
 from headway.schemas.operations import EventOut, OperationOut
-from headway.schemas.rollouts import RollIn
 from headway.sdk.connection import Resource, cluster_path, path_segment
 from headway.sdk.reconnect import RECONNECT_S
 from headway.sdk.server_address import start_command

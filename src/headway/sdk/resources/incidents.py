@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from headway.schemas.incidents import IncidentOut, ReturnIn
+from headway.schemas.nodes.incidents import IncidentOut, ReturnIn
 from headway.sdk.connection import Resource, cluster_path
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
-from headway.schemas.incidents import FaultIn, InjectedFaultOut, NodeHistoryOut
-from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
+from headway.schemas.nodes.fabric_tests import FabricTestIn, FabricTestOut
+from headway.schemas.nodes.incidents import FaultIn, InjectedFaultOut, NodeHistoryOut
+from headway.schemas.nodes.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeTestIn, RebootIn
+from headway.schemas.nodes.rentals import RentedOut
 from headway.schemas.operations import OperationOut
-from headway.schemas.rentals import RentedOut
 from headway.sdk.connection import Resource, cluster_path
 
 

@@ -17,7 +17,6 @@ from headway.jobs.explain.job_failures import CONTAINER_FAILED_CODE, container_e
 from headway.jobs.submission.user_script_lines import split_arguments
 from headway.jobs.view.array_tasks import array_out
 from headway.jobs.view.placement import fewest_leaves, leaves_of
-from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import (
     ArrayOut,
     JobOut,
@@ -28,6 +27,7 @@ from headway.schemas.jobs import (
     PlacementOut,
     ScriptOut,
 )
+from headway.schemas.nodes.incidents import IncidentOut
 from headway.schemas.submission.exec_commands import ExecIn
 from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.access.concurrency_limits import command_slot

@@ -33,7 +33,7 @@ from headway.services.access.role_rights import Principal
 from headway.services.access.submit_rate import limit_submissions
 from headway.services.app_state import AppState
 from headway.services.job_secrets.requested import require_secrets, secret_faults
-from headway.services.jobs.lint import lint_submission
+from headway.services.jobs.scripts.lint import lint_submission
 from headway.services.storage.datasets import pin_versions
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.storage.environments import pin_environment

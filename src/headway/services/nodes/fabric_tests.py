@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.operation_kinds import FabricTestParams
 from headway.domain.slurm.hostlist import expand
 from headway.errors import NotFound, Refused
-from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
+from headway.schemas.nodes.fabric_tests import FabricTestIn, FabricTestOut
 from headway.schemas.operations import OperationOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from headway.domain.incident import Incident
 from headway.health.incidents.measured_times import incident_timings
-from headway.schemas.incidents import IncidentOut, IncidentStepOut, RequeuedJobOut, TimesOut
+from headway.schemas.nodes.incidents import IncidentOut, IncidentStepOut, RequeuedJobOut, TimesOut
 
 
 def incident_out(incident: Incident) -> IncidentOut:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.errors import NotFound
 from headway.health.policy import flaky_score
-from headway.schemas.incidents import FaultIn, IncidentOut, InjectedFaultOut, NodeHistoryOut
+from headway.schemas.nodes.incidents import FaultIn, IncidentOut, InjectedFaultOut, NodeHistoryOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

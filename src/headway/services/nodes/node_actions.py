@@ -10,7 +10,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.node_reasons import rebooting_person
 from headway.domain.slurm.nodes_and_jobs import BUSY
 from headway.errors import Conflict, HeadwayError
-from headway.schemas.nodes import DoneOut, NodeActionOut, TestOut
+from headway.schemas.nodes.nodes import DoneOut, NodeActionOut, TestOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.cluster import Cluster
 from headway.domain.incident import FaultAction, Incident
 from headway.errors import NotFound
-from headway.schemas.nodes import NodeDetailOut
+from headway.schemas.nodes.nodes import NodeDetailOut
 from headway.services.app_state import AppState
 from headway.services.nodes.incident_to_schema import incident_out
 from headway.services.nodes.nodes_to_schema import node_outs

@@ -9,7 +9,7 @@ from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.slurm.job_states import RUNNING
 from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES, SPARES, JobState, NodeState
-from headway.schemas.nodes import GpuOut, NodeOut
+from headway.schemas.nodes.nodes import GpuOut, NodeOut
 from headway.services.read_model.snapshot import Snapshot
 
 

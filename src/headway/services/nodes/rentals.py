@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from headway.billing.rental_spend import rental_spend
 from headway.domain.machines.rented import Rental, RentedThing
-from headway.schemas.rentals import RentalSpendOut, RentedOut, RentedThingOut
+from headway.schemas.nodes.rentals import RentalSpendOut, RentedOut, RentedThingOut
 from headway.services.app_state import AppState
 
 _CENT = Decimal("0.01")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headway.domain.operation_kinds import RollParams
 from headway.errors import Fault
 from headway.schemas.clusters import ChangeSetOut
+from headway.schemas.nodes.rollouts import RollIn
 from headway.schemas.operations import OperationOut
-from headway.schemas.rollouts import RollIn
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

@@ -8,8 +8,8 @@ from typing import Any
 
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.clusters import CheckOut, StatusOut
-from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import ProgressOut
+from headway.schemas.nodes.incidents import IncidentOut
 from headway.services.app_state import AppState
 from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.services.nodes.incident_to_schema import incident_out

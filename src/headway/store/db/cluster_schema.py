@@ -318,7 +318,7 @@ volume_speeds = Table(
     Column("error", Text, nullable=False),
 )
 
-# The results of fabric tests, as schemas.fabric_tests.FabricTestOut.
+# The results of fabric tests, as schemas.nodes.fabric_tests.FabricTestOut.
 fabric_tests = Table(
     "fabric_tests",
     metadata,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.schemas.incidents import IncidentOut
 from headway.schemas.jobs import JobRunOut, JobRunsOut
+from headway.schemas.nodes.incidents import IncidentOut
 from headway.web.views.job_facts import placed
 from headway.web.views.state_wording import job_word
 

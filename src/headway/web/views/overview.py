@@ -9,8 +9,8 @@ from decimal import Decimal, InvalidOperation
 from headway.domain.slurm.hostlist import compress, natural_key
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.clusters import CheckOut, ClusterOut
-from headway.schemas.incidents import IncidentOut
-from headway.schemas.nodes import NodeOut
+from headway.schemas.nodes.incidents import IncidentOut
+from headway.schemas.nodes.nodes import NodeOut
 from headway.services.read_model.overview import SHOWN_INCIDENTS, Overview
 from headway.web.views.banners import down_banners
 from headway.web.views.job_charts import loss_chart

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused
-from headway.schemas.fabric_tests import FabricTestOut
+from headway.schemas.nodes.fabric_tests import FabricTestOut
 from headway.server.workers.fabric_test_schedule import AGAIN_S, FabricTestSchedule
 from headway.services.read_model.snapshot import Snapshot
 from tests.support.clusters import builders

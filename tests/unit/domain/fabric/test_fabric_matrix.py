@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.domain.fabric.fabric_matrix import MatrixCell, fabric_matrix
-from headway.schemas.fabric_tests import FabricMeasurementOut
+from headway.schemas.nodes.fabric_tests import FabricMeasurementOut
 
 
 def measured(gb_s: float, *nodes: str, slow: bool = False) -> FabricMeasurementOut:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.clusters import CheckOut, StatusOut
-from headway.schemas.incidents import IncidentOut, RequeuedJobOut, TimesOut
 from headway.schemas.jobs import ProgressOut
-from headway.schemas.nodes import GpuOut, NodeOut
+from headway.schemas.nodes.incidents import IncidentOut, RequeuedJobOut, TimesOut
+from headway.schemas.nodes.nodes import GpuOut, NodeOut
 from headway.services.read_model.overview import Overview
 from headway.web.views.overview import ROWS, assign_keys, overview_parts
 from headway.web.views.overview_models import (

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.schemas.base import API_PREFIX
-from headway.schemas.fabric_tests import FabricTestIn, FabricTestOut
+from headway.schemas.nodes.fabric_tests import FabricTestIn, FabricTestOut
 from headway.schemas.operations import OperationOut
 from headway.services.nodes.fabric_tests import get_fabric_test, start_fabric_test
 

@@ -8,7 +8,7 @@ from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, DEEP, Page, States, Text, Words, contains, fits
 from headway.api.http.path_numbers import PathNumber
 from headway.schemas.base import API_PREFIX
-from headway.schemas.incidents import FaultIn, IncidentOut, InjectedFaultOut, NodeHistoryOut, ReturnIn
+from headway.schemas.nodes.incidents import FaultIn, IncidentOut, InjectedFaultOut, NodeHistoryOut, ReturnIn
 from headway.services.nodes import incidents as service
 from headway.services.nodes.incident_to_schema import incident_out
 

@@ -10,7 +10,7 @@ from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.pagination import ANY, Page, States, Text, Words, contains, fits
 from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.base import API_PREFIX
-from headway.schemas.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeOut, NodeTestIn, RebootIn
+from headway.schemas.nodes.nodes import DoneOut, DrainIn, NodeActionOut, NodeDetailOut, NodeOut, NodeTestIn, RebootIn
 from headway.services.nodes import node_actions as service
 from headway.services.nodes.node_details import load_node_details
 from headway.services.nodes.nodes_to_schema import node_outs

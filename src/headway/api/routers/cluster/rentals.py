@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Operator, State
 from headway.schemas.base import API_PREFIX
-from headway.schemas.rentals import RentedOut
+from headway.schemas.nodes.rentals import RentedOut
 from headway.services.nodes import rentals as service
 
 router = APIRouter(prefix=f"{API_PREFIX}/rented", tags=["nodes"])

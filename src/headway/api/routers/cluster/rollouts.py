@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Admin, Planner, State
 from headway.schemas.base import API_PREFIX
 from headway.schemas.clusters import ChangeSetOut
+from headway.schemas.nodes.rollouts import RollIn
 from headway.schemas.operations import OperationOut
-from headway.schemas.rollouts import RollIn
 from headway.services.nodes import rollouts as service
 
 router = APIRouter(prefix=API_PREFIX, tags=["clusters"])

@@ -9,7 +9,7 @@ from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, Page, States, Words, fits
 from headway.schemas.base import API_PREFIX
 from headway.schemas.submission.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
-from headway.services.jobs import notebooks as service
+from headway.services.jobs.notebooks import notebooks as service
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/notebooks", tags=["notebooks"])
 

@@ -11,7 +11,7 @@ from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output, print_json
 
 if TYPE_CHECKING:
-    from headway.schemas.rentals import RentedThingOut
+    from headway.schemas.nodes.rentals import RentedThingOut
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Show what the server rents from clouds."

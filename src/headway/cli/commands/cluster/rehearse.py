@@ -49,12 +49,13 @@ def rehearse(
     headway import --from ssh://root@slurm-head --to helix --rehearse
     headway apply helix/rehearsal.yaml
     headway rehearse helix --from ssh://root@slurm-head"""
+    from headway.catalog.providers import PROVIDERS
     from headway.slurm_import.replay.accounted_jobs import read_jobs
     from headway.slurm_import.replay.outcome import read_outcome
     from headway.slurm_import.replay.submissions import plan_replay
 
     name = common.require_cluster_name(cluster)
-    if common.connect().clusters.get(name).provider != "local":
+    if not PROVIDERS[common.connect().clusters.get(name).provider].simulates_hardware:
         raise Refused(
             f"{name} is no rehearsal: its machines are not containers here", hint="apply rehearsal.yaml first"
         )

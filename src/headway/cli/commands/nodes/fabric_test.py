@@ -14,7 +14,7 @@ from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.fabric.fabric_matrix import fabric_matrix
 
 if TYPE_CHECKING:
-    from headway.schemas.fabric_tests import FabricTestOut
+    from headway.schemas.nodes.fabric_tests import FabricTestOut
 
 app = typer.Typer(
     help="Measure the fabric between idle nodes.", no_args_is_help=True, rich_markup_mode=None, add_completion=False

@@ -11,7 +11,7 @@ from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.injected_fault import ON_NODES, RECLAIM_IN_S, Daemon, FaultKind
 
 if TYPE_CHECKING:
-    from headway.schemas.incidents import FaultIn
+    from headway.schemas.nodes.incidents import FaultIn
 
 
 def fault(
@@ -49,7 +49,7 @@ def fault(
 
 def parse(words: list[str], **options: Any) -> tuple[str | None, FaultIn]:
     """Returns (cluster or None, request). Raises BadParameter."""
-    from headway.schemas.incidents import FaultIn
+    from headway.schemas.nodes.incidents import FaultIn
 
     kinds = list(FaultKind)
     cluster, rest = (

@@ -12,7 +12,7 @@ from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output, print_json
 
 if TYPE_CHECKING:
-    from headway.schemas.incidents import IncidentOut
+    from headway.schemas.nodes.incidents import IncidentOut
 
 app = typer.Typer(
     help="Show one fault's steps; return its node to service.",

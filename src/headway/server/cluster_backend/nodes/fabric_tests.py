@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headway.domain.cluster import Cluster
 from headway.domain.operation_progress import OperationWaits, ReportProgress
-from headway.schemas.fabric_tests import FabricTestOut
+from headway.schemas.nodes.fabric_tests import FabricTestOut
 from headway.server.cluster_backend.connections import ConnectionPool
 
 

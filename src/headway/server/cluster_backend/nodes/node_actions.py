@@ -12,7 +12,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.incident import IncidentState
 from headway.domain.injected_fault import Daemon
 from headway.errors import Conflict
-from headway.schemas.incidents import FaultIn
+from headway.schemas.nodes.incidents import FaultIn
 from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.domain.fabric.fabric_matrix import FabricMatrix, fabric_matrix
-from headway.schemas.fabric_tests import FabricTestIn
+from headway.schemas.nodes.fabric_tests import FabricTestIn
 from headway.services.access.role_rights import Right
 from headway.services.nodes import fabric_tests
 from headway.services.nodes.fabric_tests import latest_fabric_test

@@ -14,7 +14,7 @@ from headway.api.auth.dependencies import AnyoneAllClusters, State
 from headway.domain.incident import Incident
 from headway.errors import HeadwayError
 from headway.schemas.clusters import ClusterOut
-from headway.schemas.nodes import NodeOut
+from headway.schemas.nodes.nodes import NodeOut
 from headway.services.access.role_rights import Right
 from headway.services.app_state import AppState
 from headway.services.cluster.cluster_to_schema import cluster_out

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import Anyone, AnyoneAllClusters, Operator, State
 from headway.api.http.path_numbers import PathNumber
 from headway.domain.incident import Incident, IncidentState
-from headway.schemas.incidents import IncidentOut, IncidentStepOut
+from headway.schemas.nodes.incidents import IncidentOut, IncidentStepOut
 from headway.services.access.role_rights import Right
 from headway.services.app_state import AppState
 from headway.services.nodes.incident_to_schema import incident_out

@@ -18,7 +18,7 @@ from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.security_headers import PAGE_HEADERS
 from headway.domain.cluster import Partition
 from headway.domain.slurm.hostlist import natural_key
-from headway.schemas.nodes import NodeOut
+from headway.schemas.nodes.nodes import NodeOut
 from headway.services.cluster.cluster_to_schema import cluster_out
 from headway.services.cluster.metrics import get_gpu_utilisation
 from headway.services.nodes.nodes_to_schema import node_outs

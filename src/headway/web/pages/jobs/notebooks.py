@@ -23,7 +23,7 @@ from headway.errors import HeadwayError
 from headway.schemas.submission.notebooks import NotebookIn
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
-from headway.services.jobs import notebooks
+from headway.services.jobs.notebooks import notebooks
 from headway.web import form_idempotency
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

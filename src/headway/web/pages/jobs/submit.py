@@ -28,7 +28,7 @@ from headway.services.billing.budgets import cached_budgets
 from headway.services.billing.cost_estimate import estimate_cost
 from headway.services.jobs import reruns, submission
 from headway.services.jobs.clone import clone_source
-from headway.services.jobs.conversion import offer_conversion
+from headway.services.jobs.scripts.conversion import offer_conversion
 from headway.services.storage.environments import environment_choices
 from headway.store import StoreUnavailable
 from headway.web import form_idempotency

@@ -7,7 +7,7 @@ import re
 from headway.domain.incident import FaultAction, IncidentState
 from headway.errors import Conflict, Refused
 from headway.schemas.event_stream import ClusterEventOut
-from headway.schemas.incidents import IncidentOut
+from headway.schemas.nodes.incidents import IncidentOut
 from tests.support.servers.server_fakes import Server
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-from headway.schemas.rentals import RentalSpendOut, RentedOut, RentedThingOut
+from headway.schemas.nodes.rentals import RentalSpendOut, RentedOut, RentedThingOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

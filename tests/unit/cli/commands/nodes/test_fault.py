@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.schemas.incidents import FaultIn, InjectedFaultOut
+from headway.schemas.nodes.incidents import FaultIn, InjectedFaultOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headway.schemas.incidents import NodeHistoryOut
+from headway.schemas.nodes.incidents import NodeHistoryOut
 from tests.support.cli_fakes import Cli, cli, incident
 
 __all__ = ["cli"]  # a fixture

@@ -24,7 +24,7 @@ from headway.services.access.submit_rate import limit_submissions
 from headway.services.app_state import AppState
 from headway.services.jobs.actions import act_on_job
 from headway.services.jobs.find_job import read_job_now
-from headway.services.jobs.notebook_access import NotebookRun
+from headway.services.jobs.notebooks.notebook_access import NotebookRun
 from headway.services.jobs.submission import node_offer, record_submission
 from headway.store import NotebookRow, StoreUnavailable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.services.jobs.conversion import MAX_FORM_BYTES, offer_conversion
+from headway.services.jobs.scripts.conversion import MAX_FORM_BYTES, offer_conversion
 
 JOB = "kind: Job\napiVersion: batch/v1\nspec: {template: {spec: {containers: [{name: a, image: x, command: [hostname]}]}}}\n"
 

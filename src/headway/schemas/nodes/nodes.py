@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
-from headway.schemas.incidents import IncidentOut
+from headway.schemas.nodes.incidents import IncidentOut
 
 
 class GpuOut(ResponseModel):
