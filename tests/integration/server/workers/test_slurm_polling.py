@@ -99,7 +99,7 @@ async def test_single_job_refresh_is_kept_over_an_older_full_reading(
     """What was read meanwhile is newer than the reading that began before, and older than the one that begins after."""
     await server.apply()
     queue = [builders.job(number, "PENDING") for number in range(1, MANY + 1)]
-    begun, goes_on, asked, rounds = asyncio.Event(), asyncio.Event(), [], 0
+    begun, goes_on, seen, asked, rounds = asyncio.Event(), asyncio.Event(), asyncio.Event(), [], 0
     for name in ("WATCHED_S", "BUSY_S", "TICK_S"):
         monkeypatch.setattr(f"headway.server.workers.slurm_polling.{name}", 0.05)
     server.state.clock = server.state.readings._clock = time.time  # what was read grows old
@@ -110,6 +110,8 @@ async def test_single_job_refresh_is_kept_over_an_older_full_reading(
         if rounds == 2:
             begun.set()
             await goes_on.wait()
+        elif rounds == 3:
+            await seen.wait()
         return reading(*queue)
 
     async def jobs_now(_: Cluster, numbers: tuple[int, ...]) -> tuple[JobState, ...]:
@@ -145,8 +147,9 @@ async def test_single_job_refresh_is_kept_over_an_older_full_reading(
                 assert 7 not in live.snapshot("lab").job_rows, row
                 goes_on.set()
                 first = live.snapshot("lab").as_of
-                await until(lambda: rounds == 2 and live.snapshot("lab").as_of != first)
+                await until(lambda: live.snapshot("lab").as_of != first)
                 assert states() == ("RUNNING", True)
+                seen.set()
                 await until(lambda: rounds > 2 and states() == ("PENDING", False))
         finally:
             polling.cancel()
