@@ -145,7 +145,8 @@ async def test_refuses_fault_on_unknown_node_machine_or_gpu(ask: dict[str, Any],
     assert host.done == []
 
 
-async def test_reclaim_fault_requires_spot_group_and_cannot_be_healed() -> None:
+async def test_reclaim_fault_requires_spot_group_and_cannot_be_healed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
     host = Host()
     with pytest.raises(Refused, match="of group main, whose machines are not spot machines"):
         await made(host, "reclaim")

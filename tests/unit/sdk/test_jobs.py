@@ -107,8 +107,11 @@ def test_wait_for_unreachable_server_ends_at_timeout_or_two_days(
 ) -> None:
     api = FakeApi()
     away(api, job(40), BROKEN)
-    with pytest.raises(TimeoutError, match=r"job 40 is RUNNING after 0\.01 s; last answer: the connection broke"):
-        handle(api).wait(timeout_s=0.01, poll_s=0.02)
+    moments = iter((0.0, 0.0, 0.5))  # the begin, the answer, the outage; then it is later
+    with monkeypatch.context() as clock:
+        clock.setattr("headway.sdk.reconnect.time.monotonic", lambda: next(moments, 1.0))
+        with pytest.raises(TimeoutError, match=r"job 40 is RUNNING after 0\.6 s; last answer: the connection broke"):
+            handle(api).wait(timeout_s=0.6, poll_s=0)
     hours = iter(range(0, 1000, 20))
     monkeypatch.setattr("headway.sdk.reconnect.time.monotonic", lambda: next(hours) * 3600.0)
     with pytest.raises(Unreachable):
