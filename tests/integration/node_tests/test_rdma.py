@@ -37,7 +37,7 @@ def _accept_any(accept: Callable[..., object]) -> Callable[..., object]:
 
 def options(device: str, *more: str) -> list[str]:
     words = f"--ib-dev {device} --ib-port 1 --port {rdma.PORT} --qp 4 --CPU-freq".split()
-    return [*words, *more, "--duration", "2", "--report_gbits", "--output=bandwidth"]
+    return [*words, *more, "--duration", "60", "--report_gbits", "--output=bandwidth"]
 
 
 def both(ports: list[dict[str, Port]]) -> list[object]:
@@ -45,7 +45,7 @@ def both(ports: list[dict[str, Port]]) -> list[object]:
 
     def run(rank: int) -> object:
         try:
-            return rdma.run_rdma_test(PEERS, rank, 2.0, ports[rank])
+            return rdma.run_rdma_test(PEERS, rank, 60.0, ports[rank])
         except (NodeTestFailed, NodeTestSkipped, rdma.NoRdmaPorts) as error:
             return f"{type(error).__name__}: {error}"
 
@@ -62,7 +62,8 @@ def test_each_port_is_measured_with_its_own_address(programs: StandInPrograms) -
     assert sum(PEERS[0] in call for call in programs.called) == 2
 
 
-def test_port_without_a_figure_is_skipped_and_named(programs: StandInPrograms) -> None:
+def test_port_without_a_figure_is_skipped_and_named(programs: StandInPrograms, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rdma, "_MEET_S", 3.0)  # the server ends before its client gives up, also on a busy machine
     programs.accept("ib_write_bw", *options("mlx5_0"), seconds=600)
     programs.accept("ib_write_bw", *options("mlx5_0"), PEERS[0], out="391.2\n")
     programs.accept("ib_write_bw", *options("mlx5_1", "--gid-index", "3"), err="Couldn't allocate MR\n", code=1)

@@ -13,6 +13,7 @@ import pytest
 
 from gpu_proof import __main__ as program
 from gpu_proof.one_node_slurm import OneNodeSlurm, missing_programs
+from tests.support.waiting import wait_until
 
 DEVICES = ["/dev/nvidia0", "/dev/nvidia1"]
 
@@ -74,7 +75,8 @@ def test_steps_end_although_slurmctld_does_not_answer(tmp_path: Path) -> None:
         OneNodeSlurm(DEVICES, folder=folder)._close()
         own.wait(30)
         assert own.stdout.read() == "", "the task has ended too: it held the pipe"
-        assert not Path(f"/proc/{int(task)}").exists()
+        gone = Path(f"/proc/{int(task)}")
+        wait_until(lambda: not gone.exists(), "the end of the task", lambda: f"{gone} is there")
         assert other.poll() is None
         assert not folder.exists()
     finally:

@@ -46,7 +46,7 @@ async def _ask(hosts: Sequence[str], request: str, more: bytes = b"") -> tuple[b
         async with await asyncio.start_server(proxy.connection, "127.0.0.1", 0) as near:
             reader, writer = await asyncio.open_connection("127.0.0.1", near.sockets[0].getsockname()[1])
             writer.write(request.replace("PORT", str(port)).encode() + more)
-            answer = await asyncio.wait_for(reader.read(), 10)
+            answer = await asyncio.wait_for(reader.read(), 60)
             writer.close()
     return answer, seen
 

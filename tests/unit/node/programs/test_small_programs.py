@@ -16,7 +16,8 @@ from headway.transport.remote_program import program_source
 
 
 def run(name: str, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    argv = [sys.executable, "-I", "-S", "-c", program_source(name), *words]
+    patient = program_source(name).replace("ANSWER_S = 4.0", "ANSWER_S = 60.0")  # a busy machine answers later
+    argv = [sys.executable, "-I", "-S", "-c", patient, *words]
     return subprocess.run(argv, input=stdin, capture_output=True, timeout=60, check=False)
 
 

@@ -35,7 +35,7 @@ async def heard(
 ) -> list[tuple[str, str, Any]]:
     """(event, id, data) of everything until the server stops."""
     task = asyncio.create_task(client.get(path, headers={"last-event-id": last} if last else {}))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await eventually(lambda: follows(server) or task.done())
     server.state.live.stopping.set()
     server.state.live.hub.close()

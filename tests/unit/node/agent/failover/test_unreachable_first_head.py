@@ -144,6 +144,7 @@ def test_host_answers_on_reply_or_refusal_but_not_on_accept_alone(monkeypatch: p
         assert not unreachable_first_head.host_answers("127.0.0.1", port), (
             "its kernel accepts the connection, and no program answers"
         )
+        monkeypatch.setattr(unreachable_first_head, "WAIT_S", 60.0)
 
         def speak() -> None:
             for _ in range(2):  # the first was the one above

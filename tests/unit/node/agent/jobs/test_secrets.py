@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agent.config import Config
-from agent.jobs import secret_files
+from agent.jobs import secret_files, secret_server
 from agent.jobs.secret_files import NoSecrets, ask_head, find_secrets, write_secret_files
 from agent.jobs.secret_server import (
     MOST_DELIVERIES,
@@ -26,6 +26,13 @@ from agent.jobs.secret_server import (
     choose_secrets,
     read_until_closed,
 )
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may answer later."""
+    for module in (secret_files, secret_server):
+        monkeypatch.setattr(module, "ANSWER_S", 60.0)
 
 
 def _me() -> str:

@@ -260,6 +260,7 @@ def test_lease_goes_on_when_its_port_is_free_again(monkeypatch: pytest.MonkeyPat
     blocker.close()
     one.tick(PlainMunge())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.settimeout(60)
         other.sendto(b'{"hears": null}', ("127.0.0.1", node_lease.PORT))
         one.tick(PlainMunge())
         assert json.loads(other.recv(1000))["hears"] < 60
