@@ -351,6 +351,9 @@ def op_wait(step: dict[str, Any]) -> None:
         time.sleep(0.1)
 
 
+CANDIDATE_S = 90.0  # for one check of new files; its programs end or are killed after 70 s
+
+
 def op_candidate(step: dict[str, Any]) -> None:
     """Lets Slurm's own programs read the new files in a folder of their own, before any old file is replaced. Raises
     StepFailed."""
@@ -360,14 +363,20 @@ def op_candidate(step: dict[str, Any]) -> None:
     for file in step["files"]:
         op_file({**file, "path": f"{folder}/{os.path.basename(file['path'])}"})
     for argv in step["checks"]:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "SLURM_CONF": f"{folder}/slurm.conf"},
-        )
+        try:
+            done = subprocess.run(
+                argv,
+                capture_output=True,
+                text=True,
+                timeout=CANDIDATE_S,
+                check=False,
+                env={**os.environ, "SLURM_CONF": f"{folder}/slurm.conf"},
+            )
+        except subprocess.TimeoutExpired:
+            raise StepFailed(
+                f"Slurm's programs did not read the new configuration within {CANDIDATE_S:.0f} s, and the old one stays; "
+                "apply it again when the machine is less busy"
+            ) from None
         if done.returncode != 0:
             output = (done.stderr + done.stdout).strip()[-800:]
             raise StepFailed(f"Slurm refuses the new configuration; the old one stays: {output}")

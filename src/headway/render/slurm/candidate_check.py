@@ -40,13 +40,14 @@ if [ -e "$work/gres.conf" ]; then
     files=$(grep -oE 'nvidia(\[[0-9,-]+\]|[0-9]+|-caps/nvidia-cap[0-9]+)' "$work/gres.conf" | sort -u)
     SLURM_CONF=$work/slurm.conf scontrol show hostnames "$(paste -sd, <<<"$files")" | sort -u |
         (cd "$work/dev" && xargs -rn 1 ln -s /dev/null)
-    timeout 25 slurmd -f "$work/slurm.conf" -N "$node" -G >"$work/gres.log" 2>&1 || { cat "$work/gres.log" >&2; exit 1; }
+    timeout -k 5 25 slurmd -f "$work/slurm.conf" -N "$node" -G >"$work/gres.log" 2>&1 || { cat "$work/gres.log" >&2; exit 1; }
     grep -E 'error:|fatal:' "$work/gres.log" >&2 && exit 1
 fi
 export SLURM_CONF=$work/slurm.conf  # job_submit.lua is read from its folder
-timeout 30 setpriv --reuid slurm --regid slurm --clear-groups slurmctld -D -c -f "$work/slurm.conf" >"$work/log" 2>&1 &
+timeout -k 5 30 setpriv --reuid slurm --regid slurm --clear-groups slurmctld -D -c -f "$work/slurm.conf" >"$work/log" 2>&1 &
 pid=$!
 while kill -0 "$pid" 2>/dev/null && ! grep -q 'Running as primary' "$work/log"; do sleep 0.02; done
+# A slurmctld that hangs at its end is killed after 5 s (timeout -k holds for the signal that it passes on, too).
 # Its messages after the stop signal (for example that its helper process has ended) are no errors of the files.
 sed '/Running as primary/q' "$work/log" >"$work/read"
 kill "$pid" 2>/dev/null || true

@@ -14,8 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headway.transport.remote_program import program_source
-from ops import facts
+from ops import facts, steps
 
 ME = getpass.getuser()
 MY_GROUP = grp.getgrgid(os.getgid()).gr_name
@@ -121,6 +123,15 @@ def test_wait_step_continues_while_the_busy_command_succeeds(tmp_path: Path) -> 
     count.unlink()
     assert "gave up" in perform({**step, "busy": ["false"]})[0]["error"]
     assert "gave up" in perform({**step, "most_s": 0})[0]["error"]
+
+
+def test_check_of_a_candidate_that_does_not_end_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "CANDIDATE_S", 0.2)
+    candidate = {"op": "candidate", "folder": str(tmp_path / "candidate"), "files": [], "checks": [["sleep", "300"]]}
+    with pytest.raises(steps.StepFailed, match="did not read the new configuration within 0 s, and the old one stays"):
+        steps.op_candidate(candidate)
 
 
 def test_rejected_candidate_config_stops_before_any_write(tmp_path: Path) -> None:
