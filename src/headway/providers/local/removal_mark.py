@@ -60,7 +60,7 @@ async def _locked(handle: int, *, wait: bool) -> bool:
 
 
 def _is_file(path: Path, handle: int) -> bool:
-    """Returns whether the path is still the open file. Whoever ends a removal unlinks its mark."""
+    """Returns whether the path is still the open file. The end of a removal unlinks its mark."""
     try:
         return path.stat().st_ino == os.fstat(handle).st_ino
     except FileNotFoundError:

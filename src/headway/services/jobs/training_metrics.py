@@ -59,7 +59,8 @@ async def collect_metrics(state: AppState, cluster: Cluster, jobs: Iterable[JobS
 
 def _take(files: MetricFiles, cluster: str, job: int, known: JobMetrics, part: MetricsPart, now: float) -> bool:
     """Appends a part to the copy. Returns whether the file has more."""
-    if part.size < known.offset:  # another file: the number of the job was given again, or its user wrote the file anew
+    # Another file: the number of the job was given again, or its user wrote the file again.
+    if part.size < known.offset:
         files.forget(cluster, job)
         known = JobMetrics()
         files.append(cluster, job, known, b"")
