@@ -351,7 +351,7 @@ def op_wait(step: dict[str, Any]) -> None:
         time.sleep(0.1)
 
 
-CANDIDATE_S = 90.0  # for one check of new files; its programs end or are killed after 70 s
+CANDIDATE_S = 120.0  # for one check of new files; its programs end or are killed after 100 s
 
 
 def op_candidate(step: dict[str, Any]) -> None:

@@ -41,6 +41,20 @@ def test_messages_before_startup_are_config_errors(lab: Lab, text: str) -> None:
     assert text in done.err
 
 
+def test_slurmctld_that_hangs_is_killed_and_another_one_reads_the_files(lab: Lab) -> None:
+    hanging = f'#!/bin/bash\n[ -e {FOLDER}/hung ] && exec /usr/sbin/slurmctld "$@"\n'
+    hanging += f"touch {FOLDER}/hung\ntrap '' TERM\nwhile :; do sleep 0.1; done\n"
+    lab.head("sh", "-c", 'mkdir -p "$0"; cat >"$0/slurmctld"; chmod -R 777 "$0"', FOLDER, stdin=hanging)
+    [check] = candidate_check("/etc/slurm")
+    quick = [word.replace("timeout -k 5 30 setpriv", "timeout -k 1 5 setpriv") for word in check]
+    assert quick != check
+    try:
+        done = lab.head("env", f"PATH={FOLDER}:/usr/sbin:/usr/bin:/sbin:/bin", *quick, check=False)
+        assert (done.code, lab.head("ls", FOLDER).out.split()) == (0, ["hung", "slurmctld"]), done.err
+    finally:
+        lab.head("rm", "-r", FOLDER)
+
+
 @pytest.mark.parametrize("level", ["quiet", "debug5"])
 def test_config_check_works_at_any_slurm_log_level(lab: Lab, level: str) -> None:
     [check] = candidate_check(FOLDER)
