@@ -24,7 +24,7 @@ ERRED: set[str] = set()  # nodes with errors of applications, which count for a 
 
 
 def cut_networks(lab: Lab, *, heal: bool = False) -> None:
-    """Cuts the networks of all nodes at the same moment: programs that start beside other work would take seconds, in which the
+    """Cuts the networks of all nodes at the same moment: programs that start on a busy machine would take seconds, in which the
     first node counts as dead."""
     cuts = [FaultIn(kind=FaultKind.CUT_NETWORK, node=name, heal=heal) for name in NODES]
     with ThreadPoolExecutor(len(cuts)) as pool:

@@ -23,7 +23,7 @@ from headway.providers.local.provider import systemd_argv
 
 SUITES = {"debian13": "trixie", "debian12": "bookworm", "sid": "sid"}
 PLAIN = "systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,ca-certificates"
-_BOOT_S = 300  # generous: tests assert outcome, not speed, and machines may boot beside much other work
+_BOOT_S = 300  # generous: tests assert outcome, not speed, and machines may boot on a busy host
 
 
 def run(*argv: str, timeout_s: float = 240, stdin: bytes | None = None, check: bool = True) -> str:

@@ -53,7 +53,9 @@ async def test_lost_answer_of_a_launch_of_two_goes_on_with_the_same_instances(si
     assert len(site.cloud.machines) == 2
 
 
-async def test_launch_of_two_that_did_not_happen_is_repeated_with_its_token(site: Site) -> None:
+async def lose_a_launch(site: Site) -> None:
+    """Asks for the pair; the request never reaches the cloud."""
+
     def away(name: str) -> None:
         if name == "launch":
             raise Unanswered("lost on the way there")
@@ -62,6 +64,10 @@ async def test_launch_of_two_that_did_not_happen_is_repeated_with_its_token(site
     with pytest.raises(Unanswered):
         await site.rent_together(*PAIR)
     site.cloud.before = lambda _: None
+
+
+async def test_launch_of_two_that_did_not_happen_is_repeated_with_its_token(site: Site) -> None:
+    await lose_a_launch(site)
     site.start_again()
     assert set(await site.rent_together(*PAIR)) == set(PAIR)
     assert [one.claim.number for one in site.cloud.living] == [1, 1]
@@ -69,14 +75,7 @@ async def test_launch_of_two_that_did_not_happen_is_repeated_with_its_token(site
 
 
 async def test_launch_of_two_is_not_repeated_once_one_was_given_up(site: Site) -> None:
-    def away(name: str) -> None:
-        if name == "launch":
-            raise Unanswered("lost on the way there")
-
-    site.cloud.before = away
-    with pytest.raises(Unanswered):
-        await site.rent_together(*PAIR)
-    site.cloud.before = lambda _: None
+    await lose_a_launch(site)
     await site.provider.give_up("lab", "lab-1-2")
     assert set(await site.rent(NODE)) == {NODE}
     assert [(one.claim.machine, one.claim.number) for one in site.cloud.living] == [(NODE, 2)]

@@ -17,7 +17,7 @@ from headway.paths import node_dir
 GUEST = Path(__file__).parents[2] / "support/machines/quota_guest.py"
 MIB = 1 << 20
 DISK_MIB = 320  # XFS needs 300
-ANSWER_S = 240  # generous: the guest boots beside other tests
+ANSWER_S = 240  # generous: the guest boots while other tests run
 
 
 def limit_users(kind: str, folder: Path) -> dict[str, Any]:

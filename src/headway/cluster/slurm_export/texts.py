@@ -9,7 +9,7 @@ from headway.cluster.slurm_export.account_scripts import ACCOUNTS, QOS, USERS
 from headway.cluster.slurm_export.plain_conf import PLAIN_STATE_FOLDER, ExportedKey
 from headway.domain.cluster import Cluster
 
-# (what of Headway, what to do instead), whatever the cluster file says
+# (feature of Headway, replacement) that every cluster has
 _ALWAYS = (
     ("pages, API and the commands of `headway`", "use sbatch, squeue and sacct"),
     ("detection and repair of faulty nodes, requeue of the jobs of a faulty node", "set HealthCheckProgram in slurm.conf"),

@@ -106,7 +106,7 @@ def _capacity(files: SiteFiles, cluster: str) -> Capacity:
 
 
 def _carried_out(cluster: str, replay: Replay, seconds: float) -> Iterator[dict[str, Any]]:
-    """Submits the jobs on the head, and yields what is said of each."""
+    """Submits the jobs on the head, and yields the result of each."""
     from headway.paths import node_dir
     from headway.slurm_import.replay.submissions import JOB_NAME
 

@@ -4,7 +4,7 @@
   const form = document.getElementById("submit"), file = document.getElementById("f-file"), text = document.getElementById("f-script");
   const MOST = 4 * 1024 * 1024; // bytes: Slurm's limit
 
-  // What a conversion has lost is of no use for another script.
+  // The losses of a conversion do not hold for another script.
   function forget() { const part = document.getElementById("conversion"); if (part) { part.textContent = ""; part.classList.remove("is-done"); } }
 
   async function take(one) {
