@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,12 @@ from headway.server.workers.training_metrics import TrainingMetrics
 from headway.services.jobs import training_metrics
 from headway.services.read_model.snapshot import Snapshot
 from tests.support.clusters import builders
+from tests.support.paths import NODE
 from tests.support.servers.server_fakes import Server
+
+sys.path.insert(0, str(NODE / "train"))
+
+from headway_train import metrics_file
 
 PATH = "/scratch/alice/.headway/metrics/7.jsonl"
 AT = "/api/v1/clusters/lab/jobs/7/metrics"
@@ -128,6 +135,33 @@ async def test_long_file_is_read_in_parts_so_that_others_get_their_turn(server: 
     while training_metrics.metric_files(server.state).read("lab", 7).unread_bytes:
         await worker.collect_all()
     assert training_metrics.metric_files(server.state).read("lab", 7).metrics[0].points == 399
+
+
+async def test_million_numbers_of_one_minute_delay_no_other_job(
+    server: Server, head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADWAY_METRICS_DIR", str(tmp_path))
+    monkeypatch.setenv("SLURM_JOB_ID", "8")
+    writer = metrics_file.MetricsFile(5.0, every_s=3600)
+    layers = {f"layer {number}": 1.0 for number in range(100)}
+    for step in range(10_000):
+        writer.add({"step": step, **layers}, 60.0 + step * 0.005)
+        if step % 1000 == 999:
+            writer.write()
+    show(server, builders.job(7), builders.job(8))
+    head.files[8], head.part = (tmp_path / "8.jsonl").read_bytes(), 64 * 1024
+    worker, files = TrainingMetrics(server.state), training_metrics.metric_files(server.state)
+    await worker.collect_all()
+    assert files.read("lab", 8).unread_bytes > 0
+    assert (files.read("lab", 7).points, files.read("lab", 7).unread_bytes) == (3, 0), "the other job is complete"
+    head.part = 1024 * 1024
+    await worker.collect_all()
+    found = (await (await server.client()).get(AT.replace("/7/", "/8/"))).json()
+    assert {one["points"] for one in found["metrics"]} == {5940}, (
+        "600,000 numbers of a minute are kept, with their steps"
+    )
+    assert (found["dropped"], found["unread_bytes"]) == (4060, 0)
+    assert "more than 600,000 numbers a minute" in capsys.readouterr().err
 
 
 async def test_shorter_file_is_that_of_another_job_with_the_same_number(server: Server, head: Head) -> None:
