@@ -26,7 +26,7 @@ conf=$(printf '%s\n' "$config" | sed -n 's/^SLURM_CONF *= *//p' | head -n 1)
 ask scontrol-config.txt scontrol show config
 ask scontrol-partitions.txt scontrol -a -o show partition
 ask scontrol-nodes.txt scontrol -a -o show node
-ask sacctmgr-assoc.txt sacctmgr -P show assoc "cluster=$cluster" format=cluster,account,user,partition,parentname,share,grpjobs,grptres,grpsubmit,maxjobs,maxsubmit,qos,defaultqos
+ask sacctmgr-assoc.txt sacctmgr -P show assoc "cluster=$cluster" format=cluster,account,user,partition,parentname,share,grpjobs,grptres,grpsubmit,grptresmins,maxjobs,maxsubmit,qos,defaultqos
 ask sacctmgr-qos.txt sacctmgr -P show qos
 ask sshare.txt sshare -nP -a -o account,user,normshares
 # Names and uids only

@@ -1,6 +1,9 @@
-"""A made-up Slurm site, as files of an import."""
+"""A made-up Slurm site, as files of an import; small sites for single tests."""
 
 from __future__ import annotations
+
+from headway.slurm_import.importer import Imported, SiteFiles, import_site
+from headway.slurm_import.verdicts import Verdict
 
 SLURM_CONF = r"""# a made-up site
 ClusterName=Helix
@@ -67,3 +70,21 @@ User - 'carl':DefaultAccount='bio':Fairshare=1:MaxJobs=2
     "fstab": "UUID=1 / ext4 defaults 0 1\nfiler:/home /home nfs4 rw 0 0\nfiler:/proj /proj nfs4 rw,hard 0 0\n",
 }  # fmt: skip
 SECRET = "verysecret"
+
+NODES = "ClusterName=lab\nSlurmctldHost=head\nNodeName=n[1-4] CPUs=8 RealMemory=16000\n"
+
+
+def imported(**texts: str) -> Imported:
+    """Returns the import of a site; slurm.conf has one group of nodes unless it is given."""
+    files = {key.replace("__", "."): text for key, text in texts.items()}
+    return import_site(SiteFiles({"slurm.conf": NODES, **files}))
+
+
+def verdict(site: Imported, key: str, *, value: str = "", record: str = "") -> Verdict:
+    found = [
+        (item, verdict)
+        for item, verdict in site.entries
+        if item.key.lower() == key.lower() and value in item.value and record in item.context
+    ]
+    assert found, f"{key} was not read"
+    return found[0][1]

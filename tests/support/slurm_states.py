@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-_ASSOC = "Cluster|Account|User|Partition|ParentName|Share|GrpJobs|GrpTRES|GrpSubmit|MaxJobs|MaxSubmit|QOS|Def QOS\n"
-_QOS = "Name|Priority|Flags|UsageFactor|GrpJobs|GrpSubmit|GrpTRES|MaxTRESPU|MaxJobsPU|MaxSubmitPU\n"
+_ASSOC = "Cluster|Account|User|Partition|ParentName|Share|GrpJobs|GrpTRES|GrpSubmit|GrpTRESMins|MaxJobs|MaxSubmit|QOS|Def QOS\n"
+_QOS = "Name|Priority|Preempt|Flags|UsageFactor|GrpJobs|GrpSubmit|GrpTRES|MaxTRESPU|MaxJobsPU|MaxSubmitPU\n"
 
 SITE = {
     "scontrol-config.txt": """Configuration data as of 2026-11-28T23:14:08
@@ -35,13 +35,13 @@ Slurmctld(primary) at mgmt1 is UP
         "Partitions=GPU_long,urgent\n"
         for n in (1, 2)
     ),
-    "assoc.txt": _ASSOC
-    + "helix|root||||1||||||normal|\nhelix|science|||root|60||||||normal|\nhelix|it|||root|40||||||normal|\n"
-    "helix|physics|||science|3||gres/gpu=4||20||normal,high|\nhelix|bio|||science|1||||||normal|\nhelix|it|dora|||1||||||normal|\n"
-    "helix|physics|alice|||1||||20||normal|\nhelix|physics|Bob.B|||1||||20||normal|\nhelix|bio|alice|||2||||||normal|\n"
-    "helix|bio|carl|||1||||2||normal|\n",
+    "assoc.txt": _ASSOC + "helix|root||||1|||||||normal|\nhelix|root|root|||1|||||||normal|\n"
+    "helix|science|||root|60|||||||normal|\nhelix|it|||root|40|||||||normal|\n"
+    "helix|physics|||science|3||gres/gpu=4|||20||high,normal|\nhelix|bio|||science|1||||gres/gpu=60000|||normal|\n"
+    "helix|it|dora|||1|||||||normal|\nhelix|physics|alice|||1|||||20||high,normal|\nhelix|physics|Bob.B|||1|||||20||high,normal|\n"
+    "helix|bio|alice|||2|||||||normal|\nhelix|bio|carl|||1|||||2||normal|\n",
     "qos.txt": _QOS
-    + "normal|0||1.000000||||||\nhigh|100||2.000000||||||\ngpulimit|0||1.000000||||cpu=64,gres/gpu=2|4|\n",
+    + "normal|0|||1.000000||||||\nhigh|100|normal||2.000000||||||\ngpulimit|0|||1.000000||||cpu=64,gres/gpu=2|4|\n",
     "sshare.txt": "root||0.000000\n root|root|0.009901\n it||0.396040\n  it|dora|1.000000\n science||0.594059\n  bio||0.250000\n"
     "   bio|alice|0.666667\n   bio|carl|0.333333\n  physics||0.750000\n   physics|alice|0.500000\n   physics|Bob.B|0.500000\n",
 }
@@ -72,14 +72,18 @@ StateSaveLocation       = /srv/headway-state/slurmctld
         "Partitions=gpu_long,urgent\n"
     ),
     "sacctmgr-assoc.txt": _ASSOC
-    + "helix|root||||1||||||normal|\nhelix|default|||root|1||||||default|default\nhelix|it|||root|16||||||it|it\n"
-    "helix|physics|||root|18||||||physics|physics\nhelix|bio|||root|6||||||bio|bio\nhelix|it|dora|||1||||||it|it\n"
-    "helix|physics|alice|||1||||||physics|physics\nhelix|bio|alice|||1||||||bio|bio\nhelix|bio|carl|||1||||||bio|bio\n",
+    + "helix|root||||1|||||||normal|\nhelix|default|||root|1|||||||default|default\n"
+    "helix|science|||root|60|||||||science|science\nhelix|it|||root|40|||||||it|it\nhelix|physics|||science|3||gres/gpu=4|||||high,physics|physics\n"
+    "helix|bio|||science|1|||||||bio|bio\nhelix|it|dora|||1|||||||it|it\n"
+    "helix|physics|alice|||1|20||||||high,physics|physics\n"
+    "helix|bio|alice|||1|||||||bio|bio\nhelix|bio|carl|||1|2||||||bio|bio\n",
     "sacctmgr-qos.txt": _QOS
-    + "normal|0||1.000000||||||\npartition.gpu_long|0|NoDecay|1.000000||||cpu=64,gres/gpu=2|4|\n"
-    "it|0|NoDecay|1.000000||||||\nphysics|0|NoDecay|1.000000|||gres/gpu=4||20|\nbio|0|NoDecay|1.000000||||||\n",
-    "sshare.txt": "root||0.000000\n root|root|0.024390\n default||0.024390\n it||0.390244\n  it|dora|1.000000\n physics||0.439"
-    "024\n  physics|alice|1.000000\n bio||0.146341\n  bio|alice|0.500000\n  bio|carl|0.500000\n",
+    + "normal|0|||1.000000||||||\npartition.gpu_long|0||NoDecay|1.000000||||cpu=64,gres/gpu=2|4|\n"
+    "science|0||NoDecay|1.000000||||||\nit|0||NoDecay|1.000000||||||\nphysics|0||NoDecay|1.000000||||||\n"
+    "bio|0||NoDecay|1.000000||||||\nhigh|100|||2.000000||||||\n",
+    "sshare.txt": "root||0.000000\n root|root|0.009804\n default||0.009804\n it||0.392157\n  it|dora|1.000000\n"
+    " science||0.588235\n  bio||0.250000\n   bio|alice|0.500000\n   bio|carl|0.500000\n  physics||0.750000\n"
+    "   physics|alice|1.000000\n",
     "users.txt": "root:0\nalice:2001\ndora:20000\n",
     "slurm.conf": "# Written by Headway from the cluster file; changes made here are lost.\n"
     "# Rejects a job at submission if no requested partition can ever run it.\nEnforcePartLimits=ANY\nDefMemPerCPU=2048\n",

@@ -15,7 +15,8 @@ from headway.domain.machines.site import Site
 from headway.errors import Fault, InvalidSpec
 from headway.render.slurm import cgroup_conf, conf_syntax, slurm_conf, slurmdbd_conf
 from headway.slurm_import import cluster_keys, other_files, site_names, switches
-from headway.slurm_import.accounting import (
+from headway.slurm_import.accounting.qos import Preemption, make_qos
+from headway.slurm_import.accounting.sacctmgr_files import (
     Accounting,
     is_association_table,
     is_dump,
@@ -24,12 +25,13 @@ from headway.slurm_import.accounting import (
     read_dump,
     read_qos,
 )
+from headway.slurm_import.accounting.team_tree import TeamTree
+from headway.slurm_import.accounting.teams import Teams, make_teams
 from headway.slurm_import.conf_reader import ConfReader, Record
 from headway.slurm_import.keys_not_carried import OTHER_FILES
 from headway.slurm_import.node_groups import NodeGroup, make_groups
 from headway.slurm_import.node_lines import NodeReport, SiteNode, gpu_type, read_nodes
 from headway.slurm_import.partition_lines import Surroundings, make_partitions, read_partitions
-from headway.slurm_import.teams import Teams, decide_qos, make_teams
 from headway.slurm_import.verdicts import Item, Kind, Ledger, Verdict
 from headway.validation import syntax_rules
 from headway.validation.field_types import MOST_NODES
@@ -102,11 +104,12 @@ def import_site(files: SiteFiles) -> Imported:
         _decide_merged(reading.records, lost[0], ledger)
     teams = make_teams(reading.accounting, ledger)
     around = Surroundings(
-        site_names.partition_names(), groups, teams.of_account, reading.accounting.qos, version,
+        site_names.partition_names(), groups, teams.of_account, TeamTree(teams.fields), reading.accounting.qos, version,
         cluster_keys.last(items, "preempttype").lower(), cluster_keys.last(items, "preemptmode").lower(),
     )  # fmt: skip
     partitions = make_partitions(found, around, ledger)
-    decide_qos(reading.accounting, teams, around.used_qos, ledger)
+    preemption = Preemption(around.preempt_type, around.preempt_mode)
+    qos = make_qos(reading.accounting, teams, around.used_qos, preemption, ledger)
     people = {user for team in teams.fields.values() for user in team.get("users", ())}
     for path, text in reading.people:
         for name, uid in other_files.read_passwd(path, text, ledger, people).items():
@@ -115,7 +118,7 @@ def import_site(files: SiteFiles) -> Imported:
     if without:
         more = f" and {len(without) - 5:,} more" if len(without) > 5 else ""
         notes.append(f"no uid was read of {', '.join(without[:5])}{more}: their files may belong to other uids")
-    spec = _spec(items, head, groups, partitions, teams, reading, ledger)
+    spec = _spec(items, head, groups, partitions, teams, qos, reading, ledger)
     catalogue = {group.plan_name: dict(group.plan) for group in groups}
     spec = _finish(spec, catalogue, items, version, reading, ledger)
     _, faults = check_cluster_file(spec, load_catalogue(catalogue), owner=_OWNER)
@@ -283,8 +286,8 @@ def _template_notes(files: SiteFiles) -> list[str]:
 
 
 def _spec(
-    items: list[Item], head: str, groups: list[NodeGroup], partitions: dict[str, Any], teams: Teams, reading: _Reading,
-    ledger: Ledger,
+    items: list[Item], head: str, groups: list[NodeGroup], partitions: dict[str, Any], teams: Teams,
+    qos: dict[str, dict[str, Any]], reading: _Reading, ledger: Ledger,
 ) -> dict[str, Any]:  # fmt: skip
     given = cluster_keys.last(items, "clustername")
     name = site_names.cluster_name(given)
@@ -294,6 +297,7 @@ def _spec(
     spec["groups"] = {group.name: _group(group) for group in groups}
     spec["fabric"] = switches.make_fabric(reading.topology, groups, ledger)
     spec["partitions"] = partitions
+    spec["qos"] = qos
     spec["teams"] = teams.fields
     spec["users"] = {name: teams.users[name] for name in sorted(teams.users)}
     spec["storage"] = {"volumes": reading.volumes} if reading.volumes else {}

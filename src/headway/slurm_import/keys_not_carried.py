@@ -88,7 +88,7 @@ CLUSTER_REASONS = _table(
     ),
     (
         "PreemptType PreemptMode PreemptExemptTime PreemptParameters",
-        "Headway requeues jobs of lower partitions", "see preempts and grace_time of the partitions",
+        "Headway preempts by partition or by QOS", "see preempts and grace_time of the partitions, or of qos",
     ),
     (
         "PriorityType PriorityUsageResetPeriod PrioritySiteFactorPlugin PrioritySiteFactorParameters PriorityParameters",

@@ -10,7 +10,9 @@ from headway.catalog.allowed_slurm_keys import PARTITION_KEYS, key_fault
 from headway.clusterfile.partition_tiers import PreemptionRule, assign_tiers
 from headway.domain.slurm.hostlist import expand
 from headway.slurm_import import site_names
-from headway.slurm_import.accounting import SiteQos, user_limits
+from headway.slurm_import.accounting.limit_sections import LimitSection, take_user_limits
+from headway.slurm_import.accounting.sacctmgr_files import SiteQos
+from headway.slurm_import.accounting.team_tree import TeamTree
 from headway.slurm_import.conf_reader import Record
 from headway.slurm_import.keys_not_carried import PARTITION_REASONS
 from headway.slurm_import.node_groups import NodeGroup
@@ -51,12 +53,13 @@ class Surroundings:
     names: site_names.Names
     groups: Sequence[NodeGroup]
     teams: Mapping[str, str]  # account of the site -> team
+    tree: TeamTree
     qos: Mapping[str, SiteQos]
     version: str  # Slurm of the node image
     preempt_type: str = ""
     preempt_mode: str = ""
     preempts: Mapping[str, list[str]] | None = None  # partition -> those that it preempts; None: tiers can't express it
-    used_qos: set[str] = field(default_factory=set)  # QOS whose limits a partition carries
+    used_qos: dict[str, str] = field(default_factory=dict)  # QOS -> the place of its limits, "" without any
 
 
 def read_partitions(
@@ -283,31 +286,38 @@ class _Fields:
             self._ledger.dropped(item, f"Headway requeues preempted jobs; it does not {mode} them", f"see {named}")
 
     def _accounts(self, key: str, item: Item) -> None:
+        allows, tree = key == "allowaccounts", self._around.tree
         named = [name.strip() for name in item.value.split(",") if name.strip()]
-        listed = {self._around.teams[name] for name in named if name in self._around.teams}
-        everyone = list(dict.fromkeys(self._around.teams.values()))
-        teams = [team for team in everyone if (team in listed) == (key == "allowaccounts")]
+        listed = tree.with_those_below(self._around.teams[name] for name in named if name in self._around.teams)
+        may = listed if allows else set(self._around.teams.values()) - listed
+        nameable = tree.nameable(may)
         missing = [name for name in named if name not in self._around.teams]
+        lost = tree.with_users(may - nameable)
         if key == "denyaccounts" and "allowaccounts" in self._partition.keys:
             self._ledger.same(item, "AllowAccounts counts")
-        elif not teams or (missing and key == "allowaccounts"):
-            opened = "" if teams else "; without teams the partition is open to all"
+            return
+        if nameable:
+            self._fields["teams"] = tree.shortest(nameable)
+        if not nameable or (missing and allows):
+            opened = "" if nameable else "; without teams the partition is open to all"
             why = f"these accounts are no teams of the file: {', '.join(missing[:5])}{opened}"
             self._ledger.dropped(item, why, f"give {self._place}.teams")
-            if teams:
-                self._fields["teams"] = teams
+        elif lost:
+            why = f"teams below {', '.join(lost[:5])} may not use the partition, so its own users may not either"
+            self._ledger.dropped(item, why, "give these users a team below it, and list that team")
         else:
-            self._carry(item, "teams", teams, "all other teams" if key == "denyaccounts" else "")
+            self._ledger.carried(item, f"{self._place}.teams", "" if allows else "all other teams")
 
     def _qos(self, item: Item) -> None:
-        qos = self._around.qos.get(item.value)
+        qos = self._around.qos.get(item.value.lower())
         if qos is None:
             self._ledger.dropped(item, f"QOS {item.value} was not read", f"give {self._place}.per_user")
             return
-        limits = user_limits(qos)
-        self._around.used_qos.add(qos.name)
-        if limits:
-            self._carry(item, "per_user", limits, "limits of each user; for the others see the QOS")
+        limits = LimitSection(f"{self._place}.per_user", "a partition on each user", self._ledger)
+        take_user_limits(qos.keys, limits)
+        self._around.used_qos.setdefault(qos.name.lower(), limits.place if limits.values else "")
+        if limits.values:
+            self._carry(item, "per_user", limits.values, "limits of each user; for the others see the QOS")
         else:
             self._ledger.dropped(item, "the QOS has no limits of each user", "see the QOS")
 

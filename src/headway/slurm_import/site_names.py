@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 
 from headway.validation import reserved_names, syntax_rules
 
@@ -65,3 +65,13 @@ def group_names() -> Names:
 def plain_names() -> Names:
     """Returns names of switches and plans."""
     return Names(LONGEST_NAME, "-", syntax_rules.name_fault)
+
+
+def qos_names(teams: Iterable[str]) -> Names:
+    """Returns the names of QOS, which differ from those of teams."""
+    taken = {*reserved_names.RESERVED_TEAMS, *teams}
+
+    def fault(name: str) -> str:
+        return syntax_rules.name_fault(name) or ("taken" if name in taken else "")
+
+    return Names(LONGEST_NAME, "-", fault)

@@ -240,11 +240,15 @@ def _bare(annotation: Any) -> Any:
 
 
 def sort_faults(found: Sequence[tuple[Loc, Fault]], first: Mapping[str, int] | None = None) -> list[Fault]:
-    """Returns distinct faults, ordered by the top-level field's place in `first`, and at most MOST_FAULTS of them."""
+    """Returns distinct faults, ordered by the top-level field's place in `first`, and at most MOST_FAULTS of them, errors
+    before warnings."""
     order = first or {}
     unique = list(dict.fromkeys(fault for _, fault in found))
     unique.sort(key=lambda fault: order.get(re.split(r"[.\[]", fault.path, maxsplit=1)[0], 999 if fault.path else -1))
     if len(unique) > MOST_FAULTS:
-        rest = len(unique) - MOST_FAULTS
-        return [*unique[:MOST_FAULTS], Fault("", f"and {rest} more faults", "correct these first")]
+        unique.sort(key=lambda fault: fault.level != "error")
+        cut = unique[MOST_FAULTS:]
+        if cut[0].level == "error":
+            return [*unique[:MOST_FAULTS], Fault("", f"and {len(cut)} more faults", "correct these first")]
+        return [*unique[:MOST_FAULTS], Fault("", f"and {len(cut)} more warnings", "correct these first", "warning")]
     return unique

@@ -12,8 +12,14 @@ PASSWORD = "Sesame-of-the-database-7"
 PARTITIONS = 40
 NAME = "oldsite"
 TEAMS = {"physics": ("alice", "bob"), "chemistry": ("carol",), "genomics": ("dave", "alice"), "it": ("erin",)}
+ACCOUNTS = ("science", *TEAMS)
 _QOS = (
-    ("high", "Priority=100 UsageFactor=2 Preempt=normal"),
+    (
+        "high",
+        "Priority=100 UsageFactor=2 MaxWall=1-0 MaxTRESPerJob=cpu=128,gres/gpu=4 MaxJobsPerUser=8 Flags=DenyOnLimit",
+    ),
+    ("standby", "UsageFactor=0.25 GrpTRES=gres/gpu=16,node=4 GrpJobs=40 GraceTime=60 MinTRES=cpu=2"),
+    ("unused", "Priority=5"),
     ("gpulimit", "MaxTRESPerUser=cpu=64,gres/gpu=2 MaxJobsPerUser=4"),
     ("physics", "GrpTRES=gres/gpu=12 GrpJobs=50 MaxSubmitJobsPerUser=200"),
 )
@@ -95,11 +101,14 @@ def accounting() -> Iterator[str]:
     for account, share in (("physics", 3), ("chemistry", 1), ("genomics", 1)):
         yield f"{add} account {account} parent=science Description={account} Organization=uni Fairshare={share}"
     yield "sacctmgr -i modify account physics set DefaultQOS=physics QOS=physics"
+    yield "sacctmgr -i modify account science set GrpTRES=gres/gpu=24 MaxSubmitJobs=500 QOS=normal,standby"
     yield "sacctmgr -i modify account chemistry set GrpJobs=30 MaxJobs=10"
+    yield "sacctmgr -i modify account it set QOS=normal,high DefaultQOS=high"
     for account, users in TEAMS.items():
         for user in users:
             yield f"{add} user {user} account={account} Fairshare=1"
     yield f"{add} coordinator account=physics names=alice"
+    yield "sacctmgr -i modify user alice where account=genomics set MaxJobs=3 GrpTRES=gres/gpu=2 GrpTRESMins=gres/gpu=600"
 
 
 def stand_up(bare: Bare, number: int = 10) -> None:

@@ -75,7 +75,7 @@ def test_imported_cluster_is_the_old_site(site: Bare, tmp_path: Path) -> None:
         found = lab.cli("import", "--from", source, "--compare", old_site.NAME, "-o", "json", check=False, PATH=path)
         assert found.code == 1
         unexplained = {(d["name"], d["key"]) for d in found.json()["differences"] if not d["reason"]}
-        assert unexplained == {("gpu", "MaxTime"), *((name, "NormShares") for name in old_site.TEAMS)}
+        assert unexplained == {("gpu", "MaxTime"), *((name, "NormShares") for name in old_site.ACCOUNTS)}
         assert found.json()["not_compared"] == {}
         assert found.json()["equal"]["partition"] > 1000
     finally:

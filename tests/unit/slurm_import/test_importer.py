@@ -15,31 +15,13 @@ from headway.clusterfile.load import resolve_cluster_file
 from headway.errors import InvalidSpec
 from headway.slurm_import.importer import Imported, SiteFiles, import_site, rehearsal
 from headway.slurm_import.report import report_data, report_markdown
-from headway.slurm_import.verdicts import Kind, Verdict
+from headway.slurm_import.verdicts import Kind
 from headway.validation.yaml_parser import dump_yaml, parse_yaml
-from tests.support.slurm_sites import FILES, SECRET
-
-NODES = "ClusterName=lab\nSlurmctldHost=head\nNodeName=n[1-4] CPUs=8 RealMemory=16000\n"
-
-
-def imported(**texts: str) -> Imported:
-    """Returns the import of a site; slurm.conf has one group of nodes unless it is given."""
-    files = {key.replace("__", "."): text for key, text in texts.items()}
-    return import_site(SiteFiles({"slurm.conf": NODES, **files}))
+from tests.support.slurm_sites import FILES, NODES, SECRET, imported, verdict
 
 
 def with_lines(lines: str) -> Imported:
     return import_site(SiteFiles({"slurm.conf": NODES + lines}))
-
-
-def verdict(site: Imported, key: str, *, value: str = "", record: str = "") -> Verdict:
-    found = [
-        (item, verdict)
-        for item, verdict in site.entries
-        if item.key.lower() == key.lower() and value in item.value and record in item.context
-    ]
-    assert found, f"{key} was not read"
-    return found[0][1]
 
 
 @pytest.fixture(scope="module")
@@ -74,18 +56,25 @@ def test_partitions_keep_nodes_times_tiers_and_limits(helix: Imported) -> None:
     assert cpu.slurm == {"TRESBillingWeights": "CPU=1.0,Mem=0.25G"}
     assert (long.name, long.max_time_s, long.teams) == ("gpu_long", 7 * 86400, ("physics", "bio"))
     assert (long.per_user.running_jobs, long.per_user.gpus, long.per_user.cpus) == (4, 2, 64)
-    assert (urgent.preempts, urgent.teams, urgent.grace_s) == (("cpu", "gpu_long"), ("it", "physics"), 60)
+    # not science, although it is not denied: bio is below it
+    assert (urgent.preempts, urgent.teams, urgent.grace_s) == (("cpu", "gpu_long"), ("physics", "it"), 60)
 
 
-def test_teams_have_their_part_of_the_tree(helix: Imported) -> None:
-    teams = helix.spec["teams"]
-    # science has 60 % of the cluster, physics 3/4 of that: 45 %, bio 15 %, it 40 %
-    assert {
-        name: team["share"] / sum(t["share"] for t in teams.values()) for name, team in teams.items()
-    } == pytest.approx({"physics": 0.45, "bio": 0.15, "it": 0.40}, abs=0.02)
-    assert teams["physics"]["leads"] == ["alice"]
-    assert teams["physics"]["limits"] == {"gpus": 4, "per_user": {"running_jobs": 20}}
-    assert list(teams).index("physics") < list(teams).index("bio")  # alice's default account
+def test_accounts_below_each_other_are_teams_below_each_other(helix: Imported) -> None:
+    assert helix.spec["teams"] == {
+        "science": {"share": 60},
+        "physics": {
+            "users": ["alice"], "leads": ["alice"], "parent": "science", "share": 3,
+            "limits": {"gpus": 4, "per_user": {"running_jobs": 20}},
+        },
+        "it": {"users": ["dora"], "share": 40},
+        "bio": {"users": ["alice", "carl"], "parent": "science", "share": 1, "limits": {"users": {"carl": {"running_jobs": 2}}}},
+    }  # fmt: skip
+    assert list(helix.spec["teams"]).index("physics") < list(helix.spec["teams"]).index(
+        "bio"
+    )  # alice's default account
+    assert verdict(helix, "Parent", value="science").place == "teams.science"
+    assert verdict(helix, "MaxJobs", record="User=carl").place == "teams.bio.limits.users.carl.running_jobs"
 
 
 def test_switches_are_carried_in_the_order_of_the_slots(helix: Imported) -> None:
@@ -245,18 +234,6 @@ def test_contradicting_preemption_is_not_carried() -> None:
     assert site.spec["partitions"]["top"]["preempts"] == ["low"]
 
 
-def test_qos_of_one_account_gives_the_team_its_limits() -> None:
-    site = imported(
-        sacctmgr__dump="Cluster - 'lab':Fairshare=1\nParent - 'root'\nAccount - 'ml':DefaultQOS='ml':QOS='ml'\n"
-        "Parent - 'ml'\nUser - 'ann'\n",
-        qos__txt="Name|Priority|Flags|GrpTRES|GrpJobs|MaxJobsPU\nml|0||gres/gpu=16,mem=1T|5|2\n",
-    )
-    assert site.spec["teams"]["ml"]["limits"] == {"gpus": 16, "running_jobs": 5, "per_user": {"running_jobs": 2}}
-    assert verdict(site, "GrpTRES").kind is Kind.NOT_CARRIED  # because of the memory
-    assert "mem=1T" in verdict(site, "GrpTRES").why
-    assert verdict(site, "GrpJobs").kind is Kind.CARRIED
-
-
 def test_accounts_whose_parents_form_a_loop_do_not_hang() -> None:
     dump = "Cluster - 'lab'\nParent - 'b'\nAccount - 'a'\nParent - 'a'\nAccount - 'b'\nUser - 'ann'\n"
     site = imported(sacctmgr__dump=dump)
@@ -349,7 +326,17 @@ _DUMP = st.lists(
         st.lists(
             st.tuples(
                 st.sampled_from(
-                    ["Fairshare", "MaxJobs", "GrpTRES", "QOS", "DefaultAccount", "Coordinator", "GrpSubmitJobs", "Odd"]
+                    [
+                        "Fairshare",
+                        "MaxJobs",
+                        "GrpTRES",
+                        "QOS",
+                        "DefaultQOS",
+                        "DefaultAccount",
+                        "GrpTRESMins",
+                        "GrpSubmitJobs",
+                        "Odd",
+                    ]
                 ),
                 _VALUE.filter(lambda value: "\n" not in value and "\r" not in value),
             ),
@@ -405,8 +392,14 @@ def test_accounts_come_from_a_table_of_associations_too() -> None:
         "lab|ml|ann|||1|||normal|\nlab|nlp|||science|1|||normal,high|\nlab|nlp|bob|gpu||parent|||normal|\nbroken\n|||||||||\n"
     )
     assert site.spec["teams"] == {
-        "ml": {"users": ["ann"], "share": 3, "limits": {"running_jobs": 9, "per_user": {"submitted_jobs": 20}}},
-        "nlp": {"users": ["bob"], "share": 1},
+        "science": {"share": 60},
+        "ml": {
+            "users": ["ann"],
+            "parent": "science",
+            "share": 3,
+            "limits": {"running_jobs": 9, "per_user": {"submitted_jobs": 20}},
+        },
+        "nlp": {"users": ["bob"], "parent": "science", "share": 1},
     }
     assert site.faults == []
     assert verdict(site, "QOS", value="high").kind is Kind.NOT_CARRIED
@@ -416,7 +409,28 @@ def test_accounts_come_from_a_table_of_associations_too() -> None:
 
 
 _CELL = st.sampled_from(
-    ["", "lab", "root", "ml", "ann", "1", "parent", "gres/gpu=5", "normal", "high", "-1", "99999999", "Bob", "x y"]
+    [
+        "",
+        "lab",
+        "root",
+        "ml",
+        "ann",
+        "1",
+        "parent",
+        "gres/gpu=5",
+        "normal",
+        "high",
+        "-1",
+        "99999999",
+        "Bob",
+        "x y",
+        "+ml",
+        "high,ml",
+        "NoDecay,Odd",
+        "1:00",
+        "cpu=0,node=2,mem=1T",
+        "0",
+    ]
 )
 _ROWS = st.lists(st.lists(_CELL, max_size=12).map("|".join), max_size=6).map("\n".join)
 _SWITCHES = st.lists(
@@ -433,9 +447,10 @@ _SWITCHES = st.lists(
 @given(associations=_ROWS, qos=_ROWS, switches=st.one_of(_SWITCHES, st.text(max_size=50)), text=st.text(max_size=50))
 def test_any_other_files_give_a_valid_file(associations: str, qos: str, switches: str, text: str) -> None:
     texts = {
-        "slurm.conf": NODES + "NodeName=m1 CPUs=4\n",
+        "slurm.conf": NODES + "NodeName=m1 CPUs=4\nPreemptType=preempt/qos\nPreemptMode=REQUEUE\n",
         "assoc.txt": f"Cluster|Account|User|Partition|Par Name|Share|GrpJobs|GrpTRES|MaxSubmit|QOS|Def QOS\n{associations}",
-        "qos.txt": f"Name|Priority|Preempt|Flags|UsageFactor|GrpTRES|MaxTRESPU|MaxJobsPU|MaxWall\n{qos}",
+        "qos.txt": "Name|Priority|Preempt|Flags|UsageFactor|GrpTRES|MaxTRES|MaxTRESPU|MaxJobsPU|MaxWall|GraceTime|"
+        f"PreemptMode\n{qos}",
         "topology.conf": switches,
     }
     others = (

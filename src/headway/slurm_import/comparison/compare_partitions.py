@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from headway.catalog.slurm_releases import is_at_least
 from headway.slurm_import.comparison.differences import REHEARSAL, Context, Finding, finding
 from headway.slurm_import.comparison.slurm_state import equal
 from headway.slurm_import.verdicts import Kind
 
+_ACCOUNTS_BELOW_SINCE = "23.11"  # AllowAccounts and DenyAccounts hold for the accounts below, too
 _HARDWARE = ("totalnodes", "totalcpus", "tres")
 # Keys that Headway gives to partitions where the site does not, and why
 _HEADWAYS = {
@@ -80,11 +82,16 @@ def _hardware_reason(context: Context, old: Mapping[str, str], new: Mapping[str,
 
 
 def _allowed(context: Context, partition: Mapping[str, str], *, mapped: bool = False) -> set[str]:
-    """Returns the teams whose jobs a partition takes. `mapped`: its accounts are those of the site."""
+    """Returns the teams with users whose jobs a partition takes. `mapped`: its accounts are those of the site."""
     teams = context.reasons.teams
     denied, allowed = partition.get("DenyAccounts", ""), partition.get("AllowAccounts", "ALL")
     listed = {part for part in (denied or allowed).split(",") if part}
+    if mapped and is_at_least(context.old.version, _ACCOUNTS_BELOW_SINCE):
+        listed = set(context.old.accounts_below(listed))
     listed = {teams.get(name, name) for name in listed} if mapped else listed
+    with_users = {
+        teams.get(account, account) for account, user in context.old.associations if user and account != "root"
+    }
     if denied:
-        return set(teams.values()) - listed
-    return set(teams.values()) if allowed.upper() == "ALL" else listed
+        return with_users - listed
+    return with_users if allowed.upper() == "ALL" else with_users & listed

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headway.slurm_import.accounting import is_association_table, is_qos_table
+from headway.slurm_import.accounting.sacctmgr_files import is_association_table, is_qos_table
 from headway.slurm_import.importer import STATE_CONFIG, STATE_NODES, STATE_PARTITIONS, STATE_SHARES, STATE_USERS
 from headway.slurm_import.values import same_value
 
@@ -39,6 +39,19 @@ class SlurmState:
     def version(self) -> str:
         """Slurm's version, such as "24.11.5"."""
         return self.config.get("SLURM_VERSION", "")
+
+    def parent(self, account: str) -> str:
+        """Returns the account above an account; "root" at the top."""
+        row = self.associations.get((account, ""), {})
+        return row.get("ParentName", "") or row.get("Par Name", "") or "root"
+
+    def accounts_below(self, accounts: Iterable[str]) -> set[str]:
+        """Returns the accounts with all below them."""
+        found, more = set[str](), set(accounts)
+        while more:
+            found |= more
+            more = {name for name, user in self.associations if not user and self.parent(name) in more} - found
+        return found
 
 
 def read_state(texts: Mapping[str, str], unread: Mapping[str, str]) -> SlurmState:

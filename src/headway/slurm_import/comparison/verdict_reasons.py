@@ -11,6 +11,9 @@ from headway.slurm_import.verdicts import Item, Kind, Verdict
 # Names of one limit in `sacctmgr show assoc`, `sacctmgr dump` and `sacctmgr show qos`
 _SAME_LIMIT = (
     ("grpsubmit", "grpsubmitjobs"),
+    ("maxtres", "maxtresperjob"),
+    ("maxwall", "maxwalldurationperjob"),
+    ("def qos", "defaultqos"),
     ("maxsubmit", "maxsubmitjobs", "maxsubmitpu"),
     ("maxjobs", "maxjobspu"),
     ("maxtrespu", "maxtresperuser"),
@@ -19,10 +22,14 @@ _SAME_LIMIT = (
 
 @dataclass
 class Reasons:
-    """Verdicts by (kind of record, name, key) in lower case; keys of the whole cluster have the kind "" and no name."""
+    """Verdicts by (kind of record, name, key) in lower case; keys of the whole cluster have the kind "" and no name, those
+    of a user in an account have the name ACCOUNT/USER."""
 
     partitions: dict[str, str] = field(default_factory=dict)  # name at the site, in lower case -> name in the cluster
     teams: dict[str, str] = field(default_factory=dict)  # account -> team
+    qos: dict[str, str] = field(
+        default_factory=dict
+    )  # in lower case -> QOS of the cluster, or team that has its limits
     _verdicts: dict[tuple[str, str, str], Verdict] = field(default_factory=dict)
 
     def of(self, kind: str, name: str, *keys: str) -> Verdict | None:
@@ -51,6 +58,8 @@ def find_reasons(imported: Imported) -> Reasons:
     found = Reasons()
     for item, verdict in imported.entries:
         kind, _, owners = item.context.partition("=")
+        if " User=" in owners:
+            kind, owners = "user", owners.replace(" User=", "/")
         for owner in owners.split(","):
             found._verdicts[kind.lower(), owner.lower(), item.key.lower()] = verdict
         if not item.context:
@@ -68,5 +77,7 @@ def _add_head(found: Reasons, item: Item, verdict: Verdict) -> None:
         section, _, place = verdict.place.partition(".")
         if kind == "partitionname" and section == "partitions" and place:
             found.partitions[name.lower()] = place if "," not in item.value else name.lower()
+        if kind == "qos" and section in ("qos", "teams") and place:
+            found.qos[name.lower()] = place.partition(".")[0]
         if kind == "account" and section == "teams" and place and "." not in place:
             found.teams[name] = place

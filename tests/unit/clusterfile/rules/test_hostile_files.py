@@ -40,6 +40,21 @@ def test_refuses_deeply_nested_or_oversized_values() -> None:
     assert str(many[-1]) == "and 800 more faults; correct these first"
 
 
+def test_many_warnings_refuse_no_file_and_hide_no_error() -> None:
+    each = {"limits": {"running_jobs": 5, "submitted_jobs": 2}}  # a warning for each team
+    warned = {**TOP, "teams": {f"t{number}": each for number in range(300)}}
+    cluster, found = check_cluster_file(warned, CATALOGUE, owner="ann")
+    assert cluster is not None
+    assert (len(found), {fault.level for fault in found}, found[-1].message) == (
+        201,
+        {"warning"},
+        "and 100 more warnings",
+    )
+    wrong = {**warned, "users": {"zoe": {}}}  # users come after teams in the file
+    cluster, found = check_cluster_file(wrong, CATALOGUE, owner="ann")
+    assert (cluster, [fault.path for fault in found if fault.level == "error"]) == (None, ["users.zoe"])
+
+
 NAMES = [f"u{number:05}" for number in range(20_000)]
 
 

@@ -47,7 +47,10 @@ def test_each_difference_of_a_rehearsal_has_a_reason() -> None:
             ("partition", "gpu_long", "QoS"): "the name of the QOS with the partition's limits",
             ("partition", "gpu_long", "TotalNodes"): "the rehearsal has one node of each group",
             ("partition", "urgent", "DenyAccounts"): "the same accounts: a list of those that may",
-            ("qos", "high", ""): "the import does not carry QOS that jobs choose",
+            ("qos", "high", "Preempt"): "the site does not preempt by QOS",
+            ("account", "bio", "GrpTRESMins"): (
+                "this use fades with PriorityDecayHalfLife; a team's cap counts from the start of a period"
+            ),
             ("share", "bio/carl", "NormShares"): "users of a team have equal shares",
         }.items()
     )
@@ -68,11 +71,23 @@ def test_each_difference_of_a_rehearsal_has_a_reason() -> None:
         ("scontrol_nodes", "gpu:a100:4", "gpu:a100:2", ("nodes", "gpu", "Gres")),
         ("scontrol_nodes", "RealMemory=256000", "RealMemory=128000", ("nodes", "cn", "RealMemory")),
         ("scontrol_nodes", "cn,skylake,ib", "cn,ib", ("nodes", "cn", "Features")),
-        ("sacctmgr_assoc", "helix|it|dora|||1||||||it|it\n", "", ("account", "it", "users")),
-        ("sacctmgr_qos", "gres/gpu=4", "gres/gpu=8", ("account", "physics", "GrpTRES")),
+        ("sacctmgr_assoc", "helix|it|dora|||1|||||||it|it\n", "", ("account", "it", "users")),
+        ("sacctmgr_assoc", "gres/gpu=4", "gres/gpu=8", ("account", "physics", "GrpTRES")),
+        ("sacctmgr_assoc", "bio|||science", "bio|||root", ("account", "bio", "ParentName")),
+        ("sacctmgr_assoc", "carl|||1|2", "carl|||1|3", ("account", "bio/carl", "MaxJobs")),
+        ("sacctmgr_assoc", "alice|||1|20", "alice|||1|", ("account", "physics/alice", "MaxJobs")),
+        (
+            "sacctmgr_assoc",
+            "physics|||science|3||gres/gpu=4|||||high,",
+            "physics|||science|3||gres/gpu=4|||||",
+            ("account", "physics", "QOS"),
+        ),
+        ("sacctmgr_assoc", "it|it\n", "it|high\n", ("account", "it", "Def QOS")),
+        ("sacctmgr_qos", "high|100", "high|10", ("qos", "high", "Priority")),
+        ("sacctmgr_qos", "high|100|||2.0", "other|100|||2.0", ("qos", "high", "")),
         ("sacctmgr_qos", "cpu=64,gres/gpu=2", "cpu=64,gres/gpu=8", ("qos", "gpulimit", "MaxTRESPU")),
         ("users", "alice:2001", "alice:20001", ("user", "alice", "uid")),
-        ("sshare", "0.390244", "0.800000", ("share", "it", "NormShares")),
+        ("sshare", "0.392157", "0.800000", ("share", "it", "NormShares")),
     ],
 )
 def test_difference_without_a_reason_is_unexplained(
@@ -96,5 +111,5 @@ def test_part_that_a_side_lacks_is_not_compared() -> None:
 
 
 def test_team_that_is_gone_is_unexplained() -> None:
-    found = compared(sacctmgr_assoc=("helix|physics|||root|18||||||physics|physics\n", ""))
+    found = compared(sacctmgr_assoc=("helix|physics|||science|3||gres/gpu=4|||||high,physics|physics\n", ""))
     assert ("account", "physics", "") in {(one.section, one.name, one.key) for one in found.unexplained}

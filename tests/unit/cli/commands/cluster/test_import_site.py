@@ -33,7 +33,7 @@ def test_summary_names_verdicts_files_and_the_next_step(cli: Cli, site: Path) ->
     done = cli("import", "--from", "old")
     assert (done.code, cli.api.calls) == (0, [])  # no server is needed
     first, counts, decide, *more = done.out.splitlines()
-    assert first == "read 13 files of old: 6 nodes, 3 partitions, 3 teams, 3 users"
+    assert first == "read 13 files of old: 6 nodes, 3 partitions, 4 teams, 3 users"
     assert "keys and lines are carried, 4 kept under slurm" in counts
     assert decide.endswith("need a decision: helix/report.md")
     assert "  not read: /etc/slurm/missing.conf: the file was not found" in more

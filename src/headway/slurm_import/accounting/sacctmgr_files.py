@@ -1,14 +1,13 @@
-"""Accounts, users and QOS of a site: reads files of `sacctmgr dump` and tables of `sacctmgr -P show qos`."""
+"""Reads accounts, users and QOS of a site: files of `sacctmgr dump` and tables of `sacctmgr -P show qos`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from headway.slurm_import.conf_reader import logical_lines
-from headway.slurm_import.values import LARGEST_LIMIT, tres, whole_number
+from headway.slurm_import.values import whole_number
 from headway.slurm_import.verdicts import Item, Ledger
 
 ROOT = "root"
@@ -18,6 +17,7 @@ _DUMP_START = re.compile(r"^\s*Cluster\s*-\s*['\"]?\w", re.IGNORECASE | re.MULTI
 _ASSOC_START = re.compile(r"^Cluster\|Account\|User\|", re.IGNORECASE)
 # Columns of `sacctmgr -P show assoc` that sacctmgr dump names differently, without blanks and in lower case
 _COLUMNS = {"share": "Fairshare", "defqos": "DefaultQOS", "grpsubmit": "GrpSubmitJobs", "maxsubmit": "MaxSubmitJobs"}
+_HEADS = ("cluster", "account", "user")
 _QOS_START = re.compile(r"^Name\|(?=.*\bPriority\|)(?=.*\bFlags\|)", re.IGNORECASE)
 
 
@@ -28,9 +28,9 @@ class SiteQos:
     name: str
     keys: Mapping[str, Item]
 
-    def value(self, *names: str) -> str:
-        """Returns the value of the first of these keys that is there; "" without one."""
-        return next((self.keys[name].value for name in names if name in self.keys), "")
+    def value(self, name: str) -> str:
+        """Returns the value of a key; "" without it."""
+        return self.keys[name].value if name in self.keys else ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Accounting:
     cluster: list[Item] = field(default_factory=list)  # of the line of the cluster and of its root account
     accounts: dict[str, Association] = field(default_factory=dict)
     users: list[Association] = field(default_factory=list)
-    qos: dict[str, SiteQos] = field(default_factory=dict)
+    qos: dict[str, SiteQos] = field(default_factory=dict)  # by name in lower case
     parents: list[tuple[Item, str]] = field(default_factory=list)  # lines that only name the parent of those below
 
 
@@ -87,12 +87,13 @@ def read_associations(path: str, text: str, ledger: Ledger, into: Accounting) ->
     columns = [re.sub(r"\s", "", name) for name in names]
     columns = [_COLUMNS.get(column.lower(), column) for column in columns]
     for number, cells in values:
-        given = {
-            column.lower(): Item(path, number, column, cell.strip())
-            for column, cell in zip(columns, cells, strict=False)
-            if column and cell.strip()
+        row = {column: cell.strip() for column, cell in zip(columns, cells, strict=False) if column and cell.strip()}
+        named = {column.lower(): cell for column, cell in row.items()}
+        record = _record(named.get("account", ""), named.get("user", ""))
+        keys = {
+            column.lower(): ledger.read(Item(path, number, column, cell, "" if column.lower() in _HEADS else record))
+            for column, cell in row.items()
         }
-        keys = {key: ledger.read(item) for key, item in given.items()}
         cluster, account, user = keys.pop("cluster", None), keys.pop("account", None), keys.pop("user", None)
         parent = keys.pop("parname", None) or keys.pop("parentname", None)
         into.cluster += [cluster] if cluster is not None else []
@@ -121,7 +122,8 @@ def read_dump(path: str, text: str, ledger: Ledger, into: Accounting) -> None:
         kind, rest = match[1].capitalize(), match[2]
         name, options = _name_and_options(rest)
         head = ledger.read(Item(path, number, kind, name))
-        keys = {key.lower(): ledger.read(Item(path, number, key, value, f"{kind}={name}")) for key, value in options}
+        record = _record(parent, name) if kind == "User" else f"{kind}={name}"
+        keys = {key.lower(): ledger.read(Item(path, number, key, value, record)) for key, value in options}
         if kind == "Cluster":
             into.cluster += [head, *keys.values()]
         elif kind == "Parent":
@@ -131,6 +133,11 @@ def read_dump(path: str, text: str, ledger: Ledger, into: Accounting) -> None:
             into.accounts[name] = Association(name, parent, "", head, keys)
         else:
             into.users.append(Association(parent, parent, name, head, keys))
+
+
+def _record(account: str, user: str) -> str:
+    """Returns the context of the options of an account, or of a user in it."""
+    return f"Account={account} User={user}" if user else f"Account={account}"
 
 
 def _name_and_options(text: str) -> tuple[str, list[tuple[str, str]]]:
@@ -158,35 +165,7 @@ def read_qos(path: str, text: str, ledger: Ledger, into: Accounting) -> None:
             for key, value in given
         }
         if name:
-            into.qos[name] = SiteQos(name, keys)
-
-
-# Limits of each user: keys of `sacctmgr show qos` of all versions -> field
-USER_LIMITS = {
-    "maxjobspu": "running_jobs", "maxjobsperuser": "running_jobs", "maxsubmitpu": "submitted_jobs",
-    "maxsubmitjobspu": "submitted_jobs", "maxsubmitjobsperuser": "submitted_jobs",
-}  # fmt: skip
-USER_TRES = ("maxtrespu", "maxtresperuser")
-_TRES_FIELDS = {"gres/gpu": "gpus", "cpu": "cpus"}
-
-
-def user_limits(qos: SiteQos) -> dict[str, Any]:
-    """Returns the limits of each user as `per_user` has them."""
-    found: dict[str, Any] = {}
-    for key, name in USER_LIMITS.items():
-        number = whole_number(qos.value(key))
-        if number:
-            found[name] = number
-    for resource, number in tres(qos.value(*USER_TRES)).items():
-        if resource in _TRES_FIELDS and 0 < number <= LARGEST_LIMIT:
-            found[_TRES_FIELDS[resource]] = number
-    return found
-
-
-def rest_of_tres(value: str, carried: Mapping[str, str] = _TRES_FIELDS) -> str:
-    """Returns the part of a limit on resources that no field has; "" if all is carried."""
-    parts = [part.strip() for part in value.split(",") if part.strip()]
-    return ",".join(part for part in parts if part.partition("=")[0].lower() not in carried or part.endswith("=0"))
+            into.qos[name.lower()] = SiteQos(name, keys)
 
 
 def descendants(accounts: Mapping[str, Association]) -> Iterator[Association]:

@@ -1,0 +1,367 @@
+"""qos: QOS of a site that jobs choose, and the verdicts on all QOS."""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from headway.clusterfile.models.qos import QosFlag
+from headway.slurm_import import site_names
+from headway.slurm_import.accounting.limit_sections import (
+    GPUS_CPUS_AND_NODES,
+    LimitSection,
+    limit_reason,
+    take_user_limits,
+)
+from headway.slurm_import.accounting.qos_lists import DEFAULTS, NORMAL, listed
+from headway.slurm_import.accounting.sacctmgr_files import ROOT, Accounting, SiteQos
+from headway.slurm_import.accounting.team_tree import TeamTree
+from headway.slurm_import.accounting.teams import Teams
+from headway.slurm_import.values import time_text
+from headway.slurm_import.verdicts import Item, Ledger
+from headway.validation.times_and_sizes import parse_time
+
+_MOST_QOS = 100
+_STANDARD = "standard"  # for the site's limits of normal, a name that Slurm keeps for itself
+_FLAGS = get_args(QosFlag)
+_COUNTS = {"grpjobs": "running_jobs", "grpsubmit": "submitted_jobs", "grpsubmitjobs": "submitted_jobs"}
+_LONGEST_GRACE_S, _USUAL_GRACE_S = 86_400, 120
+_LARGEST_PRIORITY, _LARGEST_FACTOR = 1_000_000_000, 1000.0
+_OTHER_RESOURCES = "limit CPUs, GPUs or nodes, or the partition's MaxMemPerNode"
+_NOT_BELOW = (
+    "a team below may not choose it, and a team in the list of a QOS stands for those below it too",
+    "add the team to teams of the QOS if those below may choose it",
+)
+
+
+@dataclass(frozen=True)
+class Preemption:
+    """PreemptType and PreemptMode of the site, in lower case."""
+
+    kind: str = ""
+    mode: str = ""
+
+    @property
+    def by_qos(self) -> bool:
+        """Whether jobs of a QOS preempt those of another."""
+        return self.kind == "preempt/qos" and self.mode.split(",")[0] not in ("off", "")
+
+
+@dataclass
+class _Names:
+    """Names of QOS in lower case. `carried`: -> that in the cluster file; `teams`: -> the teams that may choose it;
+    `lost`: -> why it is no QOS of the file, and what to do."""
+
+    carried: dict[str, str] = field(default_factory=dict)
+    teams: dict[str, set[str]] = field(default_factory=dict)
+    lost: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def make_qos(
+    accounting: Accounting, teams: Teams, of_partitions: Mapping[str, str], preemption: Preemption, ledger: Ledger
+) -> dict[str, dict[str, Any]]:
+    """Returns the section `qos`, and gives teams their default_qos. Decides on every key of the QOS, and on the QOS of
+    accounts and users. `of_partitions`: QOS of partitions -> the place of its limits
+    of each user, "" without any."""
+    tree = TeamTree(teams.fields)
+    names = _choose(accounting, teams, tree, of_partitions)
+    for account, default in teams.qos.default.items():
+        team = teams.of_account.get(account, "")
+        if default in names.carried and team in names.teams[default]:
+            teams.fields[team]["default_qos"] = names.carried[default]
+    preempts = _preempts(accounting, teams, names) if preemption.by_qos else {}
+    preempted = {name for found in preempts.values() for name in found}
+    section: dict[str, dict[str, Any]] = {}
+    for qos, name in names.carried.items():
+        one = _Section(f"qos.{name}", preempts.get(name), preemption, name in preempted, ledger)
+        fields = one.make(accounting.qos[qos])
+        covered = [] if names.teams[qos] == teams.fields.keys() else tree.shortest(names.teams[qos])
+        section[name] = {**({"teams": covered} if covered else {}), **fields}
+    _decide_lists(accounting, teams, names, ledger)
+    for qos, site in accounting.qos.items():
+        if qos not in names.carried:
+            _decide_uncarried(qos, site, teams, of_partitions, names, ledger)
+    return section
+
+
+def _choose(accounting: Accounting, teams: Teams, tree: TeamTree, of_partitions: Mapping[str, str]) -> _Names:
+    """Returns the QOS that become those of the file, with the teams that may choose them."""
+    found = _Names()
+    given = site_names.qos_names(teams.of_account.values())
+    for qos, site in accounting.qos.items():
+        if qos in teams.qos.own.values() or (qos == NORMAL and not _has_fields(site)):
+            continue
+        accounts = [account for account, allowed in teams.qos.allowed.items() if qos in allowed]
+        listed_by = {teams.of_account[account] for account in accounts if account in teams.of_account}
+        may = tree.nameable(listed_by)
+        if may and len(found.carried) < _MOST_QOS:
+            name = _STANDARD if qos == NORMAL else site.name
+            found.carried[qos] = given.new(f"{name}-qos" if name in teams.fields else name)
+            found.teams[qos] = may
+        elif may:
+            found.lost[qos] = (f"a cluster file has at most {_MOST_QOS} QOS", "leave out QOS that are not used")
+        elif listed_by:
+            found.lost[qos] = _NOT_BELOW
+        elif qos not in of_partitions:
+            found.lost[qos] = ("no account may choose it", "add it under qos with its teams")
+    return found
+
+
+def _has_fields(qos: SiteQos) -> bool:
+    """Returns whether a QOS has anything that fields of the cluster file have, apart from what it preempts."""
+    return bool(_Section("", None, Preemption(), False, Ledger()).make(qos))
+
+
+def _preempts(accounting: Accounting, teams: Teams, names: _Names) -> dict[str, list[str]]:
+    """Returns what each QOS of the file preempts, without loops. The name of a team stands for its jobs without --qos."""
+    plain = [team for team, fields in teams.fields.items() if "default_qos" not in fields]
+    of_own = {qos: teams.of_account[account] for account, qos in teams.qos.own.items() if account in teams.of_account}
+    found: dict[str, list[str]] = {}
+    for qos, name in names.carried.items():
+        wanted: dict[str, None] = {}
+        for other in listed(accounting.qos[qos].value("preempt"), frozenset()):
+            if other in names.carried:
+                wanted[names.carried[other]] = None
+            elif other in of_own:
+                wanted[of_own[other]] = None
+            elif other == NORMAL:
+                wanted |= dict.fromkeys(plain)
+        found[name] = sorted(wanted)
+        try:
+            graphlib.TopologicalSorter(found).prepare()
+        except graphlib.CycleError:
+            del found[name]
+    return {name: wanted for name, wanted in found.items() if wanted}
+
+
+class _Section:
+    """The fields of one QOS, and the verdicts on its keys."""
+
+    def __init__(
+        self, place: str, preempts: list[str] | None, preemption: Preemption, preempted: bool, ledger: Ledger
+    ) -> None:
+        self._place, self._ledger = place, ledger
+        self._preempts, self._preemption, self._preempted = preempts, preemption, preempted
+        self._fields: dict[str, Any] = {}
+        self._limits = LimitSection(f"{place}.limits", "a QOS", ledger)
+        self._each = LimitSection(f"{place}.limits.per_user", "a QOS on each user", ledger)
+        self._job = LimitSection(f"{place}.limits.per_job", "a QOS on each job", ledger)
+
+    def make(self, qos: SiteQos) -> dict[str, Any]:
+        """Returns the fields."""
+        take_user_limits(qos.keys, self._each)
+        for key, item in qos.keys.items():
+            if self._ledger.is_open(item):
+                self._decide(key, item)
+        if self._preempted and self._preemption.mode.split(",")[0] == "cancel":
+            self._fields.setdefault("preempt_mode", "cancel")
+        limits = {**self._limits.values, "per_user": self._each.values, "per_job": self._job.values}
+        limits = {key: value for key, value in limits.items() if value}
+        return {**self._fields, **({"limits": limits} if limits else {})}
+
+    def _decide(self, key: str, item: Item) -> None:
+        ledger = self._ledger
+        match key:
+            case "name" | "description":
+                ledger.carried(item, self._place)
+            case "gracetime":
+                self._grace(item)
+            case "preempt":
+                self._preempt(item)
+            case _ if item.value in DEFAULTS.get(key, ()):
+                ledger.same(item)
+            case "priority":
+                self._number(item, "priority", int, _LARGEST_PRIORITY)
+            case "usagefactor":
+                self._number(item, "usage_factor", float, _LARGEST_FACTOR)
+            case "preemptmode" if item.value.lower() in ("requeue", "cancel"):
+                self._carry(item, "preempt_mode", item.value.lower())
+            case "preemptmode":
+                ledger.dropped(item, "Headway requeues or cancels preempted jobs", f"give {self._place}.preempt_mode")
+            case "flags":
+                self._flags(item)
+            case "maxwall" | "maxwalldurationperjob" if time_text(item.value):
+                self._carry(item, "max_time", time_text(item.value))
+            case _ if key in _COUNTS:
+                self._limits.count(item, _COUNTS[key])
+            case "grptres":
+                self._limits.resources(item, GPUS_CPUS_AND_NODES, _OTHER_RESOURCES)
+            case "maxtres" | "maxtresperjob" | "maxtrespj":
+                self._job.resources(item, GPUS_CPUS_AND_NODES, _OTHER_RESOURCES)
+            case _:
+                ledger.dropped(item, *qos_reason(key, item.value))
+
+    def _carry(self, item: Item, name: str, value: object) -> None:
+        self._fields[name] = value
+        self._ledger.carried(item, f"{self._place}.{name}")
+
+    def _number(self, item: Item, name: str, kind: type[int] | type[float], most: float) -> None:
+        try:
+            value = kind(item.value)
+        except ValueError:
+            value = kind(-1)
+        if 0 <= value <= most:
+            self._carry(item, name, value)
+        else:
+            self._ledger.dropped(item, f"is no number up to {most:,.0f}", f"give {self._place}.{name}")
+
+    def _grace(self, item: Item) -> None:
+        try:
+            seconds = parse_time(item.value) or 0
+        except ValueError:
+            seconds = -1
+        if not self._preempted:
+            nothing = item.value in DEFAULTS["gracetime"]
+            self._ledger.same(item) if nothing else self._ledger.dropped(item, "nothing preempts it", "nothing to do")
+        elif not 0 <= seconds <= _LONGEST_GRACE_S:
+            self._ledger.dropped(item, "is no time up to a day", f"give {self._place}.grace_time")
+        else:
+            self._carry(item, "grace_time", seconds)
+
+    def _preempt(self, item: Item) -> None:
+        if self._preempts:
+            self._carry(item, "preempts", self._preempts)
+        elif not self._preemption.by_qos:
+            why = "the site does not preempt by QOS"
+            self._ledger.dropped(item, why, f"give {self._place}.preempts, if no partition preempts")
+        else:
+            why = "these QOS are not in the file, or preempt it"
+            self._ledger.dropped(item, why, f"give {self._place}.preempts")
+
+    def _flags(self, item: Item) -> None:
+        given = [flag.strip() for flag in item.value.split(",") if flag.strip()]
+        known = {flag.lower(): flag for flag in _FLAGS}
+        flags = sorted({known[flag.lower()] for flag in given if flag.lower() in known})
+        rest = [flag for flag in given if flag.lower() not in known]
+        if flags:
+            self._fields["flags"] = flags
+        if rest:
+            self._ledger.dropped(item, f"a cluster file has no flag {', '.join(rest)}", "limit the QOS by other fields")
+        else:
+            self._ledger.carried(item, f"{self._place}.flags")
+
+
+def qos_reason(key: str, value: str) -> tuple[str, str]:
+    """Returns why a key of a QOS is not carried, and what to do instead."""
+    match key:
+        case "maxtrespa" | "maxjobspa" | "maxsubmitpa" | "maxtresperaccount" | "maxjobsperaccount":
+            return "a QOS has no limits of each account", "limit the teams: teams.NAME.limits"
+        case "mintres" | "mintresperjob" | "mintrespj":
+            return (
+                "a QOS has no least size of a job",
+                "give a partition MinNodes, and the QOS the flag PartitionMinNodes",
+            )
+        case "preemptexempttime":
+            return "a QOS has no time before preemption", "give grace_time to the QOS"
+        case "usagethres" | "limitfactor":
+            return "a QOS has no such factor", "give limits, or usage_factor"
+        case "grptresmins" | "grpwall" | "grptresrunmins":
+            return "a QOS has no limit on the time of its jobs together", "give the teams a budget"
+        case "maxwall" | "maxwalldurationperjob":
+            return "is not a time", "give the QOS max_time"
+        case _:
+            return limit_reason(key, value, "a QOS")
+
+
+def _decide_uncarried(
+    qos: str, site: SiteQos, teams: Teams, of_partitions: Mapping[str, str], names: _Names, ledger: Ledger
+) -> None:
+    """Decides on the keys of a QOS that is no QOS of the file: a team or a partition has its limits, or it is not carried."""
+    own = next((f"teams.{teams.of_account[a]}.limits" for a, name in teams.qos.own.items() if name == qos), "")
+    place = own or of_partitions.get(qos, "")
+    for key, item in site.keys.items():
+        if not ledger.is_open(item):
+            continue
+        if item.value in DEFAULTS.get(key, ()) or (key == "flags" and item.value == "NoDecay"):
+            ledger.same(item)
+        elif key in ("name", "description") and place:
+            ledger.carried(item, place)
+        elif qos == NORMAL and key in ("name", "description"):
+            ledger.same(item, "Slurm's own QOS")
+        elif qos in names.lost:
+            ledger.dropped(item, *names.lost[qos])
+        elif qos in of_partitions and not own:
+            why = "a partition has limits of each user only"
+            ledger.dropped(item, why, "give the limit to teams, or to a QOS that jobs choose")
+        else:
+            ledger.dropped(item, *qos_reason(key, item.value))
+
+
+def _decide_lists(accounting: Accounting, teams: Teams, names: _Names, ledger: Ledger) -> None:
+    """Decides on the QOS of accounts and users."""
+    for item in _items_of_root(accounting):
+        if item.key.lower() in ("qos", "defaultqos"):
+            _decide_root(item, names, ledger)
+    for account in accounting.accounts.values():
+        team = teams.of_account.get(account.account)
+        if team is None:
+            continue
+        for key in ("qos", "defaultqos"):
+            if key in account.keys:
+                _decide_list(account.keys[key], key, account.account, team, teams, names, ledger)
+    for user in accounting.users:
+        for key in ("qos", "defaultqos"):
+            if key in user.keys and ledger.is_open(user.keys[key]):
+                _decide_user_list(user.keys[key], key, user.account, teams, ledger)
+
+
+def _items_of_root(accounting: Accounting) -> Iterable[Item]:
+    root = accounting.accounts.get(ROOT)
+    return [*accounting.cluster, *(root.keys.values() if root is not None else ())]
+
+
+def _decide_root(item: Item, names: _Names, ledger: Ledger) -> None:
+    given = listed(item.value, frozenset()) - {NORMAL}
+    lost = sorted(given - names.carried.keys())
+    if not given:
+        ledger.same(item, "Headway gives each team a QOS of its own")
+    elif lost:
+        ledger.dropped(item, f"{', '.join(lost)}: no QOS of the file", "add it under qos; see docs/howto/limits.md")
+    else:
+        ledger.carried(item, "qos", "teams without a list have it")
+
+
+def _decide_list(item: Item, key: str, account: str, team: str, teams: Teams, names: _Names, ledger: Ledger) -> None:
+    allowed, default = teams.qos.allowed[account], teams.qos.default[account]
+    given = {default} if key == "defaultqos" else allowed
+    own, carried = teams.qos.own.get(account), {qos for qos in given if team in names.teams.get(qos, ())}
+    lost = sorted(given - carried - {NORMAL, own})
+    if not teams.fields[team].get("users"):  # jobs have an account with users: the teams below have lists of their own
+        carried |= {qos for qos in lost if qos in names.teams}
+        lost = [qos for qos in lost if qos not in names.teams]
+    if lost:
+        unread = ("it was not read", "give the output of sacctmgr -P show qos, or add it under qos")
+        why, instead = names.lost.get(lost[0], _NOT_BELOW if lost[0] in names.teams else unread)
+        ledger.dropped(item, f"{', '.join(lost)}: {why}", instead)
+    elif not carried and own is None:
+        ledger.same(item, "Headway gives each team a QOS of its own")
+    elif not carried:
+        ledger.carried(item, f"teams.{team}.limits")
+    elif key == "defaultqos" and team not in names.teams[default]:
+        ledger.carried(item, "teams", f"{names.carried[default]} is default_qos of the teams below that may choose it")
+    elif key == "defaultqos":
+        only = (
+            "" if NORMAL in allowed else "its jobs may choose the team's own QOS too, which has only limits of the team"
+        )
+        ledger.carried(item, f"teams.{team}.default_qos", only)
+    else:
+        ledger.carried(item, ", ".join(f"qos.{names.carried[qos]}.teams" for qos in sorted(carried)))
+
+
+def _decide_user_list(item: Item, key: str, account: str, teams: Teams, ledger: Ledger) -> None:
+    allowed = teams.qos.allowed.get(account, frozenset())
+    if key == "defaultqos":
+        same = item.value.lower() == teams.qos.default.get(account)
+        ledger.same(item, "the team's") if same else ledger.dropped(
+            item, "a default QOS is that of a team", "give the user a team of their own, with default_qos"
+        )
+    elif listed(item.value, allowed) == allowed:
+        ledger.same(item, "the team's")
+    else:
+        ledger.dropped(
+            item,
+            "the QOS that a user may choose are those of the team",
+            "make a team below it for those who may choose more, and list that team in teams of the QOS",
+        )

@@ -1,0 +1,123 @@
+"""QOS that jobs choose become those of the cluster file; each key of them has a verdict."""
+
+from __future__ import annotations
+
+from headway.slurm_import.verdicts import Kind
+from tests.support.slurm_sites import NODES, imported, verdict
+from tests.unit.slurm_import.accounting.test_teams import TREE
+
+QOS = (
+    "Name|Priority|GraceTime|Preempt|PreemptExemptTime|PreemptMode|Flags|UsageThres|UsageFactor|GrpTRES|GrpTRESMins|GrpJobs|"
+    "GrpSubmit|MaxTRES|MaxWall|MaxTRESPU|MaxJobsPU|MaxSubmitPU|MaxTRESPA|MinTRES\n"
+    "normal|0|00:00:00|||cluster|||1.000000|||||||||||\n"
+    "high|100|00:00:00|standby,normal|00:01:00|cluster|DenyOnLimit,EnforceUsageThreshold||2.000000|cpu=64,gres/gpu=16,mem=1T||"
+    "40|50|cpu=32,gres/gpu=4,node=2|2-00:00:00|gres/gpu=8|10|20|gres/gpu=9|cpu=4\n"
+    "standby|0|00:00:30|||cancel|||0.250000|||||||||||\n"
+    "unused|5|00:00:00|||cluster|||1.000000|||||||||||\n"
+)
+
+
+def test_qos_that_jobs_choose_are_those_of_the_file() -> None:
+    conf = NODES + "PreemptType=preempt/qos\nPreemptMode=REQUEUE\n"
+    site = imported(slurm__conf=conf, sacctmgr__dump=TREE, qos__txt=QOS)
+    assert site.faults == []
+    assert site.spec["qos"] == {
+        "high": {
+            "teams": ["physics", "it"], "priority": 100, "usage_factor": 2.0, "max_time": "2-00:00:00",
+            "preempts": ["bio", "physics", "science", "standby"], "flags": ["DenyOnLimit"],
+            "limits": {
+                "running_jobs": 40, "submitted_jobs": 50, "cpus": 64, "gpus": 16,
+                "per_user": {"gpus": 8, "running_jobs": 10, "submitted_jobs": 20},
+                "per_job": {"cpus": 32, "gpus": 4, "nodes": 2},
+            },
+        },
+        "standby": {"teams": ["science"], "grace_time": 30, "preempt_mode": "cancel", "usage_factor": 0.25},
+    }  # fmt: skip
+    assert site.spec["teams"]["it"]["default_qos"] == "high"
+    for key, value, why in (
+        ("GrpTRES", "mem=1T", "a QOS has no limit on mem=1T"),
+        ("MaxTRESPA", "", "a QOS has no limits of each account"),
+        ("MinTRES", "", "a QOS has no least size of a job"),
+        ("Flags", "DenyOnLimit", "a cluster file has no flag EnforceUsageThreshold"),
+        ("PreemptExemptTime", "", "a QOS has no time before preemption"),
+        ("Name", "unused", "no account may choose it"),
+        ("QOS", "extra", "the QOS that a user may choose are those of the team"),
+        ("DefaultQOS", "standby", "a default QOS is that of a team"),
+    ):
+        found = verdict(site, key, value=value)
+        assert (found.kind, why in found.why, bool(found.instead)) == (Kind.NOT_CARRIED, True, True), (key, found)
+    assert verdict(site, "QOS", record="Account=physics").place == "qos.high.teams, qos.standby.teams"
+    assert verdict(site, "QOS", record="User=bob").kind is Kind.SAME
+    assert verdict(site, "DefaultQOS", record="Account=it").place == "teams.it.default_qos"
+
+
+def test_qos_does_not_preempt_where_the_site_does_not() -> None:
+    site = imported(sacctmgr__dump=TREE, qos__txt=QOS)
+    assert "preempts" not in site.spec["qos"]["high"]
+    assert verdict(site, "Preempt", value="standby").why == "the site does not preempt by QOS"
+    assert verdict(site, "GraceTime", value="00:00:30").why == "nothing preempts it"
+
+
+def test_limits_of_normal_are_a_qos_that_jobs_have_by_default() -> None:
+    table = "Name|Priority|Flags|MaxWall|MaxTRESPU\nnormal|0||04:00:00|cpu=100\n"
+    dump = "Cluster - 'lab'\nParent - 'root'\nAccount - 'ml'\nAccount - 'nlp'\nParent - 'ml'\nUser - 'ann'\n"
+    site = imported(sacctmgr__dump=dump, qos__txt=table)
+    assert site.spec["qos"] == {"standard": {"max_time": "0-04:00:00", "limits": {"per_user": {"cpus": 100}}}}
+    assert {team["default_qos"] for team in site.spec["teams"].values()} == {"standard"}
+    assert site.faults == []
+
+
+def test_qos_with_the_name_of_a_team_has_another_name() -> None:
+    table = "Name|Priority|Flags|GrpJobs\nml|50||9\n"
+    dump = "Cluster - 'lab'\nParent - 'root'\nAccount - 'ml':QOS='ml'\nParent - 'ml'\nUser - 'ann'\n"
+    site = imported(sacctmgr__dump=dump, qos__txt=table)
+    assert (
+        site.spec["qos"] == {"ml-qos": {"teams": ["ml"], "priority": 50, "limits": {"running_jobs": 9}}}
+        or site.spec["qos"]
+    )
+    assert site.spec["teams"]["ml"]["default_qos"] == next(iter(site.spec["qos"]))
+    assert site.faults == []
+
+
+def test_qos_that_a_team_below_may_not_choose_is_not_given_to_it() -> None:
+    dump = (
+        "Cluster - 'lab'\nParent - 'root'\nAccount - 'top':QOS='normal,high'\nParent - 'top'\nAccount - 'low':QOS='normal'\n"
+        "User - 'ann'\nParent - 'low'\nUser - 'bob'\n"
+    )
+    site = imported(sacctmgr__dump=dump, qos__txt="Name|Priority|Flags|GrpJobs\nhigh|9||\n")
+    assert "qos" not in site.spec
+    assert "a team below may not choose it" in verdict(site, "QOS", value="high").why
+
+
+def test_list_of_an_account_without_users_is_that_of_those_below() -> None:
+    dump = (
+        "Cluster - 'lab'\nParent - 'root'\nAccount - 'top':QOS='normal,high'\nParent - 'top'\nAccount - 'low':QOS='normal'\n"
+        "Account - 'up'\nParent - 'low'\nUser - 'bob'\nParent - 'up'\nUser - 'ann'\n"
+    )
+    site = imported(sacctmgr__dump=dump, qos__txt="Name|Priority|Flags|GrpJobs\nhigh|9||\n")
+    assert site.spec["qos"] == {"high": {"teams": ["up"], "priority": 9}}
+    assert verdict(site, "QOS", value="high").place == "qos.high.teams"
+
+
+def test_qos_that_preempt_each_other_do_not() -> None:
+    table = "Name|Priority|Preempt|Flags|GrpJobs\na|1|b||\nb|2|a,b||\n"
+    dump = "Cluster - 'lab':QOS='a,b,normal'\nParent - 'root'\nAccount - 'ml'\nParent - 'ml'\nUser - 'ann'\n"
+    conf = NODES + "PreemptType=preempt/qos\nPreemptMode=CANCEL\n"
+    site = imported(slurm__conf=conf, sacctmgr__dump=dump, qos__txt=table)
+    assert site.spec["qos"] == {
+        "a": {"priority": 1, "preempts": ["b"]},
+        "b": {"priority": 2, "preempt_mode": "cancel"},
+    }
+    assert (site.faults, verdict(site, "Preempt", value="a,b").kind) == ([], Kind.NOT_CARRIED)
+
+
+def test_qos_of_one_account_gives_the_team_its_limits() -> None:
+    site = imported(
+        sacctmgr__dump="Cluster - 'lab':Fairshare=1\nParent - 'root'\nAccount - 'ml':DefaultQOS='ml':QOS='ml'\n"
+        "Parent - 'ml'\nUser - 'ann'\n",
+        qos__txt="Name|Priority|Flags|GrpTRES|GrpJobs|MaxJobsPU\nml|0||gres/gpu=16,mem=1T|5|2\n",
+    )
+    assert site.spec["teams"]["ml"]["limits"] == {"gpus": 16, "running_jobs": 5, "per_user": {"running_jobs": 2}}
+    assert verdict(site, "GrpTRES").kind is Kind.NOT_CARRIED  # because of the memory
+    assert "mem=1T" in verdict(site, "GrpTRES").why
+    assert verdict(site, "GrpJobs").kind is Kind.CARRIED

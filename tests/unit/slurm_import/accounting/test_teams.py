@@ -1,0 +1,59 @@
+"""Accounts below each other become teams below each other, with their limits and those of their users."""
+
+from __future__ import annotations
+
+from headway.catalog.plans import load_catalogue
+from headway.changes.desired_accounts import desired_accounts
+from headway.clusterfile.load import resolve_cluster_file
+from headway.slurm_import.verdicts import Kind
+from tests.support.slurm_sites import imported, verdict
+
+TREE = """Cluster - 'lab':DefaultQOS='normal':Fairshare=1:MaxSubmitJobs=50:QOS='normal'
+Parent - 'root'
+Account - 'science':Fairshare=60:GrpTRES='gres/gpu=8':GrpJobs=30:MaxJobs=5:QOS='normal,standby'
+Account - 'it':Fairshare=parent:QOS='normal,high':DefaultQOS='high'
+Parent - 'science'
+Account - 'physics':Fairshare=3:QOS='+high':MaxJobs=7
+Account - 'bio':GrpTRES='cpu=100,gres/gpu=2'
+User - 'dean':Fairshare=1
+Parent - 'physics'
+User - 'alice':MaxJobs=2:GrpTRES='gres/gpu=1,cpu=8':GrpTRESMins='gres/gpu=50':GrpSubmitJobs=9
+User - 'carl':MaxJobs=7:QOS='normal,standby,high,extra':DefaultQOS='standby'
+Parent - 'bio'
+User - 'bob':MaxJobs=0:MaxWallDurationPerJob=60:QOS='normal,standby'
+User - 'bob':Partition='gpu':MaxJobs=3
+Parent - 'it'
+User - 'dora'
+"""
+
+
+def test_limits_of_accounts_and_users_are_those_of_teams() -> None:
+    site = imported(sacctmgr__dump=TREE)
+    teams = site.spec["teams"]
+    assert site.faults == []
+    assert (teams["science"]["limits"], teams["science"]["share"]) == (
+        {"gpus": 8, "running_jobs": 30, "per_user": {"running_jobs": 5, "submitted_jobs": 50}},
+        60,
+    )
+    assert teams["physics"]["parent"] == teams["bio"]["parent"] == "science"
+    assert teams["physics"]["limits"] == {
+        "per_user": {"running_jobs": 7, "submitted_jobs": 50},
+        "users": {
+            "alice": {"running_jobs": 2, "gpus": 1, "cpus": 8, "recent_gpu_hours": 0.833334, "submitted_jobs": 9},
+        },
+    }
+    # a limit of each user holds for the accounts below, unless they set their own
+    assert teams["bio"]["limits"] == {"gpus": 2, "per_user": {"running_jobs": 5, "submitted_jobs": 50}}
+    assert verdict(site, "MaxJobs", record="User=carl").kind is Kind.SAME
+    assert "0 lets no job run" in verdict(site, "MaxJobs", value="0").why
+    assert "partition gpu only" in verdict(site, "MaxJobs", value="3").why
+    assert "no limit on cpu=100" in verdict(site, "GrpTRES", value="cpu=100").why
+    assert "default_qos" in verdict(site, "MaxWallDurationPerJob").instead
+    assert "the team's is 1" in verdict(site, "Fairshare", value="parent").why
+
+
+def test_hours_of_a_user_are_the_same_minutes_in_slurm() -> None:
+    site = imported(sacctmgr__dump=TREE)
+    cluster, _ = resolve_cluster_file(site.spec, load_catalogue(site.catalogue), owner="ann")
+    found = {(one.user, one.account): one.limits for one in desired_accounts(cluster).associations}
+    assert found["alice", "physics"]["GrpTRESMins"] == "gres/gpu=50"
