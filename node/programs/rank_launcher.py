@@ -128,6 +128,8 @@ def end(code):
 
 def task_variables(env, argv, sys_root=SYS):
     """Returns the variables that this task's environment lacks, and binds the task to CPUs."""
+    if env.get("HEADWAY_LAUNCHER") == "ray":  # which divides the CPUs of its node among its own workers
+        return {name: value for name, value in network(env, sys_root).items() if not env.get(name)}
     found = {**ranks(env), **network(env, sys_root), **threads(env), **torchrun_log_variables(env)}
     found = {name: value for name, value in found.items() if not env.get(name)}
     if env.get("HEADWAY_LAUNCHER") == "torchrun":

@@ -76,11 +76,12 @@ def run_script(
     checkpoints: str = "",
     *,
     warner: str = "",
+    ray: str = "",
     offer: NodeCapacity | None = None,
 ) -> Script:
     """Returns the script of a run. `checkpoints` is their folder, where it is not the one in `work`. `warner` is
-    the program that passes a warning on to ranks, where one is requested. `offer` is what the nodes have; None
-    means as their plans say. Raises Refused with every fault at once."""
+    the program that passes a warning on to ranks, and `ray` the one that starts Ray, where they are requested. `offer`
+    is what the nodes have; None means as their plans say. Raises Refused with every fault at once."""
     launcher = run.launcher or launcher_of(run.argv[0])
     faults = list(_faults(run, cluster, launcher, offer))
     if faults:
@@ -92,7 +93,13 @@ def run_script(
         BatchLine("#!/bin/bash"),
         *_header(run, cluster, launcher, work),
         *_body(
-            run, launcher, (helper, warner), checkpoints or f"{work}/checkpoints", (workers, why), len(flags), torchrun
+            run,
+            launcher,
+            (helper, warner, ray),
+            checkpoints or f"{work}/checkpoints",
+            (workers, why),
+            len(flags),
+            torchrun,
         ),
     ]
     named = (torchrun,) if torchrun else ()
@@ -180,6 +187,8 @@ def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: NodeCapacity | N
     if launcher == "mpi" and not _by_mpirun(run) and slurm_release(cluster.slurm_version).mpi_plugin != "pmix":
         what = f"srun has no PMIx with {cluster.image}'s Slurm {cluster.slurm_version}: each rank would run as a separate program"
         yield Fault("--launcher", what, "start them with mpirun: headway run -- mpirun PROGRAM")
+    if launcher == "ray" and run.tasks:
+        yield Fault("--tasks", "Ray starts its own workers", "leave --tasks out")
     if launcher == "mpi" and run.container and _by_mpirun(run):
         yield Fault("--launcher", "mpirun can't start tasks in a container", "leave mpirun out: srun starts them")
     words = [*run.argv, *run.env.values(), *run.sbatch]
@@ -242,6 +251,8 @@ def _workers(run: RunIn, cluster: Cluster, launcher: str) -> tuple[int, str]:
         return run.tasks, "--tasks"
     if launcher == "python":
         return 1, "launcher python: one process"
+    if launcher == "ray":
+        return 1, "launcher ray: Ray starts its own workers"
     if cluster.simulated_gpus and launcher == "torchrun":
         return 1, "GPUs are SIMULATED: one process per node"
     return (run.gpus, "--gpus: one process per GPU") if run.gpus else (1, "no GPUs: one process per node")
@@ -270,6 +281,8 @@ def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[
         yield BatchLine(f"#SBATCH {secret_flag(run.secrets)}", SECRET_FLAG)
     if run.after:
         yield BatchLine(f"#SBATCH --dependency={dependency(run.after)}", "--after")
+    if launcher == "ray" and run.nodes > 1:
+        yield BatchLine("#SBATCH --no-kill", "launcher ray: without a failed node, Ray continues on the others")
     if run.warn:
         yield BatchLine("#SBATCH --signal=USR1@120", "--warn")
     yield BatchLine("#SBATCH --requeue", "return the job to the queue when a node fails")
@@ -279,14 +292,22 @@ def _header(run: RunIn, cluster: Cluster, launcher: str, work: str) -> Iterator[
 
 
 def _body(
-    run: RunIn, launcher: str, helpers: tuple[str, str], kept: str, workers: tuple[int, str], flags: int, torchrun: str
+    run: RunIn,
+    launcher: str,
+    helpers: tuple[str, str, str],
+    kept: str,
+    workers: tuple[int, str],
+    flags: int,
+    torchrun: str,
 ) -> Iterator[BatchLine]:
-    (helper, warner), (count, why) = helpers, workers
+    (helper, warner, ray), (count, why) = helpers, workers
     checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}{TASK_SUFFIX}"
     yield BatchLine("set -uo pipefail")
     yield BatchLine(f"helper={helper}", "sets network, ranks, threads and CPUs where they are not set")
     if run.warn and launcher == "torchrun":
         yield BatchLine(f"warner={warner}", "--warn: passes the warning signal to the ranks; torchrun would exit on it")
+    if launcher == "ray":
+        yield BatchLine(f"ray={ray}", "starts Ray on the nodes of the job, and the command")
     yield BatchLine(
         f'export HEADWAY_CHECKPOINT_DIR="{checkpoints}"', "the same after a restart; one per task of an array"
     )
@@ -307,7 +328,8 @@ def _body(
     yield BatchLine('eval "$settings"')
     yield BatchLine('echo "--- job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, restart ${SLURM_RESTART_COUNT:-0} ---"')
     yield from _start(run, launcher, bool(flags), '"$torchrun"' if torchrun else "torchrun")
-    yield BatchLine('exec python3 "$helper" end $?', "waits for the requeue when a node failed")
+    if launcher != "ray":
+        yield BatchLine('exec python3 "$helper" end $?', "waits for the requeue when a node failed")
 
 
 def _start(run: RunIn, launcher: str, in_container: bool, torchrun: str) -> Iterator[BatchLine]:
@@ -328,6 +350,12 @@ def _start(run: RunIn, launcher: str, in_container: bool, torchrun: str) -> Iter
         program = " ".join([*before, torchrun, *words, '"$@"'])
     why = "the command of the step; Slurm shows the arguments of srun to all users"
     yield BatchLine(f'HEADWAY_COMMAND=$(python3 "$helper" quote {program}) && export HEADWAY_COMMAND || exit', why)
+    if launcher == "ray":
+        words = ['exec python3 "$ray" job "$helper"', *(['"${container[@]}"'] if in_container else [])]
+        yield BatchLine(
+            " ".join(words), "launcher ray: its head and the command on the first node, workers on the others"
+        )
+        return
     task = 'python3 "$helper" task'
     if in_container:  # an image without Python still runs, without the helper's settings
         bare = 'eval "set -- $HEADWAY_COMMAND"; unset HEADWAY_COMMAND; exec "$@"'

@@ -62,9 +62,10 @@ def prepare_run(
     helper = sent(program_source("rank_launcher"), "launch")
     # Sent with the job, because a container image need not have the package.
     warner = sent((node_dir() / "train" / "headway_train" / "__main__.py").read_text(), "warn") if run.warn else ""
+    ray = sent(program_source("ray_cluster"), "ray") if run.launcher == "ray" else ""
     folder = work or there.job_folder(job_name(run), mark)
     checkpoints = f"{folder}/checkpoints/{job_name(run)}" if work else f"{folder}/checkpoints"
-    script = run_script(run, cluster, there, folder, helper, checkpoints, warner=warner, offer=offer)
+    script = run_script(run, cluster, there, folder, helper, checkpoints, warner=warner, ray=ray, offer=offer)
     request = SubmitIn(
         args=run.sbatch,
         script=script.text(),

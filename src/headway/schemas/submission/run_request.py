@@ -33,7 +33,7 @@ class RunOut(ResponseModel):
     warning: str = ""  # why its PyTorch can't use the GPUs that it asks for
 
 
-Launcher = Literal["torchrun", "srun", "mpi", "python"]
+Launcher = Literal["torchrun", "srun", "mpi", "ray", "python"]
 
 
 class ContainerIn(RequestModel):
@@ -61,7 +61,7 @@ class JobFields(RequestModel):
     node; with 0 or null the launcher chooses."""
 
     launcher: Annotated[Launcher | None, JobFlag(("--launcher",), "LAUNCHER", form="launcher")] = Field(
-        default=None, description="torchrun, srun, mpi or python (default: by the command's first word)."
+        default=None, description="torchrun, srun, mpi, ray or python (default: by the command's first word)."
     )
     nodes: Annotated[int, JobFlag(("-N", "--nodes"), "NUMBER", form="nodes")] = Field(
         default=1, ge=1, le=100_000, description="Number of nodes."

@@ -23,6 +23,7 @@ LAUNCHERS: tuple[tuple[str, str], ...] = (
     ("torchrun", "torchrun: one process per GPU, on all nodes"),
     ("srun", "srun: the command once per task"),
     ("mpi", "MPI: srun with PMIx, or mpirun"),
+    ("ray", "Ray: one Ray of all nodes, the command on the first"),
     ("python", "python: one process, on the first node"),
 )
 EXAMPLE = """#!/bin/bash

@@ -139,6 +139,27 @@ def test_srun_launcher_starts_one_task_per_gpu_and_python_one_process() -> None:
     assert not any(line.startswith("srun") for line in lines(python))
 
 
+def test_ray_launcher_starts_one_ray_of_all_nodes() -> None:
+    prepared = prepare_run(
+        RunIn(argv=["python", "tune.py"], launcher="ray", nodes=4, gpus=8, warn=True), LAB, "alice", "1"
+    )
+    assert prepared.stage
+    assert prepared.script
+    (ray,) = (path for path in prepared.stage.files if "/ray-" in path)
+    assert "--launcher ray" in prepared.stage.files[ray]
+    text = prepared.script.text()
+    assert f"ray={ray} " in text
+    assert "#SBATCH --ntasks-per-node=1 " in text
+    assert "#SBATCH --no-kill " in text
+    assert 'exec python3 "$ray" job "$helper" ' in text
+    assert '$helper" end' not in text, "its own program waits for a requeue"
+    assert "--no-kill" not in make("python", "tune.py", launcher="ray").text(), "one node: nothing is left without it"
+    inside = make("python", "tune.py", launcher="ray", container=ContainerIn(image="docker://a"))
+    assert 'job "$helper" "${container[@]}" ' in inside.text()
+    with pytest.raises(Refused, match="Ray starts its own workers"):
+        make("python", "tune.py", launcher="ray", tasks=4)
+
+
 def test_mpi_launcher_uses_srun_and_mpirun_starts_directly() -> None:
     (started,) = [line for line in lines(make("./allreduce", launcher="mpi", tasks=2)) if line.startswith("srun")]
     assert "--mpi" not in started, "MpiDefault says it"
@@ -167,7 +188,7 @@ def test_container_flags_are_arguments_before_the_command() -> None:
     assert any(line.startswith("srun --kill-on-bad-exit=1 --nodes=1") for line in lines(script))
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "srun", "mpi", "python"])
+@pytest.mark.parametrize("launcher", ["torchrun", "srun", "mpi", "ray", "python"])
 @pytest.mark.parametrize("container", [None, ContainerIn(image="a")])
 def test_script_is_valid_bash_and_never_executes_user_words(launcher: Any, container: Any) -> None:
     script = make("$(touch x)", "; id", launcher=launcher, container=container)

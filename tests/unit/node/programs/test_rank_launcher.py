@@ -229,3 +229,9 @@ def test_interpreter_behind_env_is_the_first_on_the_path(tmp_path: Path, monkeyp
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert launch.interpreter("torchrun") == str(python)
+
+
+def test_ray_gets_the_network_and_divides_the_cpus_itself(tmp_path: Path) -> None:
+    hca(tmp_path, "mlx5_0", "InfiniBand")
+    env = {"HEADWAY_LAUNCHER": "ray", "SLURM_LOCALID": "0", "SLURM_CPUS_ON_NODE": "8", "SLURM_PROCID": "0"}
+    assert launch.task_variables(env, ["ray", "start"], str(tmp_path)) == {"NCCL_IB_HCA": "=mlx5_0:1"}
