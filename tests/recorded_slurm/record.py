@@ -5,7 +5,7 @@
 
 The cluster needs two idle nodes named lab-1-1 and lab-1-2 with eight GPUs each, teams vision (alice) and speech (carol),
 and nothing running. Everything is recorded as it came, apart from the list of cores of each job (hundreds of lines that
-no test reads) and the kernel's name, which are left out.
+no test reads) and the kernel's name, which are left out. Accounts are recorded by record_accounts.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headway.errors import HeadwayError
 from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submission.submit_request import SubmitIn
 from headway.slurm import node_commands, reservations
-from headway.slurm.accounting import sacct_jobs, sacct_usage, sacctmgr_reader
+from headway.slurm.accounting import sacct_jobs, sacct_usage
 from headway.slurm.adapters import adapter_for
 from headway.slurm.reader import SlurmReader
 from headway.slurm.rest import SlurmRestClient, SlurmToken
@@ -78,7 +78,6 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await reservations.set_reserved_nodes(links, head, ["lab-1-2"])
     await node_commands.drain_node(links, head, "lab-1-1", "checked by hand")
     await settled(SlurmReader(links, head, jwt_key, version), running, quick)
-    await accounted(links, head, sacctmgr_reader.accounts_argv()["busy"], "alice|vision", "carol|speech")
     await keep_rest("nodes", known.nodes)
     await keep_rest("jobs_plain", known.jobs, known.plain)
     await keep_rest("jobs_detailed", known.jobs, known.detailed)
@@ -87,8 +86,6 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await keep_rest("reservations", known.reservations)
     await keep_rest("ping", known.ping)
     await keep_command("reservation", ["scontrol", "--oneliner", "show", "reservation", SPARES])
-    for name, argv in sacctmgr_reader.accounts_argv().items():
-        await keep_command(f"accounts_{name}", argv)
     await reservations.set_reserved_nodes(links, head, [])
     await node_commands.resume_node(links, head, "lab-1-1")
     for user in ("alice", "carol"):

@@ -38,10 +38,13 @@ async def test_busy_users_include_jobs_known_only_to_squeue() -> None:
     found = await sacctmgr_reader.read_accounts(Head("bob|vision\nbob|vision\n"), machine("lab-head"))
     assert found.busy == {("alice", "vision"), ("carol", "speech"), ("bob", "vision")}
     assert found.operators == ("headway",)
-    assert [(q.name, dict(q.limits)) for q in found.qos] == [
-        ("speech", {"GrpTRES": "gres/gpu=12"}),
-        ("vision", {"GrpJobs": "50", "GrpTRESMins": "gres/gpu=43200"}),
-    ]
+    qos = {q.name: q for q in found.qos}
+    assert qos["small"].limits == {"GrpJobs": "9", "GrpTRESMins": "gres/gpu=43200", "MaxSubmitJobsPerUser": "30"}
+    assert (qos["high"].preempts, qos["high"].limits["MaxWall"]) == (("small", "standby"), "1800")  # minutes
+    assert (qos["standby"].settings["GraceTime"], qos["standby"].settings["PreemptMode"]) == ("90", "cancel")
+    assert {account.name: account.parent for account in found.accounts}["vision"] == "science"
+    assert next(one.limits for one in found.associations if one.user == "bob")["GrpTRESMins"] == "gres/gpu=600"
+    assert found.account_qos["speech"] == ("standby", "high", "speech")
 
 
 async def test_accounts_are_read_without_slurmctld_but_not_without_slurmdbd() -> None:
