@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from tests.cluster.lab import Lab
 
+from headway.errors import HeadwayError
+
 SPEC = """\
 name: change
 plan: h100-8
@@ -23,6 +25,20 @@ spares: 1
 teams:
   vision: {{users: [{users}], share: 60}}
 {more}
+"""
+TREE = """\
+name: change
+plan: h100-8
+nodes: 2
+spares: 1
+teams:
+  science: {share: 60, limits: {gpus: 8}}
+  vision: {parent: science, users: [ann, ben], limits: {users: {ben: {running_jobs: 1}}}}
+  speech: {parent: science, users: [eve]}
+  it: {users: [ida]}
+qos:
+  high: {teams: [it], priority: 100, preempts: [standby]}
+  standby: {grace_time: 0, usage_factor: 0.25}
 """
 DAEMONS = ["systemctl", "show", "-p", "MainPID", "slurmctld", "slurmdbd", "mariadb", "munge", "slurmrestd"]
 
@@ -94,6 +110,35 @@ def test_limit_of_a_partition_is_added_to_a_running_cluster_and_removed(lab: Lab
     lab.cli("apply", write(lab), "--yes")
     assert "QoS=N/A" in lab.head(*qos).out
     assert "partition." not in lab.head("sacctmgr", "-nP", "show", "qos", "format=name").out
+
+
+def test_limits_of_teams_below_each_other_qos_and_one_person_hold(lab: Lab) -> None:
+    """Jobs of ann and eve count for their teams' parent, ben may run one job, and ida's QOS preempts ann's."""
+    file = lab.state / "change.yaml"
+    file.write_text(TREE)
+    lab.cli("apply", str(file), "--yes")
+    try:
+        with pytest.raises(HeadwayError, match="standby"):  # the refusal names the QOS that ann may choose
+            lab.submit("#!/bin/sh\n", "--qos=high", user="ann")
+        wrap = "[ ${SLURM_RESTART_COUNT:-0} -ge 1 ] && exit 0; sleep 600"
+        scavenger = lab.sbatch("ann", "--qos=standby", "--gpus-per-node=8", "--requeue", wrap=wrap)
+        first = lab.sbatch("ben", wrap="sleep 600")
+        lab.wait_job(scavenger, "RUNNING")
+        lab.wait_job(first, "RUNNING")
+        sibling = lab.sbatch("eve", "--gpus=1", wrap="true")
+        second = lab.sbatch("ben", wrap="true")
+        lab.wait(lambda: lab.field(sibling, "Reason") == "AssocGrpGRES", "science to have all its GPUs")
+        lab.wait(lambda: lab.field(second, "Reason") == "AssocGrpJobsLimit", "ben to have all his jobs")
+        urgent = lab.sbatch("ida", "--qos=high", "-N2", "--gpus-per-node=8", wrap="true")
+        lab.head("scancel", str(first))
+        assert lab.wait_job(urgent) == "COMPLETED"
+        assert int(lab.field(scavenger, "Restarts")) == 1
+        assert [lab.wait_job(job) for job in (scavenger, sibling, second)] == ["COMPLETED"] * 3
+        assert "nothing to change" in lab.cli("plan", str(file)).out.lower()
+    finally:
+        lab.head("bash", "-c", "scancel $(squeue -h -o %A) 2>/dev/null; true")
+        lab.wait(lambda: not lab.head("squeue", "-h").out.strip(), "the queue to be empty")
+        lab.cli("apply", write(lab), "--yes")
 
 
 def test_quotas_limit_folders_or_the_plan_says_what_the_file_system_lacks(lab: Lab) -> None:
