@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tests.support.source_trees import SOURCE, imports, modules_below, nodes
 
-# Values that need not be secret: which of several machines is asked or taken, and how long a client waits
-_PLAIN_RANDOM = {"sdk/connection.py"}
+# Values that need not be secret: which of several machines is asked or taken, how long a client waits, and the parameters
+# of trials
+_PLAIN_RANDOM = {"sdk/connection.py", "jobs/sweeps/search.py"}
 _STATIC = SOURCE / "web" / "static"
 
 

@@ -63,6 +63,7 @@ from headway.api.routers.jobs import (
     pipelines,
     secrets,
     submissions,
+    sweeps,
     training_metrics,
 )
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, Problem
@@ -104,6 +105,7 @@ def create_app(state: AppState) -> FastAPI:
         notebooks,
         submissions,
         pipelines,
+        sweeps,
         secrets,
         exec_commands,
         usage,

@@ -27,7 +27,7 @@ vertical-align: top }
 
 
 PROBLEMS = {  # kind -> (HTTP status, meaning)
-    "invalid_spec": (422, "a cluster, pipeline or job file has faults; all are listed with their paths"),
+    "invalid_spec": (422, "a cluster, pipeline, sweep or job file has faults; all are listed with their paths"),
     "not_signed_in": (401, "the token or session is missing, unknown or has ended"),
     "not_allowed": (403, "this person may not do this"),
     "sign_in_again": (403, "the browser session is too old for what can't be undone: sign in again"),

@@ -29,6 +29,7 @@ from headway.sdk.resources.notebooks import Notebooks
 from headway.sdk.resources.pipelines import Pipelines
 from headway.sdk.resources.secrets import Secrets
 from headway.sdk.resources.storage import Storage
+from headway.sdk.resources.sweeps import Sweeps
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -167,6 +168,16 @@ class AsyncPipelines(AsyncResource[Pipelines]):
     retry = _threaded(Pipelines.retry)
 
 
+class AsyncSweeps(AsyncResource[Sweeps]):
+    """`Sweeps` for asyncio."""
+
+    start = _threaded(Sweeps.start)
+    list = _threaded(Sweeps.list)
+    get = _threaded(Sweeps.get)
+    stop = _threaded(Sweeps.stop)
+    run_best = _threaded(Sweeps.run_best)
+
+
 class AsyncBundles(AsyncResource[Bundles]):
     """`Bundles` for asyncio."""
 
@@ -299,6 +310,7 @@ class AsyncClient:
         self.jobs = AsyncJobs(sync.jobs)
         self.notebooks = AsyncNotebooks(sync.notebooks)
         self.pipelines = AsyncPipelines(sync.pipelines)
+        self.sweeps = AsyncSweeps(sync.sweeps)
         self.secrets = AsyncSecrets(sync.secrets)
         self.bundles = AsyncBundles(sync.bundles)
         self.commands = AsyncCommands(sync.commands)

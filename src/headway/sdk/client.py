@@ -24,6 +24,7 @@ from headway.sdk.resources.notebooks import Notebooks
 from headway.sdk.resources.pipelines import Pipelines
 from headway.sdk.resources.secrets import Secrets
 from headway.sdk.resources.storage import Storage
+from headway.sdk.resources.sweeps import Sweeps
 from headway.sdk.server_address import find_server
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Client:
     jobs: Jobs
     notebooks: Notebooks
     pipelines: Pipelines
+    sweeps: Sweeps
     secrets: Secrets
     bundles: Bundles
     commands: Commands
@@ -75,7 +77,7 @@ class Client:
         self._connection = connection
         self.clusters, self.operations = Clusters(connection), Operations(connection)
         self.jobs, self.notebooks, self.pipelines = Jobs(connection), Notebooks(connection), Pipelines(connection)
-        self.secrets = Secrets(connection)
+        self.sweeps, self.secrets = Sweeps(connection), Secrets(connection)
         self.bundles, self.commands = Bundles(connection), Commands(connection)
         self.incidents, self.nodes = Incidents(connection), Nodes(connection)
         self.backups, self.storage, self.datasets = Backups(connection), Storage(connection), Datasets(connection)

@@ -42,6 +42,7 @@ from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
 from headway.server.workers.rented_machines import RentedMachinesCheck
 from headway.server.workers.slurm_polling import FaultHandler, SnapshotWorker
+from headway.server.workers.sweeps import SweepWorker
 from headway.server.workers.training_metrics import TrainingMetrics
 from headway.server.workers.user_changes import UserChanges
 from headway.services.access.submit_rate import DEFAULT_SUBMITS_PER_MINUTE
@@ -269,6 +270,7 @@ class _Server:
             "audit export": AuditExportWorker(state).run,
             "secrets of jobs": JobSecretDelivery(state).run,
             "metrics of trainings": TrainingMetrics(state).run,
+            "sweeps": SweepWorker(state).run,
             "changes of users": UserChanges(state).run,
         }
         if backend.health is not None:

@@ -48,6 +48,7 @@ class AppState:
     settings: Settings
     clock: Callable[[], float] = time.time
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # set when there is an operation to claim
+    sweeps_due: asyncio.Event = field(default_factory=asyncio.Event)  # set when a sweep was started or stopped
     waiting: set[str] = field(default_factory=set)  # operations that at present only wait for jobs
     plans: dict[str, ShownPlan] = field(default_factory=dict)
     # Of running commands, by (person, input id)

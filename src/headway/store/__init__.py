@@ -25,12 +25,16 @@ from headway.store.db.rows import (
     ProvisionedGroup,
     ProvisionedUser,
     SignIn,
+    SweepRow,
     Token,
+    TrialRow,
     VolumeSpeedRow,
 )
+from headway.store.jobs.sweeps import SWEEP_ID
 from headway.store.store import Store, open_store
 
 __all__ = [
+    "SWEEP_ID",
     "ActivityPlace",
     "ActivityRow",
     "AuditAsk",
@@ -54,7 +58,9 @@ __all__ = [
     "SignIn",
     "Store",
     "StoreUnavailable",
+    "SweepRow",
     "Token",
+    "TrialRow",
     "VolumeSpeedRow",
     "open_store",
 ]

@@ -22,7 +22,7 @@ from headway.schemas.jobs import JobStacksOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.services.server_settings import Oidc
-from headway.store import AuditAsk
+from headway.store import AuditAsk, TrialRow
 from tests.support.api.access_table import SCIM_ROUTES, TABLE
 from tests.support.api.api_routes import ENVIRONMENT, JOBS, PEOPLE, Things, ask, body_of, filled, routes, server, things
 from tests.support.billing.published_catalogs import catalog, files_of, published
@@ -179,6 +179,9 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
         number = await made.store.environments.next_number("lab", "tools")
         await made.store.environments.add(replace(ENVIRONMENT, number=number), "models==1\n")
         names["version"] = str(number)
+    if key.endswith("{sweep}/best"):
+        trial = TrialRow(names["sweep"], "lab", 1, {"a": 1}, 1.0, state="done", ended_at=2.0, value=0.5)
+        await made.store.sweeps.add_trials([trial])
     if "{secret}" in key:
         mine = SecretOwner(OwnerKind.USER, ADMIN)
         await made.store.job_secrets.put("lab", mine, names["secret"], "", ADMIN, 9)
@@ -242,7 +245,16 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
         ):  # fmt: skip
             made.backend.answers[call] = why
         if key.endswith(
-            ("/submit", "/commands", "/nodes/{node}/test", "/notebooks/{notebook_id}", "{notebook_id}/stop", "{secret}")
+            (
+                "/submit",
+                "/commands",
+                "/nodes/{node}/test",
+                "/notebooks/{notebook_id}",
+                "{notebook_id}/stop",
+                "{secret}",
+                "/sweeps",
+                "{sweep}/stop",
+            )
         ):
             continue  # only checked by then, begun or stored in any case, or ended by itself
         before = (await made.store.audit.search(limit=1))[0].number

@@ -48,6 +48,8 @@ NOTEBOOK = Row(WORK, ADMIN, ADMIN, hidden=True)  # "not found" for other people
 OPENED = Row(WORK, NO_ROLE, NO_ROLE, hidden=True)  # hidden from admins too
 SPEC = {"text": "name: lab\n", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}
 
+SWEEP_FILE = {"name": "s", "run": "true", "metric": {"name": "loss"}, "parameters": {"a": [1]}, "trials": 1}
+
 SCIM_ROUTES = " /scim/v2/"  # only a token of scope scim is admitted, which none of the roles has
 SCIM_USER = {"userName": "zoe", "externalId": "z1"}
 SCIM_PATCH = {"Operations": [{"op": "replace", "path": "displayName", "value": "x"}]}
@@ -181,6 +183,11 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/pipelines": Row(ALL),
     "GET api/clusters/{name}/pipelines/{pipeline}": Row(ALL),
     "POST api/clusters/{name}/pipelines/{pipeline}/retry": OWNER,
+    "POST api/clusters/{name}/sweeps": Row(WORK, body={"document": SWEEP_FILE}),
+    "GET api/clusters/{name}/sweeps": Row(ALL),
+    "GET api/clusters/{name}/sweeps/{sweep}": Row(ALL),
+    "POST api/clusters/{name}/sweeps/{sweep}/stop": TOUCH,
+    "POST api/clusters/{name}/sweeps/{sweep}/best": OWNER,
     "GET api/clusters/{name}/notebooks": Row(ALL),
     "POST api/clusters/{name}/notebooks": Row(WORK, body={"gpus": 1}),
     "GET api/clusters/{name}/job-secrets": Row(WORK),

@@ -25,7 +25,7 @@ from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.store import NotebookRow
-from tests.support.api.access_table import Row
+from tests.support.api.access_table import SWEEP_FILE, Row
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
@@ -37,6 +37,7 @@ ROLE = {person: role for role, person in PEOPLE.items()} | {MATE: "member", STRA
 EVERYBODY = tuple(ROLE)
 JOBS = {person: number for number, person in enumerate(EVERYBODY, 11)}
 ENVIRONMENT = EnvironmentVersion("lab", "tools", 1, "0" * 64, "3.13.5", 1, 1, "requirements.txt", "", "ann", 1.0, 7)
+SWEEP = {"file": SWEEP_FILE, "mark": "m", "bundle": "", "git": None, "usd_per_hour": None, "gpus": 0}
 DOCUMENT = {"name": "p", "steps": {"one": {"run": "true"}}}
 
 
@@ -104,6 +105,7 @@ class Things:
     server: Server
     tokens: dict[str, str]
     pipelines: dict[str, str]
+    sweeps: dict[str, str]
     operation: str
 
     async def everybody(self) -> None:
@@ -129,6 +131,7 @@ class Things:
             "job_id": str(JOBS[owner]),
             "operation_id": self.operation,
             "pipeline": self.pipelines[owner],
+            "sweep": self.sweeps[owner],
             "digest": "0" * 64,
             "key": "k",
             "dataset": "wide",
@@ -166,16 +169,18 @@ def reading() -> SlurmReading:
 @pytest.fixture
 async def things(server: Server) -> Things:
     """Returns the objects that the routes concern, one of each kind for each person."""
-    store, pipelines = server.store, {}
+    store, pipelines, sweeps = server.store, {}, {}
     kept: dict[str, Any] = {"document": DOCUMENT, "bundle": ""}
     sent: dict[str, Any] = {"kind": "submit", "request": {"script": "#!/bin/sh\n"}, "facts": {}, "audit": {}}
-    made = Things(server, {}, pipelines, (await store.operations.recent("lab"))[0].id)
+    made = Things(server, {}, pipelines, sweeps, (await store.operations.recent("lab"))[0].id)
     await made.everybody()
     await store.datasets.add(DatasetVersion("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
     await store.environments.add(ENVIRONMENT, "models==1\n")
     for person in EVERYBODY:
         row = await store.pipelines.save("lab", "p", person=person, user=person, workdir="/w", document=kept)
         pipelines[person] = row.id
+        swept = await store.sweeps.save("lab", "s", person=person, user=person, document=SWEEP)
+        sweeps[person] = swept.id
         await store.jobs.record("lab", JOBS[person], person=person, user=person, **sent)
     return made
 

@@ -146,6 +146,17 @@ class MetricFiles:
                 found.add(summarise(points[last * size * POINT : end * POINT], size))
         return found
 
+    def value_at(self, cluster: str, job: int, known: JobMetrics, name: str, step: int) -> float:
+        """Returns the value of a metric's first point at `step` or later, without points that the training repeated later; NaN
+        if there is none."""
+        number, metric = _find(known, name)
+        points = _doubles(self._folder(cluster, job) / f"{number}.points", metric.points)
+        for begin, end in _kept_ranges(known, metric, points):
+            at = bisect_left(points[0::POINT], step, begin, end)
+            if at < end:
+                return points[at * POINT + 2]
+        return math.nan
+
     def rows(self, cluster: str, job: int, known: JobMetrics, name: str) -> Iterator[tuple[int, int, float, float]]:
         """Yields (restart, step, Unix seconds, value) of each point, also of those that were repeated later."""
         number, metric = _find(known, name)

@@ -22,7 +22,7 @@ _SPLIT = f"{MAX_VALUES:,} are the most: make several pipelines of it"
 _NAMED = 10  # existing steps that a message about an unknown step lists
 
 
-def _words(value: object) -> object:
+def command_words(value: object) -> object:
     """Returns the words of a command that is given as a text (`torchrun train.py --name "a b"`) or as a list. No
     shell is involved."""
     if not isinstance(value, str):
@@ -51,7 +51,7 @@ class StepFields(JobFields):
 class PipelineStep(StepFields):
     """One step: a command, and the steps that must succeed first."""
 
-    run: Annotated[list[str], BeforeValidator(_words)] = Field(min_length=1)
+    run: Annotated[list[str], BeforeValidator(command_words)] = Field(min_length=1)
     needs: list[str] = Field(default=[], max_length=MAX_STEPS)
 
 

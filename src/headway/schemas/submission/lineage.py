@@ -18,6 +18,8 @@ class LineageOut(ResponseModel):
     parent: int = 0
     pipeline: str = ""
     step: str = ""
+    sweep: str = ""  # id of the sweep whose trial it is, or whose trial it runs with other resources
+    trial: int = 0
     script_name: str = ""
     script: str = ""
     script_args: list[str] = []

@@ -24,7 +24,7 @@ from headway.services.access.ownership_rights import authorize_action, cluster_t
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.find_job import require_record
-from headway.store import JobRecord
+from headway.store import SWEEP_ID, JobRecord
 from headway.transport.remote_program import program_source
 
 
@@ -38,6 +38,7 @@ async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -
         job = await _job_or_none(state, cluster, job_id)
         folder, named_image = _checkpoint_folder(record, job), str(record.facts.get("container_image", ""))
         listed = await _list_files(state, cluster, record.user, job_id, folder)
+    of_sweep = record.pipeline.startswith(SWEEP_ID)
     ran = dict.fromkeys(str(entry["image"]) for entry in listed["used"] if entry.get("image"))
     images = [named_image] if named_image else [*ran]
     return LineageOut(
@@ -48,8 +49,10 @@ async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -
         user=record.user,
         kind=record.kind,
         parent=record.parent,
-        pipeline=record.pipeline,
-        step=record.step,
+        pipeline="" if of_sweep else record.pipeline,
+        step="" if of_sweep else record.step,
+        sweep=record.pipeline if of_sweep else "",
+        trial=int(record.step) if of_sweep else 0,
         script_name=request.script_name,
         script=credential_redaction.mask_script_text(request.script or ""),
         script_args=credential_redaction.mask_words(request.script_args),

@@ -93,5 +93,7 @@ class ClusterStore(StorePart):
                 await db.execute(delete(t.environments).where(t.environments.c.cluster == name))
                 await db.execute(delete(t.job_environments).where(t.job_environments.c.cluster == name))
                 await db.execute(delete(t.pipelines).where(t.pipelines.c.cluster == name))
+                await db.execute(delete(t.trials).where(t.trials.c.cluster == name))
+                await db.execute(delete(t.sweeps).where(t.sweeps.c.cluster == name))
                 await db.execute(delete(t.symptoms).where(t.symptoms.c.cluster == name))
                 await db.execute(delete(t.incidents).where(t.incidents.c.cluster == name))

@@ -158,6 +158,44 @@ pipelines = Table(
     Index("ix_pipelines_cluster", "cluster"),
 )
 
+sweeps = Table(
+    "sweeps",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("cluster", String(64), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("user", String(64), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("ended_at", Float),
+    Index("ix_sweeps_cluster_at", "cluster", "at"),
+    Index("ix_sweeps_ended_at", "ended_at"),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("sweep", String(32), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("cluster", String(64), nullable=False),
+    Column("parameters", JSON, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("job_id", Integer, nullable=False),
+    Column("ended_at", Float),
+    Column("step", BigInteger, nullable=False),
+    Column("value", Float),
+    Column("rungs", JSON, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("earlier_s", Float, nullable=False),
+    Column("run_s", Float, nullable=False),
+    Index("ix_trials_cluster", "cluster"),
+)
+
 # Symptoms of node faults, such as lines of their kernel logs, each stored once, with the action each one calls for. The
 # table keeps the name that it has in backups.
 symptoms = Table(

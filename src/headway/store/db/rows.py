@@ -304,8 +304,8 @@ class JobRecord:
     user: str
     kind: str  # submit | run | retry | rerun
     parent: int  # the job that a retry or rerun repeats, or 0
-    pipeline: str
-    step: str
+    pipeline: str  # id of the pipeline, or of the sweep
+    step: str  # of the pipeline, or number of the trial
     request: Mapping[str, Any]
     facts: Mapping[str, Any]
 
@@ -322,6 +322,45 @@ class PipelineRow:
     at: float
     workdir: str
     document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRow:
+    """A sweep. `document`: the sweep file, and what its trials need (bundle, git, mark, usd_per_hour, gpus)."""
+
+    id: str
+    cluster: str
+    name: str
+    person: str
+    user: str
+    at: float
+    document: Mapping[str, Any]
+    state: str  # running | done | failed | stopped
+    why: str
+    ended_at: float | None  # when its last trial had ended
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """A trial of a sweep. `job_id`: 0 until sbatch has answered."""
+
+    sweep: str
+    cluster: str
+    number: int
+    parameters: Mapping[str, Any]
+    at: float
+    state: str = "submitting"  # submitting | pending | running | done | failed | stopped (early) | cancelled
+    job_id: int = 0
+    ended_at: float | None = None
+    step: int = -1  # step and value of the newest report of the sweep's metric
+    value: float | None = None  # None: not reported, NaN or infinite
+    rungs: Mapping[str, float | None] = field(
+        default_factory=dict
+    )  # step of a rung -> value there; None: NaN, infinite
+    why: str = ""
+    started_at: float = 0.0  # of its present run
+    earlier_s: float = 0.0  # seconds of runs before a requeue
+    run_s: float = 0.0  # seconds of all runs
 
 
 @dataclass(frozen=True, slots=True)

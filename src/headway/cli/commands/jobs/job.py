@@ -163,6 +163,7 @@ def _show_lineage(found: LineageOut, output: Format) -> None:
         ("job", f"{found.job_id} on {found.cluster}, a {found.kind}{f' of {found.parent}' if found.parent else ''}"),
         ("submitted", f"{formatting.local_time(int(found.submitted_at))} by {found.person} as {found.user}"),
         ("pipeline", f"{found.pipeline}, step {found.step}" if found.pipeline else ""),
+        ("sweep", f"{found.sweep}, trial {found.trial}" if found.sweep else ""),
         ("commit", commit),
         ("files", found.bundle),
         ("folder", found.workdir),

@@ -53,10 +53,11 @@ def run(
         answer = api.billing.estimate(name, CheckJobIn(run=request))
         print_json(answer) if output is Format.json else print_estimate(answer)
         return
-    _show(api.jobs.create_run(name, request), output, dry_run=request.dry_run)
+    print_run(api.jobs.create_run(name, request), output, dry_run=request.dry_run)
 
 
-def _show(done: RunOut, output: Format, *, dry_run: bool) -> None:
+def print_run(done: RunOut, output: Format, *, dry_run: bool) -> None:
+    """Prints a submitted job, or the script of a dry run."""
     if done.warning:
         common.print_note(f"warning: {done.warning}")
     if output is Format.json:

@@ -507,6 +507,42 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "day", "node", name="pk_touched_days"),
     )
     op.create_table(
+        "sweeps",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("user", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("ended_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_sweeps"),
+    )
+    op.create_index("ix_sweeps_cluster_at", "sweeps", ["cluster", "at"], unique=False)
+    op.create_index("ix_sweeps_ended_at", "sweeps", ["ended_at"], unique=False)
+    op.create_table(
+        "trials",
+        sa.Column("sweep", sa.String(length=32), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("parameters", sa.JSON(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("ended_at", sa.Float(), nullable=True),
+        sa.Column("step", sa.BigInteger(), nullable=False),
+        sa.Column("value", sa.Float(), nullable=True),
+        sa.Column("rungs", sa.JSON(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("started_at", sa.Float(), nullable=False),
+        sa.Column("earlier_s", sa.Float(), nullable=False),
+        sa.Column("run_s", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("sweep", "number", name="pk_trials"),
+    )
+    op.create_index("ix_trials_cluster", "trials", ["cluster"], unique=False)
+    op.create_table(
         "uids",
         sa.Column("name", sa.String(length=64), nullable=False),
         sa.Column("uid", sa.Integer(), nullable=False),

@@ -1,0 +1,109 @@
+"""Sweeps and their trials."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets as random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from headway.errors import NotFound
+from headway.store.db import cluster_schema as t
+from headway.store.db.rows import SweepRow, TrialRow
+from headway.store.db.transactions import StorePart, insert_into
+
+SWEEP_ID = "s-"  # begins the ids of sweeps; those of pipelines begin with p-
+
+
+class SweepStore(StorePart):
+    """Stores sweeps."""
+
+    async def save(
+        self, cluster: str, name: str, *, person: str, user: str, document: Mapping[str, Any], key: str = ""
+    ) -> SweepRow:
+        """Stores a new sweep. The same sweep with the same idempotency `key` is stored once."""
+        content = json.dumps([key, cluster, user, dict(document)], sort_keys=True)
+        number = hashlib.sha256(content.encode()).hexdigest()[:24] if key else random.token_hex(4)
+        s = t.sweeps
+        row = SweepRow(
+            f"{SWEEP_ID}{number}",
+            cluster,
+            name,
+            person,
+            user,
+            self._database.now(),
+            dict(document),
+            "running",
+            "",
+            None,
+        )
+        async with self._database.write() as db:
+            await db.execute(insert_into(db, s).values(**asdict(row)).on_conflict_do_nothing())
+            stored = (await db.execute(select(s).where(s.c.id == row.id))).one()
+        return SweepRow(**stored._mapping)
+
+    async def get(self, cluster: str, sweep: str) -> SweepRow:
+        """Returns a sweep by its id, or the latest one of this name. Raises NotFound."""
+        s = t.sweeps
+        mine = select(s).where(s.c.cluster == cluster, (s.c.id == sweep) | (s.c.name == sweep))
+        async with self._database.read() as db:
+            row = (await db.execute(mine.order_by(s.c.at.desc()).limit(1))).first()
+        if row is None:
+            raise NotFound(f"{cluster} has no sweep {sweep!r}", hint="headway sweep ls")
+        return SweepRow(**row._mapping)
+
+    async def recent(self, cluster: str, *, limit: int = 50) -> tuple[SweepRow, ...]:
+        """Returns the sweeps of a cluster, the latest first."""
+        s = t.sweeps
+        query = select(s).where(s.c.cluster == cluster).order_by(s.c.at.desc()).limit(limit)
+        async with self._database.read() as db:
+            return tuple(SweepRow(**row._mapping) for row in await db.execute(query))
+
+    async def unfinished(self) -> tuple[SweepRow, ...]:
+        """Returns the sweeps of all clusters whose trials have not all ended, the oldest first."""
+        s = t.sweeps
+        async with self._database.read() as db:
+            rows = await db.execute(select(s).where(s.c.ended_at.is_(None)).order_by(s.c.at))
+            return tuple(SweepRow(**row._mapping) for row in rows)
+
+    async def conclude(self, sweep: str, state: str, why: str) -> bool:
+        """Stores how a running sweep ends. Returns False if that was stored before. Its trials may run on until they are
+        cancelled (`close`)."""
+        s = t.sweeps
+        change = update(s).where(s.c.id == sweep, s.c.state == "running").values(state=state, why=why)
+        async with self._database.write() as db:
+            return (await db.execute(change)).rowcount > 0
+
+    async def close(self, sweep: str) -> None:
+        """Stores that all trials of a sweep have ended."""
+        s = t.sweeps
+        async with self._database.write() as db:
+            await db.execute(
+                update(s).where(s.c.id == sweep, s.c.ended_at.is_(None)).values(ended_at=self._database.now())
+            )
+
+    async def trials(self, *sweeps: str) -> tuple[TrialRow, ...]:
+        """Returns the trials of these sweeps, in order."""
+        r = t.trials
+        query = select(r).where(r.c.sweep.in_(sweeps)).order_by(r.c.sweep, r.c.number)
+        async with self._database.read() as db:
+            return tuple(TrialRow(**row._mapping) for row in await db.execute(query))
+
+    async def add_trials(self, trials: Sequence[TrialRow]) -> None:
+        """Stores new trials."""
+        if trials:
+            async with self._database.write() as db:
+                await db.execute(insert(t.trials), [asdict(trial) for trial in trials])
+
+    async def update_trials(self, trials: Iterable[TrialRow]) -> None:
+        """Stores what has changed of trials, all in one transaction."""
+        r = t.trials
+        async with self._database.write() as db:
+            for trial in trials:
+                fields = asdict(trial)
+                mine = (r.c.sweep == fields.pop("sweep"), r.c.number == fields.pop("number"))
+                await db.execute(update(r).where(*mine).values(**fields))
