@@ -28,6 +28,11 @@ class GpuType:
     measured: bool = True  # False: matmul_share is an assumption, because no measurement was found
 
     @property
+    def gpus_per_node(self) -> int:
+        """GPUs of a machine as it is usually built; of the 72 GPUs of a rack four are in one."""
+        return self.gpus_of_link if self.gpus_of_link <= 8 else 4
+
+    @property
     def memory_bytes(self) -> float:
         """Memory of the GPU in bytes."""
         return self.memory_mib * 1024.0**2

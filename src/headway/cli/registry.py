@@ -132,7 +132,7 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
             CommandEntry("energy", "billing.energy:energy", "Report kilowatt-hours by team."),
             CommandEntry("capacity", "billing.capacity:capacity", "Report GPU utilisation and queue waits."),
             CommandEntry("offers", "billing.offers:offers", "Compare prices of GPU machines of clouds."),
-            CommandEntry("size", "billing.size:size", "Predict memory, throughput and price of a model's training."),
+            CommandEntry("size", "billing.size:size", "Predict GPUs, time and price of training or serving a model."),
         ),
     ),
     (

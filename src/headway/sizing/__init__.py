@@ -3,4 +3,4 @@ library only.
 
 `data`: published measurements, and the parameters that are fitted to them (tools/fit_step_time.py).
 
-Not here: facts about GPUs (catalog/gpu_types.py), prices (billing), `headway size` itself (cli/commands/jobs/size.py)."""
+Not here: facts about GPUs (catalog/gpu_types.py), prices (billing), `headway size` itself (cli/commands/billing/size.py)."""

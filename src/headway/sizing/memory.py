@@ -6,20 +6,16 @@ experts; sharding of weights, gradients and optimizer after ZeRO (1910.02054).""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
-from headway.sizing.training_run import TrainingRun
+from headway.sizing.training_run import OPTIMIZERS, TrainingRun
 
 _ACTIVATION_BYTES = 2  # bf16
 _CONTEXT_BYTES = 1.0e9  # CUDA context and libraries, before the first tensor
 _COLLECTIVE_BYTES = 0.8e9  # buffers of NCCL, with more than one GPU
 _FRAGMENTATION = 0.04  # of what the allocator gives out and takes back in each step
 _LOGIT_BYTES = 4  # of a token and word: logits and their gradient in bf16, as fused losses keep them
-_ADAPTER_SHARE = 0.01  # adapter parameters of LoRA for each weight: rank 64 in all matrices of a model of 8 billion
 _QUANTIZED_BYTES = 0.53  # of a 4-bit weight with its constants (QLoRA, 2305.14314, section 3)
-
-# Bytes of optimizer state for each trained parameter, with the master weights in fp32.
-OPTIMIZER_BYTES = {"adamw": 12.0, "adamw8bit": 6.0, "adafactor": 4.5, "lion": 8.0, "muon": 8.0, "sgd": 8.0}
-TRAININGS = ("pretrain", "full", "lora", "qlora")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +44,19 @@ class Memory:
         )
 
 
-def training_memory(run: TrainingRun, *, task: str = "pretrain", optimizer: str = "adamw") -> Memory:
+def training_memory(run: TrainingRun) -> Memory:
     """Returns the memory of one GPU of the first pipeline stage, which holds most activations."""
     shape, layout = run.shape, run.layout
     stage = _stage_parameters(run)
     copies = run.data_parallel * layout.context
     shards = copies if run.gathers_weights else 1
-    trained = stage if task in ("pretrain", "full") else stage * _ADAPTER_SHARE
-    weight_bytes = _QUANTIZED_BYTES if task == "qlora" else 4.0 if run.precision == "fp32" else 2.0
+    trained = stage * run.trained_share
+    weight_bytes = _QUANTIZED_BYTES if run.task == "qlora" else 4.0 if run.precision == "fp32" else 2.0
     gradient_bytes = 2.0 if run.gathers_weights and run.precision != "fp32" else 4.0
     weights = stage * weight_bytes / shards
     if shards > 1:  # two layers are gathered at a time: the one that is computed, and the next
         weights += 2 * shape.layer_parameters / layout.tensor * 2.0
-    if task in ("lora", "qlora"):
+    if run.frozen:
         weights += trained * 2.0 / shards
     optimizer_shards = copies if layout.shard in ("fsdp", "zero1") else 1
     activations = activation_bytes(run)
@@ -69,7 +65,7 @@ def training_memory(run: TrainingRun, *, task: str = "pretrain", optimizer: str 
     return Memory(
         weights=weights,
         gradients=trained * gradient_bytes / shards,
-        optimizer=trained * OPTIMIZER_BYTES[optimizer] / optimizer_shards,
+        optimizer=trained * OPTIMIZERS[run.optimizer] / optimizer_shards,
         activations=activations,
         logits=logits,
         fragmentation=_FRAGMENTATION * (activations + logits),
@@ -81,7 +77,7 @@ def activation_bytes(run: TrainingRun) -> float:
     """Returns bytes of activations that wait for the backward pass on the first pipeline stage."""
     layout = run.layout
     tokens = layout.microbatch * run.sequence / layout.context
-    layers = run.shape.layers / layout.pipeline
+    layers = ceil(run.shape.layers / layout.pipeline)
     # Korthikanti et al., section 4.2.3: the first stage holds p microbatches, with interleaving 1 + (p - 1) / (p v) times as
     # many.
     held: float = min(layout.pipeline, layout.microbatches)
@@ -113,7 +109,7 @@ def _layer_bytes(run: TrainingRun) -> float:
 def _stage_parameters(run: TrainingRun) -> float:
     """Returns the parameters of one GPU of the first pipeline stage, before sharding over data-parallel copies."""
     shape, layout = run.shape, run.layout
-    layers = shape.layers / layout.pipeline
+    layers = ceil(shape.layers / layout.pipeline)
     expert = shape.experts * shape.expert_parameters if shape.experts else 0
     layer = (shape.layer_parameters - expert) / layout.tensor + expert / layout.tensor / min(
         layout.expert, max(1, shape.experts)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from headway.catalog.gpu_types import GPU_TYPES, find_gpu_type
-from headway.sizing.model_shape import ModelShape
+from headway.sizing.models.model_shape import ModelShape
+from headway.sizing.models.usual_shapes import find_known_shape, usual_shape, with_parameters
 from headway.sizing.training_run import ATTENTION, RECOMPUTE, Layout, TrainingRun
-from headway.sizing.usual_shapes import find_known_shape, usual_shape, with_parameters
 
 # FlashAttention (2205.14135) and sequence parallelism (2205.05198) were published in May 2022: papers before had neither.
 _MAY_2022 = 2205
@@ -61,9 +61,7 @@ def training_run(row: Mapping[str, str | None]) -> TrainingRun:
         raise RowError(f"gpu: {gpu_name or 'nothing'!r} is not known; known are {', '.join(GPU_TYPES)}")
     sequence, gpus = cells.whole("seq"), cells.whole("gpus")
     shape = _shape(cells)
-    per_node = cells.whole(
-        "gpus_per_node", min(8, gpu.gpus_of_link) if gpu.gpus_of_link <= 8 else gpu.gpus_of_link // 18
-    )
+    per_node = cells.whole("gpus_per_node", gpu.gpus_per_node)
     published = _paper_month(cells.text("src"))
     precision = _PRECISIONS.get(
         cells.text("precision").lower() or ("fp8" if "fp8" in cells.text("model").lower() else "bf16"), ""

@@ -6,7 +6,7 @@ sequence parallelism, recomputation) and the roofline; its parameters are fitted
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log2
+from math import ceil, log2
 
 from headway.sizing.parameters import StepParameters
 from headway.sizing.training_run import TrainingRun
@@ -18,6 +18,11 @@ _SCORE_BYTES = 13.0  # unfused attention reads and writes each score so often fo
 _BACKWARD = 2.0  # matrix products of the backward pass: two for each of the forward pass
 _FLASH_SPEED = {"flash1": 1.0, "flash2": 2.0, "flash3": 3.0}  # see training_run.ATTENTION
 _FLASH_BACKWARD = 2.5  # FlashAttention computes five products backward and two forward (2205.14135, 2307.08691)
+
+# Mixtures of experts are not in the published runs. Assumptions: the expert with most tokens has 1.2 times the mean, and a
+# token is sent to each of at most four machines once, as DeepSeek-V3 limits it (2412.19437, section 2.1.2).
+_IMBALANCE = 1.2
+_NODES_OF_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,9 @@ def step_time(run: TrainingRun, parameters: StepParameters) -> StepTime:
     """Returns the seconds of one optimizer step on the slowest pipeline stage."""
     layout, shape = run.layout, run.shape
     tokens = layout.microbatch * run.sequence / layout.context  # of one microbatch on one GPU
-    layers = shape.layers / layout.pipeline
-    passes = 1 + _BACKWARD + (layout.recompute == "full")
+    layers = ceil(shape.layers / layout.pipeline)
+    # Frozen weights have no gradients: one product backward instead of two.
+    passes = 1 + (_BACKWARD / 2 if run.frozen else _BACKWARD) + (layout.recompute == "full")
     products = layers * _layer_products(run, parameters, tokens) * passes
     attention = layers * _attention(run, parameters, tokens)
     traffic = layers * _traffic(run, parameters, tokens)
@@ -110,7 +116,7 @@ def _layer_products(run: TrainingRun, parameters: StepParameters, tokens: float)
         here = shape.experts / expert
         rows = max(1.0, tokens * shape.experts_of_token / here)
         one = _product(run, parameters, rows, up, shape.width) + _product(run, parameters, rows, shape.width, ffn)
-        found += here * one
+        found += _IMBALANCE * here * one
         found += _product(run, parameters, tokens, shape.experts, shape.width)
     dense = shape.shared_experts if shape.experts else 1
     if dense:
@@ -141,7 +147,7 @@ def _traffic(run: TrainingRun, parameters: StepParameters, tokens: float) -> flo
     whole = 1 / layout.tensor if layout.sequence_parallel else 1.0
     active = max(1, shape.experts_of_token + shape.shared_experts)
     ffn = active * shape.ffn_width * (1.5 if shape.gated else 1.0) / (4 * layout.tensor)
-    elements = shape.width * (0.5 * whole + active * 0.1 * (active > 1)) + 0.5 * ffn
+    elements = shape.width * (0.5 * whole + active * 0.3 * (shape.experts > 0)) + 0.5 * ffn
     passes = (3 + (layout.recompute == "full")) / 3
     return tokens * elements * parameters.element_bytes * passes / run.gpu.memory_bytes_s
 
@@ -168,18 +174,20 @@ def _tensor_parallel(run: TrainingRun, parameters: StepParameters, tokens: float
         keys = tokens * 2 * shape.kv_heads * shape.head_width / layout.tensor * _ELEMENT["bf16"] * (layout.context - 1)
         found += passes * keys / _speed(run, parameters, layout.tensor * layout.context) * (1 - parameters.overlap)
     if shape.experts and layout.expert > 1:  # two all-to-alls
-        routed = activation * shape.experts_of_token * (layout.expert - 1) / layout.expert / layout.tensor
+        outside = layout.tensor * layout.expert > run.linked_gpus
+        copies = min(shape.experts_of_token, _NODES_OF_TOKEN) if outside else shape.experts_of_token
+        routed = activation * copies * (layout.expert - 1) / layout.expert / layout.tensor
         seconds = passes * 2 * routed / _speed(run, parameters, layout.tensor * layout.expert)
         # Experts on other machines are usable only with programs that compute meanwhile (DeepSeek-V3, 2412.19437, section 3.2).
-        found += seconds * (1 - parameters.overlap if layout.tensor * layout.expert > run.gpus_per_node else 1.0)
+        found += seconds * (1 - parameters.overlap if outside else 1.0)
     return found
 
 
 def _speed(run: TrainingRun, parameters: StepParameters, ranks: int) -> float:
     """Returns bytes per second and GPU of a collective among `ranks` neighbouring GPUs."""
-    if ranks <= max(run.gpus_per_node, run.gpu.gpus_of_link):
+    if ranks <= run.linked_gpus:
         return run.gpu.link_bytes_s * parameters.link
-    return run.gpu.network_bytes_s * parameters.network * run.gpus_per_node / min(run.gpus_per_node, ranks)
+    return run.gpu.network_bytes_s * parameters.network
 
 
 def _pipeline_transfers(run: TrainingRun, parameters: StepParameters, tokens: float) -> float:
@@ -196,7 +204,7 @@ def _local_parameters(run: TrainingRun) -> float:
     """Returns the parameters whose optimizer state one GPU updates."""
     layout = run.layout
     shards = layout.tensor * layout.pipeline if layout.shard == "ddp" else run.gpus
-    return run.shape.parameters / shards
+    return run.shape.parameters * run.trained_share / shards
 
 
 def _data_parallel(run: TrainingRun, parameters: StepParameters, busy: float) -> float:
@@ -207,17 +215,17 @@ def _data_parallel(run: TrainingRun, parameters: StepParameters, busy: float) ->
         return 0.0
     weights = run.shape.parameters / (layout.tensor * layout.pipeline)
     ring = (copies - 1) / copies
-    in_node = max(1, min(run.gpus_per_node // min(layout.tensor, run.gpus_per_node), copies))
+    in_node = max(1, min(run.linked_gpus // min(layout.tensor, run.linked_gpus), copies))
     if copies <= in_node:
         speed = run.gpu.link_bytes_s * parameters.link
     else:
         speed = run.gpu.network_bytes_s * parameters.network * in_node
     if run.gathers_weights:  # gathered forward and backward, and reduced, in each microbatch
-        volume = layout.microbatches * 3 * 2.0 * weights
+        volume = layout.microbatches * (2 if run.frozen else 3) * 2.0 * weights
     elif layout.shard in ("fsdp", "zero1"):
-        volume = (4.0 + 2.0) * weights
+        volume = (4.0 + 2.0) * weights * run.trained_share
     else:
-        volume = 2 * 4.0 * weights
+        volume = 2 * 4.0 * weights * run.trained_share
     needed = volume * ring / speed
     covered = parameters.overlap * needed
     room = busy if run.gathers_weights else busy / layout.microbatches / max(1, layout.pipeline)

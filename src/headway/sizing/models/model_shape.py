@@ -22,11 +22,19 @@ class ModelShape:
     experts_of_token: int = 0
     shared_experts: int = 0
     tied_embeddings: bool = False
+    latent_width: int = (
+        0  # of the compressed keys and values that are cached instead (DeepSeek-V2, 2405.04434); 0: none
+    )
 
     @property
     def attention_width(self) -> int:
         """Elements of all query heads of a token."""
         return self.heads * self.head_width
+
+    @property
+    def cache_width(self) -> int:
+        """Elements of one token's keys and values in one layer, as a service caches them."""
+        return self.latent_width or 2 * self.kv_heads * self.head_width
 
     @property
     def attention_parameters(self) -> int:

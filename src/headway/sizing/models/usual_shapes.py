@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from headway.sizing.model_shape import ModelShape
+from headway.sizing.models.model_shape import ModelShape
 
 
 def _dense(name: str, layers: int, width: int, heads: int, kv_heads: int, ffn: int, vocabulary: int) -> ModelShape:
@@ -34,7 +34,7 @@ _KNOWN = (
     ModelShape("qwen3-235b-a22b", 94, 4096, 64, 4, 128, 1536, 151936, experts=128, experts_of_token=8),
     # Its latent attention is described by an equal number of parameters, its first dense layers as mixtures.
     ModelShape(
-        "deepseek-v3", 61, 7168, 128, 128, 52, 2048, 129280, experts=256, experts_of_token=8, shared_experts=1
+        "deepseek-v3", 61, 7168, 128, 128, 52, 2048, 129280, experts=256, experts_of_token=8, shared_experts=1, latent_width=576
     ),
 )  # fmt: skip
 

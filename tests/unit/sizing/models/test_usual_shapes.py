@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.sizing.usual_shapes import KNOWN_SHAPES, find_known_shape, usual_shape
+from headway.sizing.models.usual_shapes import KNOWN_SHAPES, find_known_shape, usual_shape
 
 
 @pytest.mark.parametrize(
