@@ -76,6 +76,7 @@ if have sacctmgr; then
     printf '%s\n' $users | xargs -n 200 getent passwd 2>/dev/null | awk -F: '{ print $1 ":x:" $3 ":" $4 "::" $6 ":" $7 }' | part passwd
 fi
 if have scontrol; then
+    limit scontrol --version 2>/dev/null | part slurm-version.txt
     nodes=$(limit scontrol show nodes --json 2>/dev/null) || nodes=
     case $nodes in *'"nodes"'*) printf '%s\n' "$nodes" | part scontrol-nodes.json ;; esac
 fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,6 +33,7 @@ from headway.slurm_import.keys_not_carried import OTHER_FILES
 from headway.slurm_import.node_groups import NodeGroup, make_groups
 from headway.slurm_import.node_lines import NodeReport, SiteNode, gpu_type, read_nodes
 from headway.slurm_import.partition_lines import Surroundings, make_partitions, read_partitions
+from headway.slurm_import.values import holds_below
 from headway.slurm_import.verdicts import Item, Kind, Ledger, Verdict
 from headway.validation import syntax_rules
 from headway.validation.field_types import MOST_NODES
@@ -41,7 +43,10 @@ MAIN_FILE = "slurm.conf"
 STATE_CONFIG, STATE_PARTITIONS = "scontrol-config.txt", "scontrol-partitions.txt"
 STATE_NODES, STATE_SHARES, STATE_USERS = "scontrol-nodes.txt", "sshare.txt", "users.txt"
 STATE_JOBS = "sacct.txt"  # for a replay (headway.slurm_import.replay)
-STATE_FILES = frozenset((STATE_CONFIG, STATE_PARTITIONS, STATE_NODES, STATE_SHARES, STATE_USERS, STATE_JOBS))
+STATE_VERSION = "slurm-version.txt"  # scontrol --version
+STATE_FILES = frozenset(
+    (STATE_CONFIG, STATE_PARTITIONS, STATE_NODES, STATE_SHARES, STATE_USERS, STATE_JOBS, STATE_VERSION)
+)
 _OWNER = "headway-import"  # stands in for the person who will apply the file
 _SCRIPTS = (".sh", ".lua", ".py", ".pl", ".bash")
 
@@ -104,7 +109,8 @@ def import_site(files: SiteFiles) -> Imported:
         _decide_merged(reading.records, lost[0], ledger)
     teams = make_teams(reading.accounting, ledger)
     around = Surroundings(
-        site_names.partition_names(), groups, teams.of_account, TeamTree(teams.fields), reading.accounting.qos, version,
+        site_names.partition_names(), groups, teams.of_account, TeamTree(teams.fields), _holds_below(files),
+        reading.accounting.qos, version,
         cluster_keys.last(items, "preempttype").lower(), cluster_keys.last(items, "preemptmode").lower(),
     )  # fmt: skip
     partitions = make_partitions(found, around, ledger)
@@ -274,6 +280,13 @@ def _controllers(
         notes.append(f"the only node {head} is also the controller: give another machine for the head under hosts")
         return "head.example.org", {node.name: node for node in by_address.values()}
     return reached, rest
+
+
+def _holds_below(files: SiteFiles) -> bool:
+    """Returns whether lists of accounts of partitions hold for the accounts below too."""
+    said = {posixpath.basename(path): text for path, text in files.texts.items()}
+    config = re.search(r"(?m)^SLURM_VERSION\s*=(.*)$", said.get(STATE_CONFIG, ""))
+    return holds_below(said.get(STATE_VERSION, "") or (config[1] if config is not None else ""))
 
 
 def _template_notes(files: SiteFiles) -> list[str]:

@@ -54,6 +54,7 @@ class Surroundings:
     groups: Sequence[NodeGroup]
     teams: Mapping[str, str]  # account of the site -> team
     tree: TeamTree
+    lists_hold_below: bool  # lists of accounts hold for those below them too
     qos: Mapping[str, SiteQos]
     version: str  # Slurm of the node image
     preempt_type: str = ""
@@ -288,7 +289,8 @@ class _Fields:
     def _accounts(self, key: str, item: Item) -> None:
         allows, tree = key == "allowaccounts", self._around.tree
         named = [name.strip() for name in item.value.split(",") if name.strip()]
-        listed = tree.with_those_below(self._around.teams[name] for name in named if name in self._around.teams)
+        listed = {self._around.teams[name] for name in named if name in self._around.teams}
+        listed = tree.with_those_below(listed) if self._around.lists_hold_below else listed
         may = listed if allows else set(self._around.teams.values()) - listed
         nameable = tree.nameable(may)
         missing = [name for name in named if name not in self._around.teams]
@@ -300,7 +302,9 @@ class _Fields:
             self._fields["teams"] = tree.shortest(nameable)
         if not nameable or (missing and allows):
             opened = "" if nameable else "; without teams the partition is open to all"
-            why = f"these accounts are no teams of the file: {', '.join(missing[:5])}{opened}"
+            none = "a team stands for those below it, which may not use the partition" if may else "no team may use it"
+            lost_names = f"these accounts are no teams of the file: {', '.join(missing[:5])}"
+            why = (lost_names if missing else none) + opened
             self._ledger.dropped(item, why, f"give {self._place}.teams")
         elif lost:
             why = f"teams below {', '.join(lost[:5])} may not use the partition, so its own users may not either"

@@ -44,6 +44,13 @@ def tres(value: str) -> dict[str, int]:
     return found
 
 
+def holds_below(version: str) -> bool:
+    """Returns whether a partition's AllowAccounts and DenyAccounts hold for the accounts below too, as since Slurm 23.11.
+    `version`: text with Slurm's version; without one the answer is yes."""
+    found = re.search(r"([0-9]{1,3})\.([0-9]{1,3})", version)
+    return found is None or (int(found[1]), int(found[2])) >= (23, 11)
+
+
 def same_value(one: str, other: str) -> bool:
     """Returns whether two values of a key mean the same to Slurm: case, blanks, order of lists, forms of times and yes/no."""
     return _plain(one) == _plain(other)

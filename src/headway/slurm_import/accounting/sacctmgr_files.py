@@ -12,7 +12,8 @@ from headway.slurm_import.verdicts import Item, Ledger
 
 ROOT = "root"
 _DUMP_LINE = re.compile(r"^\s*(Cluster|Parent|Account|User)\s*-\s*(.*)$", re.IGNORECASE)
-_OPTION = re.compile(r"""([A-Za-z]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|"([^"]*)"|([^:]*))""")
+# A type of GPUs has a colon: GrpTRES=gres/gpu:a100=4:GrpJobs=2
+_OPTION = re.compile(r"""([A-Za-z]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|"([^"]*)"|((?:gres/[A-Za-z0-9_]+:[^=:,]+=|[^:])*))""")
 _DUMP_START = re.compile(r"^\s*Cluster\s*-\s*['\"]?\w", re.IGNORECASE | re.MULTILINE)
 _ASSOC_START = re.compile(r"^Cluster\|Account\|User\|", re.IGNORECASE)
 # Columns of `sacctmgr -P show assoc` that sacctmgr dump names differently, without blanks and in lower case

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headway.catalog.slurm_releases import is_at_least
 from headway.slurm_import.comparison.differences import REHEARSAL, Context, Finding, finding
 from headway.slurm_import.comparison.slurm_state import equal
+from headway.slurm_import.values import holds_below
 from headway.slurm_import.verdicts import Kind
 
-_ACCOUNTS_BELOW_SINCE = "23.11"  # AllowAccounts and DenyAccounts hold for the accounts below, too
 _HARDWARE = ("totalnodes", "totalcpus", "tres")
 # Keys that Headway gives to partitions where the site does not, and why
 _HEADWAYS = {
@@ -86,7 +85,7 @@ def _allowed(context: Context, partition: Mapping[str, str], *, mapped: bool = F
     teams = context.reasons.teams
     denied, allowed = partition.get("DenyAccounts", ""), partition.get("AllowAccounts", "ALL")
     listed = {part for part in (denied or allowed).split(",") if part}
-    if mapped and is_at_least(context.old.version, _ACCOUNTS_BELOW_SINCE):
+    if mapped and holds_below(context.old.version):
         listed = set(context.old.accounts_below(listed))
     listed = {teams.get(name, name) for name in listed} if mapped else listed
     with_users = {

@@ -6,7 +6,7 @@ from headway.catalog.plans import load_catalogue
 from headway.changes.desired_accounts import desired_accounts
 from headway.clusterfile.load import resolve_cluster_file
 from headway.slurm_import.verdicts import Kind
-from tests.support.slurm_sites import imported, verdict
+from tests.support.slurm_sites import NODES, imported, verdict
 
 TREE = """Cluster - 'lab':DefaultQOS='normal':Fairshare=1:MaxSubmitJobs=50:QOS='normal'
 Parent - 'root'
@@ -57,3 +57,28 @@ def test_hours_of_a_user_are_the_same_minutes_in_slurm() -> None:
     cluster, _ = resolve_cluster_file(site.spec, load_catalogue(site.catalogue), owner="ann")
     found = {(one.user, one.account): one.limits for one in desired_accounts(cluster).associations}
     assert found["alice", "physics"]["GrpTRESMins"] == "gres/gpu=50"
+
+
+def test_limits_on_a_type_of_gpus_are_read_to_their_end() -> None:
+    site = imported(
+        sacctmgr__dump="Cluster - 'lab'\nParent - 'root'\nAccount - 'ml':GrpTRES=cpu=9,gres/gpu:a100=4,gres/gpu=8:GrpJobs=2\n"
+    )
+    assert site.spec["teams"]["ml"]["limits"] == {"gpus": 8, "running_jobs": 2}
+    assert "no limit on cpu=9,gres/gpu:a100=4" in verdict(site, "GrpTRES").why
+
+
+def test_lists_of_partitions_hold_for_accounts_below_since_23_11() -> None:
+    """Seen on real Slurm: 24.11 accepts a job of an account below an allowed one, 22.05 refuses it."""
+    dump = (
+        "Cluster - 'lab'\nParent - 'root'\nAccount - 'top'\nParent - 'top'\nAccount - 'low'\nUser - 'ann'\n"
+        "Parent - 'low'\nUser - 'bob'\n"
+    )
+    conf = NODES + "PartitionName=a Nodes=ALL AllowAccounts=top\nPartitionName=b Nodes=ALL DenyAccounts=top\n"
+    newer, older = (
+        imported(slurm__conf=conf, sacctmgr__dump=dump, **{"slurm-version__txt": f"slurm {version}\n"})
+        for version in ("24.11.5", "22.05.8")
+    )
+    assert newer.spec["partitions"]["a"] == {"teams": ["top"]}
+    assert verdict(newer, "DenyAccounts").why == "no team may use it; without teams the partition is open to all"
+    assert older.spec["partitions"] == {"a": {}, "b": {"teams": ["low"]}}
+    assert "those below it, which may not use the partition" in verdict(older, "AllowAccounts").why
