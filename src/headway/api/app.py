@@ -65,6 +65,7 @@ from headway.api.routers.jobs import (
     submissions,
     sweeps,
     training_metrics,
+    trainings,
 )
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, Problem
 from headway.services.app_state import AppState
@@ -101,6 +102,7 @@ def create_app(state: AppState) -> FastAPI:
         rollouts,
         metrics,
         training_metrics,
+        trainings,
         logs,
         notebooks,
         submissions,

@@ -79,6 +79,7 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
             CommandEntry("notebook", "jobs.notebook:notebook", "Start JupyterLab on a node and open it in a browser."),
             CommandEntry("queue", "jobs.queue:queue", "Show the queue; -w refreshes it."),
             CommandEntry("job", "jobs.job:job", "Show, retry or rerun one job."),
+            CommandEntry("trainings", "jobs.trainings:trainings", "List jobs by the metrics that they reported."),
             CommandEntry(
                 "logs", "jobs.logs:logs", "Print a job's output; -f follows it.", usage="[OPTIONS] [CLUSTER] JOB"
             ),

@@ -23,6 +23,7 @@ from headway.store.db.engine import database_url, run_migrations
 from headway.store.db.errors import CommitUnknown
 from headway.store.db.metadata import metadata
 from headway.store.db.sealing import KEY_FILE
+from headway.store.jobs.trainings import MetricCondition, MetricKey, TrainingQuery, TrainingRow
 from tests.support.servers.postgres import BIN, postgres
 
 pytestmark = pytest.mark.skipif(BIN is None, reason="no PostgreSQL here")
@@ -52,11 +53,38 @@ async def test_several_stores_share_one_postgres_database(url: str, key_dir: Pat
         await _people(stores[0])
         await _provisioned_people(*stores[:2])
         await _rotations(stores)
+        await _trainings(stores[0])
         await _migrations_make_the_same_tables(url)
     finally:
         for store in stores:
             await store.close()
     assert [file.name for file in key_dir.iterdir()] == [KEY_FILE]
+
+
+async def _trainings(store: Store) -> None:
+    """Values of metrics are compared and sorted as numbers."""
+    told = {
+        "cluster": "lab",
+        "name": "gpt",
+        "user": "alice",
+        "team": "red",
+        "state": "RUNNING",
+        "submitted_at": 1.0,
+        "reported_at": 2.0,
+    }
+    for job, value in ((7, 10.0), (8, 9.5), (9, None)):
+        await store.trainings.save(
+            [TrainingRow(**told, job_id=job, label="", metrics={"val/top.1 acc": (3, value, value, 20.0)})]
+        )  # type: ignore[arg-type]
+    key = MetricKey("val/top.1 acc")
+    found = await store.trainings.search("lab", TrainingQuery(sort=key, text="GPT"))
+    assert [row.job_id for row in found] == [8, 7, 9]
+    below = TrainingQuery(
+        conditions=(MetricCondition(key, "<", 10.0), MetricCondition(MetricKey(key.metric, "highest"), "=", 20.0))
+    )
+    assert [row.job_id for row in await store.trainings.search("lab", below)] == [8]
+    await store.trainings.annotate("lab", 8, "note", ["a"])
+    assert await store.trainings.count("lab", TrainingQuery(tags=frozenset({"a"}))) == 1
 
 
 async def _rotations(stores: Sequence[Store]) -> None:

@@ -18,12 +18,14 @@ from headway.domain.dataset import DatasetVersion
 from headway.domain.environment import EnvironmentVersion
 from headway.domain.teams import Team, User
 from headway.errors import Unreachable
+from headway.jobs.metrics.metric_files import JobMetrics, Metric
 from headway.schemas.access.scim import USER_SCHEMA
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import LogFoundOut, LogPartOut
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
+from headway.services.jobs.trainings.training_rows import training_row
 from headway.store import NotebookRow
 from tests.support.api.access_table import SWEEP_FILE, Row
 from tests.support.clusters import builders
@@ -129,6 +131,7 @@ class Things:
             "node": "lab-1-1",
             "number": "1",
             "job_id": str(JOBS[owner]),
+            "other_id": str(JOBS[owner]),
             "operation_id": self.operation,
             "pipeline": self.pipelines[owner],
             "sweep": self.sweeps[owner],
@@ -182,6 +185,10 @@ async def things(server: Server) -> Things:
         swept = await store.sweeps.save("lab", "s", person=person, user=person, document=SWEEP)
         sweeps[person] = swept.id
         await store.jobs.record("lab", JOBS[person], person=person, user=person, **sent)
+    jobs = {job.user: job for job in reading().jobs}
+    await store.trainings.save(
+        training_row("lab", jobs[person], JobMetrics(metrics=[Metric("loss")])) for person in EVERYBODY
+    )
     return made
 
 

@@ -338,7 +338,15 @@ def test_completion_offers_commands_without_loading_them(shell: str) -> None:
 
 
 def test_completion_offers_job_subcommands() -> None:
-    assert completed("bash", "headway job ").split() == ["show", "stacks", "metrics", "retry", "rerun"]
+    assert completed("bash", "headway job ").split() == [
+        "show",
+        "stacks",
+        "metrics",
+        "compare",
+        "note",
+        "retry",
+        "rerun",
+    ]
     assert completed("bash", "headway job re").split() == ["retry", "rerun"]
 
 

@@ -34,7 +34,8 @@ _LEVELS = (1024, 64)  # points of a summary
 
 @dataclass
 class Metric:
-    """One metric. `parts`: index of the first point and number of the restart, of each part with increasing steps."""
+    """One metric. `parts`: index of the first point and number of the restart, of each part with increasing steps. `lowest` and
+    `highest`: of all finite values, also of steps that were repeated later; infinite if there is none."""
 
     name: str
     points: int = 0
@@ -42,6 +43,8 @@ class Metric:
     at: float = 0.0
     value: float = math.nan
     parts: list[Sequence[int]] = field(default_factory=list)
+    lowest: float = math.inf
+    highest: float = -math.inf
 
 
 @dataclass
@@ -235,6 +238,8 @@ class _Batch:
             metric.points += 1
             self._total += 1
         metric.step, metric.at, metric.value = step, at, value
+        if math.isfinite(value):
+            metric.lowest, metric.highest = min(metric.lowest, value), max(metric.highest, value)
         return True
 
     def _drop(self, why: str) -> None:

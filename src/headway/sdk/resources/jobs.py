@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import TypedDict, Unpack
 
 from headway.domain.slurm.job_states import ENDED
 from headway.errors import NotFound, Unreachable
@@ -19,6 +19,13 @@ from headway.schemas.submission.run_request import RunIn, RunOptions, RunOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.schemas.training_metrics import TrainingChartsOut, TrainingMetricsOut
+from headway.schemas.trainings import (
+    TrainingComparisonOut,
+    TrainingGroupsOut,
+    TrainingNoteIn,
+    TrainingOut,
+    TrainingsOut,
+)
 from headway.sdk.connection import Resource, cluster_path, non_empty
 from headway.sdk.reconnect import RECONNECT_S, ServerOutage, follow_log
 from headway.sdk.resources.bundles import Bundles
@@ -26,6 +33,19 @@ from headway.sdk.resources.clusters import Clusters
 from headway.sdk.submission import build_request, script_text, send_files
 
 POLL_S = 1.0
+
+
+class TrainingFilters(TypedDict, total=False):
+    """Selects and sorts trainings. `tag`: a training must have all of them. `where`: conditions such as "loss<2" and
+    "accuracy:highest>=0.9". `sort`: "loss", "loss:lowest", or "-accuracy" for the highest first."""
+
+    user: Sequence[str]
+    team: Sequence[str]
+    state: Sequence[str]
+    tag: Sequence[str]
+    q: str
+    where: Sequence[str]
+    sort: str
 
 
 class Jobs(Resource):
@@ -110,6 +130,42 @@ class Jobs(Resource):
         params: dict[str, str | list[str]] = {"metric": [*names], **non_empty({"task": task})}
         with self._connection.stream(path, params, None) as answer:
             yield from answer.iter_bytes()
+
+    def trainings(
+        self, cluster: str, *, cursor: str = "", limit: int = 100, **filters: Unpack[TrainingFilters]
+    ) -> TrainingsOut:
+        """Returns a page of the jobs that reported metrics, the latest first or in the order of `sort`. `cursor`: `next` of the
+        previous page."""
+        params = {**_training_words(filters), "limit": str(limit), **non_empty({"cursor": cursor})}
+        answer = self._connection.request_json("GET", cluster_path(cluster, "trainings"), params=params)
+        return self._connection.parse(TrainingsOut, answer)
+
+    def training_groups(
+        self, cluster: str, by: str, *, metric: str = "", **filters: Unpack[TrainingFilters]
+    ) -> TrainingGroupsOut:
+        """Returns trainings in groups of the same user, team, name, state, tag or commit, with the range of a metric."""
+        params = {**_training_words(filters), "by": by, **non_empty({"metric": metric})}
+        answer = self._connection.request_json("GET", cluster_path(cluster, "trainings", "groups"), params=params)
+        return self._connection.parse(TrainingGroupsOut, answer)
+
+    def trainings_csv(
+        self, cluster: str, metrics: Sequence[str] = (), **filters: Unpack[TrainingFilters]
+    ) -> Iterator[bytes]:
+        """Yields matching trainings as CSV in pieces, with a column for each of `metrics`, such as "loss:lowest"."""
+        params = {**_training_words(filters), "metric": [*metrics]}
+        with self._connection.stream(cluster_path(cluster, "trainings", "csv"), params, None) as answer:
+            yield from answer.iter_bytes()
+
+    def annotate(self, cluster: str, job_id: int, request: TrainingNoteIn) -> TrainingOut:
+        """Changes the note and the tags of a training."""
+        body = request.model_dump(mode="json")
+        answer = self._connection.request_json("PATCH", cluster_path(cluster, "trainings", str(int(job_id))), json=body)
+        return self._connection.parse(TrainingOut, answer)
+
+    def compare(self, cluster: str, first: int, second: int) -> TrainingComparisonOut:
+        """Returns what differs between two jobs."""
+        path = cluster_path(cluster, "trainings", str(int(first)), "compare", str(int(second)))
+        return self._connection.get(path, TrainingComparisonOut)
 
     def stacks(self, cluster: str, job_id: int, *, task: str = "") -> JobStacksOut:
         """Returns the Python stacks of all ranks of a running job."""
@@ -328,6 +384,14 @@ class Job:
     def cancel(self, *, task: int | None = None) -> None:
         """Cancels the job; an array as a whole, or with `task` that one of its tasks."""
         self.jobs.cancel(self.cluster, self.id, task="" if task is None else str(task))
+
+
+def _training_words(filters: TrainingFilters) -> dict[str, str | builtins.list[str]]:
+    found: dict[str, str | builtins.list[str]] = {}
+    for name, value in filters.items():
+        if value:
+            found[name] = value if isinstance(value, str) else [str(one) for one in value]  # type: ignore[attr-defined]
+    return found
 
 
 def _retry_request(env: Mapping[str, str] | None, task: int | None) -> RetryIn:

@@ -9,6 +9,7 @@ from headway.domain.slurm.job_states import ENDED
 from headway.server.workers.each_cluster import check_each_cluster
 from headway.services.app_state import AppState
 from headway.services.jobs.training_metrics import collect_metrics
+from headway.services.jobs.trainings.training_rows import changed_states
 from headway.store import ClusterRow
 
 EVERY_S = 10.0
@@ -46,7 +47,10 @@ class TrainingMetrics:
         complete = self._complete.get(row.name, set()) & ended
         due = [job for job in jobs if job.id in snapshot.progress or (job.id, job.end_time) in ended - complete]
         due = [job for job in due if (job.id, job.end_time) not in complete]
+        cluster = await self._state.clusters.resolved(row)
+        known = {job.id for job in due}
+        due += [job for job in await changed_states(self._state, cluster, snapshot.jobs) if job.id not in known]
         if due:
-            more = await collect_metrics(self._state, await self._state.clusters.resolved(row), due)
+            more = await collect_metrics(self._state, cluster, due)
             complete |= {(job.id, job.end_time) for job in due if job.id not in more} & ended
         self._complete[row.name] = complete

@@ -41,6 +41,14 @@ async def authorize_action(state: AppState, cluster: Cluster, who: Principal, th
     return True
 
 
+def may_act_on(cluster: Cluster, who: Principal, thing: Owned) -> bool:
+    """Returns whether `authorize_action` lets the person act on a job, for lists that show more of such jobs."""
+    if who.may(Right.ADMIN):
+        return True
+    listed = who.user in {user.name for user in cluster.users}
+    return who.may(Right.RUN_JOBS) and listed and (thing.user == who.user or _leads_team_of(cluster, who, thing))
+
+
 async def authorize_log(state: AppState, cluster: Cluster, who: Principal, job: Owned, job_id: int) -> None:
     """Checks that the person may read the job's log: as `authorize_action`. Raises NotAllowed."""
     await authorize_action(state, cluster, who, job, f"read the log of job {job_id}")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import islice
 
 from headway.domain.cluster import Cluster
-from headway.domain.slurm.job_states import ENDED
+from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound
 from headway.jobs.metrics.metric_files import JobMetrics, Metric, MetricFiles
@@ -24,6 +24,7 @@ from headway.schemas.training_metrics import (
     TrainingSeriesOut,
 )
 from headway.services.app_state import AppState
+from headway.services.jobs.trainings.training_rows import save_trainings
 
 PARTS_AT_ONCE = 8  # parts of a job's file that are read before other jobs get their turn
 ENDED_AGE_S = 30.0  # seconds between looks for the file of a job that has ended
@@ -37,23 +38,30 @@ def metric_files(state: AppState) -> MetricFiles:
 
 
 async def collect_metrics(state: AppState, cluster: Cluster, jobs: Iterable[JobState]) -> set[int]:
-    """Copies what the files of these jobs have gained. Returns the jobs whose files have more. Only the leader may call this,
-    because one process writes the copy."""
+    """Copies what the files of these jobs have gained, and updates the table of trainings. Returns the jobs whose files have
+    more. Only the leader may call this, because one process writes the copy."""
     left = {job.id: job for job in jobs}
+    changed = {job.id: job for job in left.values() if job.state not in RUNNING}
     async with state.metric_locks.setdefault(cluster.name, asyncio.Lock()):
+        files = metric_files(state)
         for _ in range(PARTS_AT_ONCE):
             if not left:
                 break
-            files = metric_files(state)
             known = {number: await asyncio.to_thread(files.read, cluster.name, number) for number in left}
             asked = [MetricsAsk(job, known[job.id].offset, known[job.id].path) for job in left.values()]
             parts = await state.backend.jobs.metric_parts(cluster, asked)
             for number in list(left):
                 part = parts.get(number)
+                if part is not None and part.data:
+                    changed[number] = left[number]
+                if part is not None and part.size < known[number].offset:
+                    await state.store.trainings.forget(cluster.name, number)
                 if part is None or not await asyncio.to_thread(
                     _take, files, cluster.name, number, known[number], part, state.clock()
                 ):
                     del left[number]
+        newest = {number: await asyncio.to_thread(files.read, cluster.name, number) for number in changed}
+        await save_trainings(state, cluster, changed.values(), newest)
     return set(left)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -245,8 +245,12 @@ class UsageReports(StorePart):
 
     async def runs_of_job(self, cluster: str, job: int) -> list[RunRow]:
         """Returns every run of a job, the oldest first."""
+        return await self.runs_of_jobs(cluster, [job])
+
+    async def runs_of_jobs(self, cluster: str, jobs: Collection[int]) -> list[RunRow]:
+        """Returns every run of these jobs, those of each job from the oldest on."""
         r = t.runs
-        query = _rows().where(r.c.cluster == cluster, r.c.job == job).order_by(r.c.start, r.c.group)
+        query = _rows().where(r.c.cluster == cluster, r.c.job.in_(jobs)).order_by(r.c.job, r.c.start, r.c.group)
         async with self._database.read() as db:
             return [RunRow(*row) for row in await db.execute(query)]
 

@@ -95,5 +95,7 @@ class ClusterStore(StorePart):
                 await db.execute(delete(t.pipelines).where(t.pipelines.c.cluster == name))
                 await db.execute(delete(t.trials).where(t.trials.c.cluster == name))
                 await db.execute(delete(t.sweeps).where(t.sweeps.c.cluster == name))
+                await db.execute(delete(t.trainings).where(t.trainings.c.cluster == name))
+                await db.execute(delete(t.training_tags).where(t.training_tags.c.cluster == name))
                 await db.execute(delete(t.symptoms).where(t.symptoms.c.cluster == name))
                 await db.execute(delete(t.incidents).where(t.incidents.c.cluster == name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -226,6 +226,15 @@ class IncidentStore(StorePart):
         query = select(i.c.number).join(j, j.c.incident == i.c.number).where(i.c.cluster == cluster, j.c.job == job)
         async with self._database.read() as db:
             return tuple(row.number for row in await db.execute(query.order_by(i.c.number)))
+
+    async def requeue_counts(self, cluster: str, jobs: Collection[int]) -> dict[int, int]:
+        """Returns how many incidents requeued each of these jobs; without jobs that none requeued."""
+        i, j = t.incidents, t.incident_jobs
+        count = func.count(func.distinct(j.c.incident))
+        query = select(j.c.job, count).join(i, j.c.incident == i.c.number).group_by(j.c.job)
+        async with self._database.read() as db:
+            found = await db.execute(query.where(i.c.cluster == cluster, j.c.job.in_(jobs)))
+            return {int(job): int(number) for job, number in found}
 
 
 def _incident(row: Row[Any], steps: tuple[IncidentStep, ...] = (), jobs: tuple[RequeuedJob, ...] = ()) -> Incident:

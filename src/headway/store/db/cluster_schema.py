@@ -144,6 +144,31 @@ jobs = Table(
     Index("ix_jobs_pipeline", "pipeline"),
 )
 
+# Jobs that reported metrics. `metrics`: name -> [step, newest, lowest, highest], null where a value is not finite.
+trainings = Table(
+    "trainings",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("label", String(64), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("user", String(64), nullable=False),
+    Column("team", String(64), nullable=False),
+    Column("state", String(32), nullable=False),
+    Column("submitted_at", Float, nullable=False),
+    Column("reported_at", Float, nullable=False),
+    Column("metrics", JSON, nullable=False),
+    Column("note", Text, nullable=False, server_default=""),
+)
+
+training_tags = Table(
+    "training_tags",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("tag", String(64), primary_key=True),
+)
+
 pipelines = Table(
     "pipelines",
     metadata,

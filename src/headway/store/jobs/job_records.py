@@ -78,6 +78,14 @@ class JobRecordStore(StorePart):
             row = (await db.execute(select(j).where(*mine).order_by(j.c.number.desc()).limit(1))).first()
         return _record(row) if row else None
 
+    async def latest(self, cluster: str, job_ids: Collection[int]) -> dict[tuple[int, str], JobRecord]:
+        """Returns the latest record of each of these jobs, by job number and user (see `get`)."""
+        j = t.jobs
+        query = select(j).where(j.c.cluster == cluster, j.c.job_id.in_(job_ids)).order_by(j.c.number)
+        async with self._database.read() as db:
+            records = [_record(row) for row in await db.execute(query)]
+        return {(record.job_id, record.user): record for record in records}
+
     async def of_pipeline(self, pipeline: str) -> tuple[JobRecord, ...]:
         """Returns the records in the order the jobs were submitted; if a step was run again, its last record counts."""
         query = select(t.jobs).where(t.jobs.c.pipeline == pipeline).order_by(t.jobs.c.number)

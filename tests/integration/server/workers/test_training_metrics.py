@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.errors import Unreachable
+from headway.errors import NotFound, Unreachable
 from headway.jobs.metrics.reader import MetricsPart
 from headway.schemas.jobs import ProgressOut
 from headway.server.workers.training_metrics import TrainingMetrics
@@ -180,3 +180,40 @@ async def test_metrics_go_with_the_data_of_a_cluster(server: Server, head: Head)
     assert files.read("lab", 7).metrics
     files.forget("lab")
     assert not files.read("lab", 7).metrics
+
+
+async def test_table_of_trainings_follows_the_state_of_jobs(server: Server, head: Head) -> None:
+    worker, trainings = TrainingMetrics(server.state), server.store.trainings
+    await worker.collect_all()
+    found = await trainings.get("lab", 7)
+    assert found is not None
+    assert (found.state, found.metrics) == ("RUNNING", {"loss": (2, 1.5, 1.5, 2.0), "lr": (1, 0.1, 0.1, 0.1)})
+    show(server, builders.job(7, "PENDING", restarts=1))
+    await worker.collect_all()
+    assert await trainings.unfinished("lab", 9) == {7: "PENDING"}
+    show(server)  # it ended while no server ran
+    head.files[7] += lines([4, 9.0, 0.5, None])
+    server.backend.answers |= {"job": builders.job(7, "FAILED", end_time=500), "history": ()}
+    await worker.collect_all()
+    found = await trainings.get("lab", 7)
+    assert found is not None
+    assert (found.state, found.metrics["loss"]) == ("FAILED", (4, 0.5, 0.5, 2.0))
+    assert await trainings.unfinished("lab", 9) == {}
+
+
+async def test_job_that_slurm_forgot_is_not_asked_for_again(server: Server, head: Head) -> None:
+    worker = TrainingMetrics(server.state)
+    await worker.collect_all()
+    show(server)
+    asked: list[int] = []
+
+    def job(_: Any, number: int) -> Any:
+        asked.append(number)
+        raise NotFound(f"no job {number}")
+
+    server.backend.answers |= {"job": job, "history": ()}
+    for _ in range(3):
+        await worker.collect_all()
+    found = await server.store.trainings.get("lab", 7)
+    assert found is not None
+    assert (found.state, asked) == ("UNKNOWN", [7])

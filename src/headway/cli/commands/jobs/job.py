@@ -1,4 +1,4 @@
-"""job show|metrics|stacks|retry|rerun: one job."""
+"""job show|metrics|stacks|retry|rerun: one job. `compare` and `note` are in `trainings`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from headway.cli import common
+from headway.cli.commands.jobs.trainings import compare, note
 from headway.cli.options.env_option import EnvOption, parse_env_options
 from headway.cli.options.job_arguments import JobArgument, parse_job_words
 from headway.cli.output import formatting, tables
@@ -294,5 +295,7 @@ job = typer.Typer(
 job.command("show")(show_job)
 job.command("stacks")(stacks)
 job.command("metrics")(metrics)
+job.command("compare")(compare)
+job.command("note")(note)
 job.command("retry")(retry)
 job.command("rerun")(rerun)

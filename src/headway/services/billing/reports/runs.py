@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -73,6 +74,13 @@ async def load_runs(
     whole_costs = await run_costs(state, billed, page, lifetime)
     lines = [_run_line(run, billed, shown_period, *usd) for run, *usd in zip(page, costs, whole_costs, strict=True)]
     return RunsOut(cluster=billed.name, start=period.start, end=period.end, runs=lines, next=next_cursor)
+
+
+async def whole_run_lines(state: AppState, billed: BilledCluster, runs: Sequence[RunRow]) -> list[RunLine]:
+    """Returns these runs with their cost, over their whole time."""
+    lifetime = Period("", min((run.start for run in runs), default=0), billed.now + 1)
+    costs = await run_costs(state, billed, runs, lifetime)
+    return [_run_line(run, billed, lifetime, cost, cost) for run, cost in zip(runs, costs, strict=True)]
 
 
 def run_order(lossy: bool, waited: bool) -> Order:

@@ -543,6 +543,28 @@ def _create_tables() -> None:
     )
     op.create_index("ix_trials_cluster", "trials", ["cluster"], unique=False)
     op.create_table(
+        "training_tags",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("tag", sa.String(length=64), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "job_id", "tag", name="pk_training_tags"),
+    )
+    op.create_table(
+        "trainings",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("label", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("user", sa.String(length=64), nullable=False),
+        sa.Column("team", sa.String(length=64), nullable=False),
+        sa.Column("state", sa.String(length=32), nullable=False),
+        sa.Column("submitted_at", sa.Float(), nullable=False),
+        sa.Column("reported_at", sa.Float(), nullable=False),
+        sa.Column("metrics", sa.JSON(), nullable=False),
+        sa.Column("note", sa.Text(), server_default="", nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "job_id", name="pk_trainings"),
+    )
+    op.create_table(
         "uids",
         sa.Column("name", sa.String(length=64), nullable=False),
         sa.Column("uid", sa.Integer(), nullable=False),
