@@ -2,7 +2,8 @@
 
 Slurm signals only the processes that srun started: the launcher, which would end, but not the ranks. This program runs
 between srun and the launcher. It starts the launcher with the signals USR1 and USR2 ignored, passes a signal to all
-processes below it that handle it, and exits with the launcher's exit code."""
+processes below it that handle it, and exits with the launcher's exit code. If $HEADWAY_TENSORBOARD_DIR is set, it also reports
+the scalars of TensorBoard event files (event_follower)."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ import os
 import signal
 import subprocess
 import sys
+
+from headway_train import event_follower, progress
 
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2)
 RETRY_S = 1.0
@@ -32,8 +35,10 @@ def main() -> int:
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ours)
 
+    follower = event_follower.follow(progress.run_began())
+    env = {**os.environ, progress.BEGAN: str(progress.run_began())} if follower else None
     try:
-        child = subprocess.Popen(words, preexec_fn=in_child)
+        child = subprocess.Popen(words, preexec_fn=in_child, env=env)
     except OSError as error:
         print(f"headway_train: {words[0]}: {error.strerror}", file=sys.stderr)
         return 127
@@ -43,6 +48,8 @@ def main() -> int:
         signal.signal(number, lambda got, _: child.send_signal(got))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ours)
     code = child.wait()
+    if follower:
+        follower.close()
     return code if code >= 0 else 128 - code
 
 

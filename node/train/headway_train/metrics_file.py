@@ -56,6 +56,7 @@ class MetricsFile:
         self._dropped = 0
         self._said: set[str] = set()
         self._file: int | None = None
+        self._end = 0  # of the file after the last write here
         self._names: dict[str, None] = {}
         self._due = threading.Event()
         self._thread: threading.Thread | None = None
@@ -142,9 +143,12 @@ class MetricsFile:
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             # A killed process may have left half a line.
             data = b"\n" + json.dumps({"run": self._began}).encode() + b"\n" + data
+        elif os.fstat(self._file).st_size != self._end:  # event_follower and the training itself may both report
+            data = json.dumps({"names": list(self._names)}).encode() + b"\n" + data
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]
+        self._end = os.lseek(self._file, 0, os.SEEK_CUR)
 
 
 def _detached(value: Any) -> Any:

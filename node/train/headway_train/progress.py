@@ -16,6 +16,7 @@ SOCKET = "/run/headway/report/socket"
 LEAST_S = 0.05  # least time between two datagrams; of several calls within this time the newest is sent
 MOST_BYTES = 4096
 MOST_MORE = 16  # additional values in one report
+BEGAN = "HEADWAY_RUN_BEGAN"  # Unix seconds when `python3 -m headway_train` began this run, which reports too
 
 
 def report(*, step: int | None = None, loss: Any = None, tokens: int | None = None, **more: Any) -> None:
@@ -28,6 +29,16 @@ def report(*, step: int | None = None, loss: Any = None, tokens: int | None = No
         _sender.add({"step": step, "loss": loss, "tokens": tokens, **more})
     except Exception:  # a training must never end because of its report
         pass
+
+
+def send_newest(values: dict[str, Any]) -> None:
+    """Sends values to the node's agent that are kept in the metrics file already."""
+    _sender.add_newest(values)
+
+
+def run_began() -> float:
+    """Returns when this run of the training began, in Unix seconds."""
+    return _sender.began
 
 
 def saved(stalled_s: float) -> None:
@@ -46,7 +57,8 @@ class _Sender:
         self._socket: socket.socket | None = None
         self._sent = 0.0
         self._pending: dict[str, Any] | None = None
-        self._began = round(time.time(), 3)  # another value shows that the training was restarted
+        # Another value shows that the training was restarted.
+        self.began = float(os.environ.get(BEGAN) or round(time.time(), 3))
         self.saves = 0
         self.stalled_s = 0.0
 
@@ -54,10 +66,14 @@ class _Sender:
         """Keeps the values, and sends them if the last datagram is at least LEAST_S old."""
         if int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0) != 0:
             return
-        metrics_file.keep(values, self._began)
+        metrics_file.keep(values, self.began)
+        self.add_newest(values)
+
+    def add_newest(self, values: dict[str, Any]) -> None:
+        """Does the same for the datagram alone."""
         # Detached, so that the kept tensors do not hold the autograd graph of a whole step in memory.
         self._pending = {name: value.detach() if hasattr(value, "detach") else value for name, value in values.items()}
-        self._pending = {"run_began": self._began, **self._pending}
+        self._pending = {"run_began": self.began, **self._pending}
         if self.saves:
             self._pending |= {"checkpoints": self.saves, "checkpoints_s": round(self.stalled_s, 3)}
         if time.monotonic() - self._sent >= LEAST_S:
