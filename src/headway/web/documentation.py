@@ -16,6 +16,7 @@ PAGE_TO_DOC = {
     "incidents": "concepts/incidents",
     "events": "howto/dashboard",
     "notebooks": "howto/dashboard",
+    "sweeps": "howto/sweeps",
     "teams": "howto/access",
     "costs": "howto/costs",
     "home": "howto/dashboard",

@@ -28,6 +28,7 @@ CLUSTER = (
     Tab("incidents", "Incidents", "/incidents"),
     Tab("events", "Events", "/events"),
     Tab("notebooks", "Notebooks", "/notebooks"),
+    Tab("sweeps", "Sweeps", "/sweeps"),
     Tab("teams", "Teams", "/teams"),
     Tab("costs", "Costs", "/costs"),
 )

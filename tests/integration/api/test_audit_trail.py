@@ -24,7 +24,19 @@ from headway.services.cluster_backend import SlurmReading
 from headway.services.server_settings import Oidc
 from headway.store import AuditAsk, TrialRow
 from tests.support.api.access_table import SCIM_ROUTES, TABLE
-from tests.support.api.api_routes import ENVIRONMENT, JOBS, PEOPLE, Things, ask, body_of, filled, routes, server, things
+from tests.support.api.api_routes import (
+    ENVIRONMENT,
+    JOBS,
+    PEOPLE,
+    SWEEP,
+    Things,
+    ask,
+    body_of,
+    filled,
+    routes,
+    server,
+    things,
+)
 from tests.support.billing.published_catalogs import catalog, files_of, published
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
@@ -179,6 +191,9 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
         number = await made.store.environments.next_number("lab", "tools")
         await made.store.environments.add(replace(ENVIRONMENT, number=number), "models==1\n")
         names["version"] = str(number)
+    if key.endswith("{sweep}/stop"):
+        new = await made.store.sweeps.save("lab", "s", person=ADMIN, user=ADMIN, document=SWEEP)
+        names["sweep"] = new.id
     if key.endswith("{sweep}/best"):
         trial = TrialRow(names["sweep"], "lab", 1, {"a": 1}, 1.0, state="done", ended_at=2.0, value=0.5)
         await made.store.sweeps.add_trials([trial])

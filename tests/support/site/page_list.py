@@ -67,6 +67,11 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("notebooks", "/clusters/demo/notebooks", role="member"),
         Place("no-notebooks", "/clusters/demo/notebooks", role="operator"),
     ),
+    "/clusters/{name}/sweeps": (
+        Place("sweeps", "/clusters/demo/sweeps", role="member"),
+        Place("no-sweeps", "/clusters/prod/sweeps"),
+    ),
+    "/clusters/{name}/sweeps/{sweep}": (Place("sweep", "/clusters/demo/sweeps/lr-search", role="member"),),
     "/clusters/{name}/queue": (
         Place("queue", "/clusters/demo/queue"),
         Place("queue-none", "/clusters/demo/queue?q=nothing", role="viewer"),

@@ -22,7 +22,7 @@ from headway.web.pages.cluster import (
     scale,
     storage,
 )
-from headway.web.pages.jobs import job, notebooks, queue, submit
+from headway.web.pages.jobs import job, notebooks, queue, submit, sweeps
 
 PAGES: tuple[ModuleType, ...] = (
     home,
@@ -36,6 +36,7 @@ PAGES: tuple[ModuleType, ...] = (
     activity,
     node,
     notebooks,
+    sweeps,
     nodes,
     fabric_test,
     scale,

@@ -152,6 +152,15 @@ def _show(found: SweepOut, output: Format) -> None:
     why = f" ({found.why})" if found.why else ""
     named = f"{found.name} ({found.id})" if found.id else found.name
     common.print_line(f"{named} on {found.cluster} as {found.user}: {found.state}{why}")
+    if found.trials:
+        _print_trials(found)
+    if not found.id and found.trial_count > len(found.trials):
+        common.print_line(f"... {found.trial_count:,} trials in all, {found.parallel} at once")
+    for line in _sums(found):
+        common.print_line(line)
+
+
+def _print_trials(found: SweepOut) -> None:
     columns = [
         tables.Column("TRIAL", right=True), tables.Column("JOB", right=True), tables.Column("STATE"),
         *(tables.Column(name, right=True) for name in found.parameters), tables.Column("STEP", right=True),
@@ -159,10 +168,6 @@ def _show(found: SweepOut, output: Format) -> None:
         tables.Column("WHY", shrink=True, min_width=20, drop_order=1),
     ]  # fmt: skip
     tables.print_table(columns, [_row(found, trial) for trial in found.trials])
-    if not found.id and found.trial_count > len(found.trials):
-        common.print_line(f"... {found.trial_count:,} trials in all, {found.parallel} at once")
-    for line in _sums(found):
-        common.print_line(line)
 
 
 def _row(found: SweepOut, trial: TrialOut) -> list[tables.Cell]:
