@@ -269,7 +269,7 @@ def _decide_uncarried(
     qos: str, site: SiteQos, teams: Teams, of_partitions: Mapping[str, str], names: _Names, ledger: Ledger
 ) -> None:
     """Decides on the keys of a QOS that is no QOS of the file: a team or a partition has its limits, or it is not carried."""
-    own = next((f"teams.{teams.of_account[a]}.limits" for a, name in teams.qos.own.items() if name == qos), "")
+    own = next((_own_place(teams, account) for account, name in teams.qos.own.items() if name == qos), "")
     place = own or of_partitions.get(qos, "")
     for key, item in site.keys.items():
         if not ledger.is_open(item):
@@ -282,11 +282,22 @@ def _decide_uncarried(
             ledger.same(item, "Slurm's own QOS")
         elif qos in names.lost:
             ledger.dropped(item, *names.lost[qos])
-        elif qos in of_partitions and not own:
+        elif own and key == "gracetime":
+            why = "jobs without --qos have two minutes when they are preempted"
+            ledger.same(item, why) if item.value == "00:02:00" else ledger.dropped(item, why, "nothing to do")
+        elif own:
+            ledger.dropped(item, *limit_reason(key, item.value))
+        elif qos in of_partitions:
             why = "a partition has limits of each user only"
             ledger.dropped(item, why, "give the limit to teams, or to a QOS that jobs choose")
         else:
             ledger.dropped(item, *qos_reason(key, item.value))
+
+
+def _own_place(teams: Teams, account: str) -> str:
+    """Returns the place of a QOS that is a team's own."""
+    team = teams.of_account.get(account, "")
+    return f"teams.{team}.limits" if teams.fields.get(team, {}).get("limits") else f"teams.{team}"
 
 
 def _decide_lists(accounting: Accounting, teams: Teams, names: _Names, ledger: Ledger) -> None:
@@ -338,7 +349,7 @@ def _decide_list(item: Item, key: str, account: str, team: str, teams: Teams, na
     elif not carried and own is None:
         ledger.same(item, "Headway gives each team a QOS of its own")
     elif not carried:
-        ledger.carried(item, f"teams.{team}.limits")
+        ledger.carried(item, _own_place(teams, account))
     elif key == "defaultqos" and team not in names.teams[default]:
         ledger.carried(item, "teams", f"{names.carried[default]} is default_qos of the teams below that may choose it")
     elif key == "defaultqos":

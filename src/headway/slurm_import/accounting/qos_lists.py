@@ -15,6 +15,7 @@ DEFAULTS = {
     "priority": ("0",), "gracetime": ("00:00:00", "0"), "preemptexempttime": ("00:00:00",), "preemptmode": ("cluster",),
     "usagefactor": ("1.000000", "1"), "usagethres": ("0.000000",), "limitfactor": ("0.000000", "1.000000"), "id": (),
 }  # fmt: skip
+_NO_LIMIT = ("name", "description", "flags", "gracetime")
 # Keys of which only the section qos has fields
 _OF_SECTION = (
     "priority", "preempt", "preemptmode", "usagefactor", "maxwall", "maxwalldurationperjob", "maxtres", "maxtresperjob",
@@ -23,8 +24,8 @@ _OF_SECTION = (
 
 @dataclass
 class QosLists:
-    """Names of QOS in lower case, by account: those that its jobs may have, and the default. `own`: the QOS that all jobs of
-    the account have and no others, with limits that a team has; they become the team's."""
+    """Names of QOS in lower case, by account: those that its jobs may have, and the default. `own`: a QOS that no
+    other account may have, with nothing but limits that a team has; it becomes the team's."""
 
     allowed: dict[str, frozenset[str]] = field(default_factory=dict)
     default: dict[str, str] = field(default_factory=dict)
@@ -77,12 +78,19 @@ def _own(accounting: Accounting, lists: QosLists) -> Iterator[tuple[str, str]]:
             accounts.setdefault(name, set()).add(account)
     parents = {account.parent for account in accounting.accounts.values()}
     for account, names in lists.allowed.items():
-        default = lists.default[account]
-        alone = accounts.get(default) == {account} and users.get(default, {account}) == {account}
-        qos = accounting.qos.get(default)
-        alone = alone and names <= {default, NORMAL} and default != NORMAL and account not in parents
-        if alone and qos is not None and not _needs_section(qos):
-            yield account, default
+        for name in dict.fromkeys((lists.default[account], account.lower())):
+            qos = accounting.qos.get(name)
+            alone = accounts.get(name) == {account} and users.get(name, {account}) == {account}
+            if qos is None or name == NORMAL or not alone or _needs_section(qos):
+                continue
+            # A team's limits count the jobs of all QOS that it may choose, and those of the teams below it.
+            if not _has_limits(qos) or (names <= {name, NORMAL} and account not in parents):
+                yield account, name
+                break
+
+
+def _has_limits(qos: SiteQos) -> bool:
+    return any(item.value not in DEFAULTS.get(key, ()) for key, item in qos.keys.items() if key not in _NO_LIMIT)
 
 
 def _needs_section(qos: SiteQos) -> bool:

@@ -121,3 +121,29 @@ def test_qos_of_one_account_gives_the_team_its_limits() -> None:
     assert verdict(site, "GrpTRES").kind is Kind.NOT_CARRIED  # because of the memory
     assert "mem=1T" in verdict(site, "GrpTRES").why
     assert verdict(site, "GrpJobs").kind is Kind.CARRIED
+
+
+def test_qos_of_an_account_that_says_nothing_is_the_team_s_own() -> None:
+    """Many sites have a QOS for each account; Headway makes one for each team."""
+    table = (
+        "Name|Priority|GraceTime|Flags|GrpJobs|GrpTRESMins\nhigh|9|00:00:00||9|\ntop|0|00:02:00|NoDecay||\nlow|0|||||\n"
+        "one|0|||7|gres/gpu=600\n"
+    )
+    dump = (
+        "Cluster - 'lab'\nParent - 'root'\nAccount - 'top':DefaultQOS='top':QOS='top,high'\n"
+        "Account - 'one':DefaultQOS='one':QOS='high,one'\nParent - 'top'\n"
+        "Account - 'low':DefaultQOS='high':QOS='low,high'\nUser - 'ann'\nParent - 'low'\nUser - 'bob'\n"
+        "Parent - 'one'\nUser - 'eve'\n"
+    )
+    site = imported(sacctmgr__dump=dump, qos__txt=table)
+    assert {team: fields.get("default_qos") for team, fields in site.spec["teams"].items()} == {
+        "top": None, "low": "high", "one": "one-qos",
+    }  # fmt: skip
+    # of its jobs of that QOS only: as a limit of the team it would count those of high too
+    assert site.spec["qos"] == {
+        "high": {"priority": 9, "limits": {"running_jobs": 9}},
+        "one-qos": {"teams": ["one"], "limits": {"running_jobs": 7}},
+    }
+    assert verdict(site, "Name", value="low").place == "teams.low"
+    assert verdict(site, "QOS", record="Account=low").place == "qos.high.teams"
+    assert site.faults == []
