@@ -25,6 +25,31 @@ async def batch_hosts(connections: Remote, head: Machine, node: str, *, ending: 
     return await _batch_hosts(connections, head, node, RUNNING if ending else ALLOCATED)
 
 
+async def jobs_that_lost_node(
+    connections: Remote, head: Machine, jobs: Set[int], node: str, since: float
+) -> dict[int, bool]:
+    """Returns which of these jobs have run on without the node since that time (unix seconds; --no-kill), each with
+    whether it still has the node of its batch script. A job that was requeued has started later."""
+    if not jobs:
+        return {}
+    numbers = ",".join(map(str, sorted(jobs)))
+    argv = [
+        *UNIX_TIMES,
+        "squeue",
+        "--all",
+        "--noheader",
+        f"--jobs={numbers}",
+        "--states=RUNNING",
+        "--format=%A %S %B %N",
+    ]
+    ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S, check=False)  # fails where all of them have ended
+    found: dict[int, bool] = {}
+    for row in (line.split() for line in ran.stdout.splitlines()):
+        if len(row) == 4 and row[1].isdigit() and int(row[1]) < since and node not in (left := expand(row[3])):
+            found[int(row[0])] = row[2] in left
+    return found
+
+
 async def recent_jobs_on_node(connections: Remote, head: Machine, node: str) -> set[int]:
     """Returns jobs that occupy the node, and jobs that ended there within the last minutes (MinJobAge) other than
     by a command."""

@@ -44,6 +44,7 @@ class World:
         self.jobs: dict[int, str] = {}
         self.tasks: dict[int, str] = {}  # tasks of an array: job -> its name, "7_2"
         self.scripts: dict[int, str] = {}
+        self.no_kill: set[int] = set()  # jobs that only lose a node that is down
         self.fixed: set[int] = set()  # jobs submitted with --no-requeue
         self.stuck: set[int] = set()  # jobs for which the controller accepts no command now
         self.refused: dict[int, str] = {}  # jobs that the controller refuses to requeue, with its message
@@ -170,6 +171,14 @@ class World:
             return self._reservation(words)
         if "squeue" in words and "--states=FAILED" in words:
             return 0, "".join(f"{number} {at}\n" for number, at in self.ended.items())
+        if "squeue" in words and "--format=%A %S %B %N" in words:
+            asked_for = {int(number) for number in line.partition("--jobs=")[2].split()[0].split(",")}
+            return 0, "".join(
+                f"{n} 1 {self.batch_hosts.get(n, NODE)} lab-1-[1,3]\n"
+                if n in self.no_kill
+                else f"{n} 1001 lab-1-1 lab-1-1\n"
+                for n in sorted(asked_for)
+            )
         if words[0] == "squeue" and "--format=%A %i" in words:
             return 0, "".join(f"{n} {self.tasks.get(n, n)}\n" for n in self.jobs)
         if words[0] == "squeue":
@@ -260,7 +269,7 @@ class World:
         else:
             self.state, self.reason = {"DRAIN": "IDLE+DRAIN", "DOWN": "DOWN*"}[state], reason
         if state == "DOWN":
-            runs = {n for n, state in self.jobs.items() if state == "RUNNING"}
+            runs = {n for n, state in self.jobs.items() if state == "RUNNING"} - self.no_kill
             self.jobs |= {n: "PENDING" if n not in self.fixed else "NODE_FAIL" for n in runs}
         return 0, ""
 

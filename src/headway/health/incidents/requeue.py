@@ -176,7 +176,8 @@ async def jobs_ended_by_fault(context: HealthContext, incident: Incident, there:
 
 async def _finish_jobs_of_dead_node(context: HealthContext, incident: Incident) -> Incident:
     """Records the jobs of a dead node as moved. Slurm itself requeues the jobs of a node that is down; jobs that may
-    not be requeued have failed."""
+    not be requeued have failed. Of jobs of --no-kill Slurm only takes the node away: those that had their batch script there
+    would run without it until their time limit, and are requeued here."""
     head = await context.head()
     had = jobs_in_evidence(incident, "had")
     states = {
@@ -193,20 +194,28 @@ async def _finish_jobs_of_dead_node(context: HealthContext, incident: Incident) 
             context.cluster_context.connections, head, job
         ):  # the job failed because the node was lost, and an epilog holds it
             ended.add(job)
+    alive = {job for job, state in states.items() if state == "RUNNING"}
+    since = next((step.at for step in incident.current if "had" in step.evidence), 0.0)
+    run = context.cluster_context.connections
+    smaller = await node_jobs.jobs_that_lost_node(run, head, alive, incident.node, since)
+    ended |= {job for job, has_script in smaller.items() if not has_script}
+    continued = smaller.keys() - ended
     sent = await requeue_jobs(context, incident, ended - jobs_in_evidence(incident, "requeued"))
     await raise_fault(context, incident, sent)
     done = sent.requeued
     over = {*job_commands.CANCELLED_STATES, _COMPLETED}
     by_slurm = [job for job, state in states.items() if state and state not in {*over, *ENDED_BADLY}]
-    done += [job for job in by_slurm if job not in ended and told_of.get(job) not in over]
+    done += [job for job in by_slurm if job not in ended | continued and told_of.get(job) not in over]
     done.sort()
     held = incident.found("held")
     for host, jobs in held.items() if isinstance(held, dict) else ():
         await _release_hold(context, host, jobs)
     await context.cluster_context.store.incidents.record_requeued_jobs(incident.number, done, context.clock())
-    lost = [job for job in states if job not in done]
+    lost = [job for job in states if job not in {*done, *continued}]
     words = f"jobs requeued: {_list(done)}" + (f"; ended: {_list(lost)}" if lost else "")
-    return await context.add_step(incident, IncidentState.JOBS_MOVED, words, evidence={"requeued": done, "stay": lost})
+    words += f"; on their other nodes: {_list(sorted(continued))}" if continued else ""
+    evidence = {"requeued": done, "stay": [*lost, *sorted(continued)]}
+    return await context.add_step(incident, IncidentState.JOBS_MOVED, words, evidence=evidence)
 
 
 async def _warn_jobs(context: HealthContext, incident: Incident, jobs: set[int]) -> Incident:

@@ -48,6 +48,16 @@ async def test_failed_requeue_is_retried_for_jobs_of_a_dead_node(lab: Ward) -> N
     assert "ended" not in (await lab.newest()).steps[-1].text
 
 
+async def test_job_that_only_loses_a_dead_node_continues_unless_its_batch_script_was_there(lab: Ward) -> None:
+    lab.world.jobs = {7: "RUNNING", 8: "RUNNING", 9: "RUNNING"}
+    lab.world.no_kill, lab.world.batch_hosts = {7, 8}, {8: "lab-1-1"}
+    await lab.responder.handle_heartbeats(SILENT, 1000.0)
+    incident = await lab.newest()
+    assert lab.world.requeued == [7]
+    assert [moved.job for moved in incident.jobs] == [7, 9]
+    assert "jobs requeued: 7, 9; on their other nodes: 8" in [step.text for step in incident.steps]
+
+
 @pytest.mark.parametrize("again", [False, True])
 async def test_failed_requeue_is_retried_on_a_node_that_stays_in_service(lab: Ward, again: bool) -> None:
     """Also a second one, whose error finds the incident over."""
