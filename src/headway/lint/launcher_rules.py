@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from headway.lint.batch_text import BatchText, Command, launched_program
+from headway.lint.batch_text import BatchText, Command, launch_arguments, launched_program
 from headway.lint.findings import Edit, Finding, insert_before, replace_line
 from headway.lint.resource_rules import PER_NODE_LAUNCHERS, PREPARES, gpus_per_node, node_count
 
 FREE_PORT = "$((10000 + SLURM_JOB_ID % 50000))"
 _PORT = re.compile(
-    r"((?<!\w)MASTER_PORT=|--master[-_]port[= ]|--main_process_port[= ]|--rdzv[-_]endpoint[= ]\S*?:)(\d{2,5})(?![\w$`{.])"
+    r"((?<!\w)MASTER_PORT=|--master[-_]port[= ]|--main_process_port[= ]|--rdzv[-_]endpoint[= ]\S*?:"
+    r"|(?<!\w)ray start\s[^|;&#]*?--port[= ])(\d{2,5})(?![\w$`{.])"
 )
 _WHOLE_NODE_GPUS = 8  # a job with so many GPUs on a node shares it with no other training
 _NESTED = re.compile(r"(?:^|[\s;&|(])srun\s+\S")
@@ -23,6 +24,7 @@ def launcher_rules(text: BatchText) -> Iterator[Finding]:
     yield from _nested_srun(text)
     yield from _one_node_only(text)
     yield from _fixed_ports(text)
+    yield from _every_ray(text)
     yield from _no_wait(text)
     yield from _lost_exit_code(text)
     yield from _conda(text)
@@ -94,6 +96,18 @@ def _fixed_ports(text: BatchText) -> Iterator[Finding]:
             "Two such jobs on one node can't both listen there: the second one fails, or joins the first one's training.",
             () if quoted or elsewhere else replace_line(number, fixed),
         )  # fmt: skip
+
+
+def _every_ray(text: BatchText) -> Iterator[Finding]:
+    """Yields a finding for commands that end every Ray of the node."""
+    for command in text.commands:
+        verb = "".join(launch_arguments(command, "ray")[:1]) if launched_program(command) == "ray" else ""
+        if verb in ("stop", "symmetric-run"):
+            yield Finding(
+                "every-ray", "warning", command.line, f"ray {verb} ends all of your Rays on the node.",
+                "Another job of yours there loses its Ray. Start Ray with ray start --block in a step: it ends with the job."
+                " headway run --launcher ray does so.",
+            )  # fmt: skip
 
 
 # Commands that take no time.

@@ -37,6 +37,7 @@ def test_launcher_on_one_of_several_nodes() -> None:
         "export MASTER_PORT=29500",
         "torchrun --master_port 29500 a.py",
         'torchrun --rdzv_endpoint="$MASTER_ADDR:29500" a.py',
+        "srun ray start --head --port=29500 --block",
     ],
 )
 def test_fixed_port_becomes_one_of_the_job(line: str) -> None:
@@ -44,7 +45,7 @@ def test_fixed_port_becomes_one_of_the_job(line: str) -> None:
     assert found(text)["fixed-port"] == 4
     better = fixed("fixed-port", text)
     assert "29500" not in better
-    shell = f"SLURM_JOB_ID=70123; torchrun() {{ echo $*; }}\n{better.splitlines()[-1]}\necho $MASTER_PORT"
+    shell = f"SLURM_JOB_ID=70123; torchrun() {{ echo $*; }}; srun() {{ echo $*; }}\n{better.splitlines()[-1]}\necho $MASTER_PORT"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=20, check=True)
     assert "30123" in done.stdout
 
@@ -166,3 +167,11 @@ def test_folder_of_the_script_is_not_the_folder_of_its_copy(line: str, path: str
 def test_script_that_knows_of_its_copy(lines: tuple[str, ...]) -> None:
     assert "script-path" not in found(script(*lines))
     assert "script-path" not in found('#!/bin/bash\ncd "$(dirname "$0")"\nsbatch train.sbatch\n')
+
+
+@pytest.mark.parametrize(
+    "line", ["ray stop", "srun --overlap /scratch/me/ray/bin/ray stop --force", "ray symmetric-run -- a.py"]
+)
+def test_commands_that_end_every_ray_of_a_node(line: str) -> None:
+    assert found(script(line))["every-ray"] == 3
+    assert "every-ray" not in found(script("srun ray start --head --block", "python stop.py"))
