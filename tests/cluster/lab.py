@@ -154,8 +154,10 @@ class Lab:
         told = self.head("squeue", "-h", "-o", "%T", "-j", str(job), check=False).out.split()
         if told:
             return told[0]
-        told = self.head("sacct", "-X", "-n", "-P", "-o", "State", "-j", str(job)).out.split("\n")
-        return told[0].split(" ")[0] if told and told[0] else "UNKNOWN"
+        lines = self.head("sacct", "-X", "-n", "-P", "-o", "State", "-j", str(job)).out.splitlines()
+        # A job that lost a node and went on has a row for each of its sizes.
+        told = [line for line in lines if line and line != "RESIZING"]
+        return told[0].split(" ")[0] if told else "UNKNOWN"
 
     def wait_job(self, job: int | str, *states: str, patience_s: float = PATIENCE_S) -> str:
         """Waits until the job is in one of these states (in any ended state if none is named), and returns the
