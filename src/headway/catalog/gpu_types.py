@@ -57,6 +57,10 @@ _TYPES = (
             "hopper", _SHEETS + "h100/"),
     GpuType("h200", "H200 SXM 141 GB", 143771, 4800 * _GB, _peaks(494.5, 989, 1979), 0.803, 450 * _GB, 50 * _GB, 8, 700,
             "hopper", _SHEETS + "h200/"),
+    GpuType("h800", "H800 SXM 80 GB", 81559, 3350 * _GB, _peaks(494.5, 989, 1979), 0.803, 200 * _GB, 50 * _GB, 8, 700, "hopper",
+            "https://arxiv.org/abs/2412.19437"),
+    GpuType("gh200", "GH200 96 GB", 97871, 4000 * _GB, _peaks(494.5, 989, 1979), 0.836, 100 * _GB, 25 * _GB, 1, 900, "hopper",
+            _SHEETS + "grace-hopper-superchip/"),
     GpuType("b200", "B200 SXM 180 GB", 183359, 8000 * _GB, _peaks(1125, 2250, 4500, 9000), 0.75, 900 * _GB, 50 * _GB, 8,
             1000, "blackwell", _SHEETS + "dgx-b200/", measured=False),
     GpuType("gb200", "GB200 (one GPU) 186 GB", 189471, 8000 * _GB, _peaks(1250, 2500, 5000, 10000), 0.75, 900 * _GB,
@@ -79,6 +83,7 @@ _ALIASES = {
     "h100-sxm": "h100", "h200-141": "h200", "h200-sxm": "h200", "b200-sxm": "b200", "b300": "gb300", "a10g": "a10",
     "a10-24": "a10", "mi300": "mi300x", "l40s-48": "l40s",
 }  # fmt: skip
+_OTHER_BOARDS = {"pcie", "nvl", "mig"}  # slower ones of the same name
 
 
 def find_gpu_type(name: str, memory_gb: float = 0) -> GpuType | None:
@@ -90,6 +95,10 @@ def find_gpu_type(name: str, memory_gb: float = 0) -> GpuType | None:
         .removeprefix("amd-")
     )
     found = GPU_TYPES.get(_ALIASES.get(word, word))
+    if found is None:  # "NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"
+        known = {part for part in word.split("-") if part in GPU_TYPES}
+        found = GPU_TYPES[known.pop()] if len(known) == 1 and not set(word.split("-")) & _OTHER_BOARDS else None
+        memory_gb = memory_gb or (40 if "40gb" in word else 0)
     if found is not None and found.name == "a100" and 0 < memory_gb <= 40:
         return GPU_TYPES["a100-40"]
     return found

@@ -15,6 +15,9 @@ _CONTEXT_BYTES = 1.0e9  # CUDA context and libraries, before the first tensor
 _COLLECTIVE_BYTES = 0.8e9  # buffers of NCCL, with more than one GPU
 _FRAGMENTATION = 0.04  # of what the allocator gives out and takes back in each step
 _LOGIT_BYTES = 4  # of a token and word: logits and their gradient in bf16, as fused losses keep them
+_SELECTIVE_SHARE = (
+    0.6  # of activations that PyTorch's selective checkpointing of every second product keeps: an assumption
+)
 _QUANTIZED_BYTES = 0.53  # of a 4-bit weight with its constants (QLoRA, 2305.14314, section 3)
 
 
@@ -87,6 +90,8 @@ def activation_bytes(run: TrainingRun) -> float:
     if layout.recompute == "full":
         inputs = tokens * run.shape.width * _ACTIVATION_BYTES / (layout.tensor if layout.sequence_parallel else 1)
         return layers * held * inputs + one
+    if layout.recompute == "selective" and run.gathers_weights and run.attention != "unfused":
+        one *= _SELECTIVE_SHARE
     return layers * held * one
 
 

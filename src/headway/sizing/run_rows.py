@@ -13,21 +13,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
-from headway.catalog.gpu_types import GPU_TYPES, find_gpu_type
+from headway.catalog.gpu_types import GPU_TYPES, GpuType, find_gpu_type
 from headway.sizing.models.model_shape import ModelShape
-from headway.sizing.models.usual_shapes import find_known_shape, usual_shape, with_parameters
+from headway.sizing.models.usual_shapes import find_known_shape, usual_shape
 from headway.sizing.training_run import ATTENTION, RECOMPUTE, Layout, TrainingRun
 
 # FlashAttention (2205.14135) and sequence parallelism (2205.05198) were published in May 2022: papers before had neither.
 _MAY_2022 = 2205
 _NAMES = {
-    "l": "L", "layers": "L", "hidden": "d", "width": "d", "sequence": "seq", "seq_len": "seq", "params": "n", "parameters": "n",
-    "experts_of_token": "top_k", "topk": "top_k", "dtype": "precision", "kv_head": "kv_heads", "vocabulary": "vocab",
+    "layers": "L", "num_layers": "L", "n_layers": "L", "hidden": "d", "width": "d", "hidden_size": "d", "d_model": "d",
+    "sequence": "seq", "seq_len": "seq", "sequence_length": "seq", "context": "seq", "params": "n", "parameters": "n",
+    "n_params": "n", "n_heads": "heads", "num_heads": "heads", "kv_head": "kv_heads", "n_kv_heads": "kv_heads",
+    "num_kv_heads": "kv_heads", "d_ff": "ffn_width", "ffn_hidden": "ffn_width", "intermediate_size": "ffn_width",
+    "n_experts": "experts", "num_experts": "experts", "moe_experts": "experts", "experts_of_token": "top_k", "topk": "top_k",
+    "experts_per_token": "top_k", "active_experts": "top_k", "dtype": "precision", "prec": "precision", "vocabulary": "vocab",
+    "vocab_size": "vocab", "micro_batch": "mbs", "microbatch": "mbs", "global_batch": "gbs", "num_gpus": "gpus", "n_gpus": "gpus",
+    "gpu_type": "gpu", "source": "src", "zero": "shard", "sharding": "shard", "ac": "recompute", "tensor": "tp", "pipeline": "pp",
 }  # fmt: skip
 _PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "fp16": "bf16", "amp_bf16": "bf16", "fp8": "fp8", "amp_fp8": "fp8",
-               "mxfp8": "fp8", "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4"}  # fmt: skip
-_SHARDS = {"fsdp": "fsdp", "zero3": "fsdp", "zero-3": "fsdp", "hsdp": "fsdp", "fsdp2": "fsdp", "zero2": "zero1", "zero1": "zero1",
-           "zero-1": "zero1", "dist-opt": "zero1", "distributed-optimizer": "zero1", "ddp": "ddp", "none": "ddp"}  # fmt: skip
+               "mxfp8": "fp8", "float8": "fp8", "fp4": "fp4", "nvfp4": "fp4", "mxfp4": "fp4"}  # fmt: skip
+_RECOMPUTE_WORDS = {
+    "": "none", "no": "none", "false": "none", "0": "none", "off": "none", "yes": "full", "true": "full", "1": "full",
+    "block": "full", "attention": "selective", "core_attn": "selective", "op": "selective", "partial": "selective",
+}  # fmt: skip
+_WIDEST = 7  # feed-forward width of dense models, in widths of the model
 _LARGEST = 1e15
 
 
@@ -73,12 +82,28 @@ def training_run(row: Mapping[str, str | None]) -> TrainingRun:
     layout = _layout(cells, gpus, sequence, published)
     if layout.pipeline > shape.layers:
         raise RowError(f"pp: {layout.pipeline} stages are more than {shape.layers} layers")
-    attention = cells.text("attention").lower() or (
-        "unfused" if 0 < published <= _MAY_2022 else "flash2" if gpu.generation in ("ampere", "ada") else "flash3"
-    )
+    attention = cells.text("attention").lower() or _usual_attention(gpu, layout, published)
     if attention not in ATTENTION:
         raise RowError(f"attention: {attention!r} is not one of {', '.join(ATTENTION)}")
     return TrainingRun(shape, sequence, gpu, gpus, layout, precision, per_node, attention)
+
+
+def _usual_attention(gpu: GpuType, layout: Layout, published: int) -> str:
+    """Returns the program that computes attention in most trainings: version 3 and cuDNN's are Hopper's and later GPUs', and
+    PyTorch's FSDP is mostly used with PyTorch's own, which is version 2."""
+    if 0 < published <= _MAY_2022:
+        return "unfused"
+    return "flash2" if gpu.generation in ("ampere", "ada", "cdna3") or layout.shard == "fsdp" else "flash3"
+
+
+def _shard(word: str) -> str:
+    if "fsdp" in word or "hsdp" in word or re.fullmatch(r"(zero)?[ _-]?3", word):
+        return "fsdp"
+    if word.startswith("zero") or "dist" in word or word in ("1", "2"):
+        return "zero1"
+    if word in ("ddp", "dp", "none", "no", "0"):
+        return "ddp"
+    raise RowError(f"shard: {word!r} is not one of fsdp, zero1, ddp")
 
 
 def _column(name: str) -> str:
@@ -148,15 +173,35 @@ def _shape(cells: _Cells) -> ModelShape:
     if experts <= 1:
         experts = 0
     top_k = cells.whole("top_k", (known.experts_of_token if known and known.experts else 2)) if experts else 0
+    if kv_heads > heads or top_k > max(1, experts):
+        column, few, many = ("kv_heads", kv_heads, heads) if kv_heads > heads else ("top_k", top_k, experts)
+        raise RowError(f"{column}: {few} is more than {many}")
     vocabulary = cells.whole("vocab", known.vocabulary if known else 50304)
     ffn = cells.whole("ffn_width", known.ffn_width if known else 4 * width)
     shape = ModelShape(cells.text("model"), layers, width, heads, kv_heads, head_width, ffn, vocabulary, gated, experts, top_k,
                        known.shared_experts if known else 0, tied_embeddings=not gated)  # fmt: skip
-    if gated and known is None and not cells.text("ffn_width"):
-        guess = replace(shape, ffn_width=-(-8 * width // 3 // 256) * 256)
-        solved = replace(with_parameters(guess, total), layers=layers) if total else guess
-        return solved if solved.ffn_width != 4 * width else guess
+    if known is None and not cells.text("ffn_width") and (gated or experts):
+        return _with_ffn(shape, total)
     return shape
+
+
+def _with_ffn(shape: ModelShape, total: float) -> ModelShape:
+    """Returns the shape with the feed-forward width that `total` parameters leave. More than a dense model of this width can
+    have are a mixture: of as many experts as the name says ("8x7b"), else of eight, two of them for each token."""
+    guess = replace(shape, ffn_width=-(-8 * shape.width // 3 // 256) * 256 if shape.gated else 4 * shape.width)
+    if not total:
+        return guess
+    named = re.search(r"(\d+)x\d", shape.name.lower())
+    others = shape.attention_parameters + 2 * shape.width
+    width = (total - shape.embedding_parameters) / shape.layers - others
+    width /= shape.width * (3 if shape.gated else 2)
+    if not shape.experts and width > _WIDEST * shape.width:
+        experts = int(named[1]) if named and int(named[1]) > 1 else 8
+        shape = replace(guess, experts=experts, experts_of_token=2)
+    width /= max(1, shape.experts + shape.shared_experts)
+    if shape.experts or shape.width <= width <= _WIDEST * shape.width:
+        return replace(shape, ffn_width=max(64, round(width / 64) * 64))
+    return guess
 
 
 def _layout(cells: _Cells, gpus: int, sequence: int, published: int) -> Layout:
@@ -169,12 +214,11 @@ def _layout(cells: _Cells, gpus: int, sequence: int, published: int) -> Layout:
     microbatch = cells.whole("mbs", 1)
     batch = cells.number("gbs", 0)
     microbatches = cells.whole("m", max(1, round(batch / copies / microbatch)) if batch else 1)
-    recompute = cells.text("recompute").lower() or "none"
+    recompute = cells.text("recompute").lower()
+    recompute = _RECOMPUTE_WORDS.get(recompute, recompute)
     if recompute not in RECOMPUTE:
         raise RowError(f"recompute: {recompute!r} is not one of {', '.join(RECOMPUTE)}")
-    shard = _SHARDS.get(cells.text("shard").lower() or ("fsdp" if tensor * pipeline == 1 else "zero1"), "")
-    if not shard:
-        raise RowError(f"shard: {cells.text('shard')!r} is not one of {', '.join(_SHARDS)}")
+    shard = _shard(cells.text("shard").lower() or ("fsdp" if tensor * pipeline == 1 else "zero1"))
     sequence_parallel = cells.text("sp").lower() not in ("0", "no", "false") and not 0 < published < _MAY_2022
     return Layout(
         tensor, pipeline, cells.whole("vp", 1), context, cells.whole("ep", 1), microbatch, microbatches, recompute, shard,

@@ -59,7 +59,7 @@ def step_time(run: TrainingRun, parameters: StepParameters) -> StepTime:
     tokens = layout.microbatch * run.sequence / layout.context  # of one microbatch on one GPU
     layers = ceil(shape.layers / layout.pipeline)
     # Frozen weights have no gradients: one product backward instead of two.
-    passes = 1 + (_BACKWARD / 2 if run.frozen else _BACKWARD) + (layout.recompute == "full")
+    passes = 1 + (_BACKWARD / 2 if run.frozen else _BACKWARD) + _recomputed(run)
     products = layers * _layer_products(run, parameters, tokens) * passes
     attention = layers * _attention(run, parameters, tokens)
     traffic = layers * _traffic(run, parameters, tokens)
@@ -86,6 +86,14 @@ def step_time(run: TrainingRun, parameters: StepParameters) -> StepTime:
         optimizer=optimizer,
         straggling=slow * (busy + bubble + exchanged),
     )
+
+
+def _recomputed(run: TrainingRun) -> float:
+    """Returns the share of the forward matrix products that is computed again. With PyTorch's FSDP, "selective" means every
+    second product; in Megatron-LM only attention."""
+    if run.layout.recompute == "selective" and run.gathers_weights and run.attention != "unfused":
+        return 0.5
+    return float(run.layout.recompute == "full")
 
 
 def _product(run: TrainingRun, parameters: StepParameters, rows: float, columns: float, inner: float) -> float:

@@ -17,7 +17,8 @@ def test_memory_is_that_of_the_plans() -> None:
 @pytest.mark.parametrize(
     ("name", "memory_gb", "expected"),
     [("H100", 0, "h100"), ("NVIDIA H100 SXM", 0, "h100"), ("a100", 40, "a100-40"), ("A100_80GB", 80, "a100"),
-     ("b300", 0, "gb300"), ("AMD MI300X", 0, "mi300x")],
+     ("b300", 0, "gb300"), ("AMD MI300X", 0, "mi300x"),
+     ("NVIDIA H100 80GB HBM3", 0, "h100"), ("A100-SXM4-40GB", 0, "a100-40")],
 )  # fmt: skip
 def test_usual_spellings(name: str, memory_gb: float, expected: str) -> None:
     found = find_gpu_type(name, memory_gb)
@@ -27,6 +28,7 @@ def test_usual_spellings(name: str, memory_gb: float, expected: str) -> None:
 
 def test_unknown_type() -> None:
     assert find_gpu_type("v100") is None
+    assert find_gpu_type("H100 PCIe") is None  # slower than the H100 of the table
 
 
 def test_every_type_has_a_source_and_possible_speeds() -> None:

@@ -42,7 +42,7 @@ def test_published_rows_have_all_figures() -> None:
         ({"gpus": ""}, "gpus: is missing"),
         ({"tp": "3"}, "gpus: 8 is not a multiple of tp x pp x cp = 3"),
         ({"recompute": "some"}, "recompute: 'some' is not one of none, selective, full"),
-        ({"shard": "zero9"}, "shard: 'zero9' is not one of"),
+        ({"shard": "stage9"}, "shard: 'stage9' is not one of"),
         ({"d": "", "n": ""}, "model: give d and L"),
         ({"d": "1e300"}, "d: 1e300 is out of range"),
         ({"pp": "64", "gpus": "64"}, "pp: 64 stages are more than 32 layers"),
@@ -85,3 +85,22 @@ def test_semicolons_and_a_byte_order_mark() -> None:
 def test_what_is_no_csv_file_is_refused(data: bytes) -> None:
     with pytest.raises(Refused, match=r"runs\.csv"):
         answer_rows(data, "runs.csv", shipped_calibration().parameters)
+
+
+def test_more_parameters_than_a_dense_model_has_are_a_mixture() -> None:
+    cells = dict(zip(HEADING.split(","), GOOD.split(","), strict=True))
+    dense, mixture = answers(GOOD, ",".join((cells | {"model": "own-8x7b", "n": "46.7e9", "gpus": "64"}).values()))
+    assert "no published run of a mixture of experts" not in dense.outside
+    assert "no published run of a mixture of experts" in mixture.outside
+    assert (mixture.tok_s_gpu or 0) < 0.8 * (dense.tok_s_gpu or 0)
+
+
+@pytest.mark.parametrize("column", ["recompute", "shard"])
+def test_other_words_for_layouts(column: str) -> None:
+    words = {"recompute": ("yes", "block", "op", ""), "shard": ("ZeRO-3", "hsdp", "zero_2", "distributed-optimizer")}[
+        column
+    ]
+    cells = dict(zip(HEADING.split(","), GOOD.split(","), strict=True))
+    assert not [
+        one.error for one in answers(*[",".join((cells | {column: word}).values()) for word in words]) if one.error
+    ]
