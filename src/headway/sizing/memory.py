@@ -50,25 +50,31 @@ class Memory:
 def training_memory(run: TrainingRun) -> Memory:
     """Returns the memory of one GPU of the first pipeline stage, which holds most activations."""
     shape, layout = run.shape, run.layout
-    stage = _stage_parameters(run)
+    dense, experts = _stage_parameters(run)
+    stage = dense + experts
     copies = run.data_parallel * layout.context
-    shards = copies if run.gathers_weights else 1
-    trained = stage * run.trained_share
+    expert_copies = max(
+        1.0, copies / min(layout.expert, max(1, shape.experts))
+    )  # experts are divided among the copies already
+    kept = dense / copies + experts / expert_copies  # of everything that all copies share
+    held = kept if run.gathers_weights else stage
     weight_bytes = _QUANTIZED_BYTES if run.task == "qlora" else 4.0 if run.precision == "fp32" else 2.0
     gradient_bytes = 2.0 if run.gathers_weights and run.precision != "fp32" else 4.0
-    weights = stage * weight_bytes / shards
-    if shards > 1:  # two layers are gathered at a time: the one that is computed, and the next
-        weights += 2 * shape.layer_parameters / layout.tensor * 2.0
+    weights = held * weight_bytes
+    if run.gathers_weights and copies > 1:  # two layers are gathered at a time: the one that is computed, and the next
+        one: float = shape.layer_parameters - shape.experts * shape.expert_parameters
+        one += shape.experts * shape.expert_parameters / min(layout.expert, max(1, shape.experts))
+        weights += 2 * one / layout.tensor * 2.0
     if run.frozen:
-        weights += trained * 2.0 / shards
-    optimizer_shards = copies if layout.shard in ("fsdp", "zero1") else 1
+        weights += held * run.trained_share * 2.0
+    optimized = stage if layout.shard == "ddp" else kept
     activations = activation_bytes(run)
     tokens = layout.microbatch * run.sequence / layout.context
     logits = tokens * shape.vocabulary / layout.tensor * _LOGIT_BYTES if layout.pipeline == 1 else 0.0
     return Memory(
         weights=weights,
-        gradients=trained * gradient_bytes / shards,
-        optimizer=trained * OPTIMIZERS[run.optimizer] / optimizer_shards,
+        gradients=held * run.trained_share * gradient_bytes,
+        optimizer=optimized * run.trained_share * OPTIMIZERS[run.optimizer],
         activations=activations,
         logits=logits,
         fragmentation=_FRAGMENTATION * (activations + logits),
@@ -111,13 +117,12 @@ def _layer_bytes(run: TrainingRun) -> float:
     return whole / (layout.tensor if layout.sequence_parallel else 1) + split / layout.tensor
 
 
-def _stage_parameters(run: TrainingRun) -> float:
-    """Returns the parameters of one GPU of the first pipeline stage, before sharding over data-parallel copies."""
+def _stage_parameters(run: TrainingRun) -> tuple[float, float]:
+    """Returns the parameters of one GPU of the first pipeline stage before sharding over data-parallel copies: all but experts,
+    and experts."""
     shape, layout = run.shape, run.layout
     layers = ceil(shape.layers / layout.pipeline)
-    expert = shape.experts * shape.expert_parameters if shape.experts else 0
-    layer = (shape.layer_parameters - expert) / layout.tensor + expert / layout.tensor / min(
-        layout.expert, max(1, shape.experts)
-    )
+    expert = shape.experts * shape.expert_parameters
     embeddings = shape.embedding_parameters / (1 if layout.pipeline == 1 or shape.tied_embeddings else 2)
-    return layers * layer + embeddings / layout.tensor
+    dense = (layers * (shape.layer_parameters - expert) + embeddings) / layout.tensor
+    return dense, layers * expert / layout.tensor / min(layout.expert, max(1, shape.experts))

@@ -221,7 +221,9 @@ def _data_parallel(run: TrainingRun, parameters: StepParameters, busy: float) ->
     copies = run.data_parallel * layout.context
     if copies == 1:
         return 0.0
-    weights = run.shape.parameters / (layout.tensor * layout.pipeline)
+    experts = run.shape.layers * run.shape.experts * run.shape.expert_parameters
+    weights = run.shape.parameters - experts + experts / min(layout.expert, max(1, run.shape.experts))
+    weights /= layout.tensor * layout.pipeline
     ring = (copies - 1) / copies
     in_node = max(1, min(run.linked_gpus // min(layout.tensor, run.linked_gpus), copies))
     if copies <= in_node:

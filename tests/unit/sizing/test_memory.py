@@ -59,3 +59,10 @@ def test_adapters_need_little_more_than_the_weights() -> None:
 def test_each_optimizer(optimizer: str) -> None:
     run = run_of(model="llama-3-8b", seq=2048, gpus=8, gpu="h100")
     assert 0 < training_memory(replace(run, optimizer=optimizer)).optimizer <= training_memory(run).optimizer
+
+
+def test_states_of_a_mixture_are_not_divided_twice() -> None:
+    """Experts are divided among data-parallel copies: all GPUs together hold 16 bytes a parameter, whatever the layout."""
+    for expert in (1, 8, 64):
+        run = run_of(model="deepseek-v3", seq=4096, gpus=512, gpu="h100", ep=expert, shard="fsdp", m=8)
+        assert training_memory(run).optimizer * 512 == pytest.approx(12 * run.shape.parameters, rel=0.001)
