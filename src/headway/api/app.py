@@ -36,6 +36,7 @@ from headway.api.routers.billing import (
     invoices,
     node_states,
     offers,
+    sizes,
     usage,
 )
 from headway.api.routers.cluster import (
@@ -120,6 +121,7 @@ def create_app(state: AppState) -> FastAPI:
         node_states,
         checkpoints,
         offers,
+        sizes,
         server,
         people,
         tokens,

@@ -281,6 +281,7 @@ class AsyncBilling(AsyncResource[Billing]):
     rebuild_ledger = _threaded(Billing.rebuild_ledger)
     offers = _threaded(Billing.offers)
     refresh_offers = _threaded(Billing.refresh_offers)
+    size = _threaded(Billing.size)
 
 
 class AsyncPeople(AsyncResource[People]):

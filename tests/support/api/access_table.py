@@ -102,6 +102,7 @@ TABLE: dict[str, Row] = {
     "POST api/server/key/rotate": Row(ADMIN),
     "GET api/offers": Row(ALL),
     "POST api/offers/refresh": Row(ADMIN),
+    "POST api/size": Row(ALL, body={"model": "1b", "gpus": 8}),
     "POST api/plan": Row(WORK, body=SPEC),
     "GET api/clusters": Row(ALL),
     "GET api/clusters/{name}": Row(ALL),

@@ -15,6 +15,7 @@ from headway.schemas.billing.goodput import GoodputOut, JobGoodputOut
 from headway.schemas.billing.invoices import CloseIn, InvoiceOut
 from headway.schemas.billing.node_states import NodeStatesOut
 from headway.schemas.billing.offers import OffersOut, RefreshedOffersOut
+from headway.schemas.billing.sizes import SizeIn, SizeOut
 from headway.schemas.billing.usage import CollectedOut, RunsOut, UsageOut
 from headway.schemas.submission.submission_check import CheckJobIn
 from headway.sdk.connection import Resource, cluster_path
@@ -147,6 +148,11 @@ class Billing(Resource):
         query = {"gpu": gpu, "cloud": cloud, "region": region, "purchase": purchase, "cluster": cluster}
         asked = urlencode({name: value for name, value in {**query, **numbers}.items() if value})
         return self._connection.get(f"/offers?{asked}", OffersOut)
+
+    def size(self, request: SizeIn) -> SizeOut:
+        """Returns how many GPUs a training needs, for how long, at what price. Raises Refused and InvalidSpec for what is
+        unknown, contradictory or does not fit."""
+        return self._connection.post("/size", SizeOut, request)
 
     def refresh_offers(self) -> RefreshedOffersOut:
         """Lets the server fetch newer prices of clouds, and returns what it got. Raises Unreachable if it got none."""

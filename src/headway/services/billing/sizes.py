@@ -1,0 +1,47 @@
+"""The size of a training, for the API."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from headway.catalog.gpu_types import GPU_TYPES, find_gpu_type
+from headway.errors import Refused, TooManyAtOnce
+from headway.schemas.billing.sizes import SizeIn, SizeOut
+from headway.sizing.models.model_source import shape_of_config, shape_of_name
+from headway.sizing.training_wish import TrainingWish, answer_training
+
+_AT_ONCE = threading.BoundedSemaphore(2)  # a search of layouts takes up to two seconds of a processor
+
+
+async def size_model(body: SizeIn) -> SizeOut:
+    """Returns the fastest training on the GPUs, or on the fewest that fit and meet the deadline. Raises Refused and InvalidSpec
+    for what is unknown, contradictory or does not fit, TooManyAtOnce while two others are sized."""
+    if not _AT_ONCE.acquire(blocking=False):
+        raise TooManyAtOnce("two models are sized at the moment", hint="try again in a few seconds", retry_after_s=2)
+    try:
+        return await asyncio.to_thread(_size, body)
+    finally:
+        _AT_ONCE.release()
+
+
+def _size(body: SizeIn) -> SizeOut:
+    if bool(body.model) == (body.config is not None):
+        raise Refused(
+            "give model or config", hint="model is a size such as 70b; config is the content of a config.json"
+        )
+    gpu = find_gpu_type(body.gpu)
+    if gpu is None:
+        raise Refused(f"gpu: {body.gpu!r} is not known", hint=f"known are {', '.join(GPU_TYPES)}")
+    if body.precision not in gpu.peak_flops:
+        raise Refused(f"{gpu.name} has no {body.precision}", hint=f"it has {', '.join(gpu.peak_flops)}")
+    shape = shape_of_config(body.config, "config") if body.config is not None else shape_of_name(body.model)
+    wish = TrainingWish(
+        shape=shape, task=body.task, precision=body.precision, optimizer=body.optimizer, sequence=body.sequence, gpus=body.gpus,
+        nodes=body.nodes, gpus_per_node=body.gpus_per_node, tokens=body.tokens, deadline=body.deadline, batch=body.batch,
+        price=body.usd_per_gpu_hour,
+    )  # fmt: skip
+    found = answer_training(wish, gpu).for_programs()
+    return SizeOut.model_validate(
+        {**found, "parameters": shape.parameters, "active_parameters": shape.active_parameters}
+    )
