@@ -11,6 +11,7 @@ PAGE_TO_DOC = {
     "overview": "howto/dashboard",
     "queue": "howto/jobs",
     "submit": "howto/jobs",
+    "trainings": "howto/training-metrics",
     "nodes": "howto/faults",
     "storage": "howto/storage",
     "incidents": "concepts/incidents",

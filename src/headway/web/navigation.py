@@ -23,6 +23,7 @@ CLUSTER = (
     Tab("overview", "Overview", ""),
     Tab("queue", "Queue", "/queue"),
     Tab("submit", "Submit", "/submit", roles=CAN_SUBMIT),
+    Tab("trainings", "Trainings", "/trainings"),
     Tab("nodes", "Nodes", "/nodes"),
     Tab("storage", "Storage", "/storage"),
     Tab("incidents", "Incidents", "/incidents"),

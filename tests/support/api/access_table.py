@@ -285,6 +285,8 @@ TABLE: dict[str, Row] = {
     "GET /signin/oidc/back": Row(PUBLIC),
     "POST /signin/oidc/logout": Row(PUBLIC),
     "GET /clusters/{name}/queue": Row(ALL),
+    "GET /clusters/{name}/trainings": Row(ALL),
+    "GET /clusters/{name}/trainings/compare": Row(WORK),
     "GET /clusters/{name}/jobs/{job_id}": Row(ALL),
     "GET /clusters/{name}/jobs/{job_id}/live": Row(ALL, leaves=True),
     "POST /clusters/{name}/jobs/{job_id}/{verb}": TOUCH,

@@ -322,6 +322,7 @@ async def furnish(state: AppState, work: FakeBackend) -> None:
         await state.store.audit.record(who, action, target, detail, address="192.0.2.17", result=result)
     await put(state, work, broken(), "demo")
     training_metrics.put_metrics(state, "demo", 104)
+    await training_metrics.put_trainings(state, "demo")
     await put(state, work, renamed(stale(mixed()), "prod"), "prod")
     await put(state, work, renamed(creating(), "half"), "half")
     await put_elastic(state, work)

@@ -33,6 +33,13 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("incident-open", "/clusters/demo/incidents/2", role="operator"),
         Place("incident-over", "/clusters/demo/incidents/1", role="viewer"),
     ),
+    "/clusters/{name}/trainings": (
+        Place("trainings", "/clusters/demo/trainings"),
+        Place("trainings-none", "/clusters/prod/trainings", role="viewer"),
+    ),
+    "/clusters/{name}/trainings/compare": (
+        Place("training-comparison", "/clusters/demo/trainings/compare?job=104&job=98"),
+    ),
     "/clusters/{name}/nodes": (
         Place("nodes", "/clusters/prod/nodes", role="viewer"),
         Place("nodes-none", "/clusters/demo/nodes?q=nothing"),

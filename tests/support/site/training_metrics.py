@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import time
+from typing import Any
 
 from headway.services.app_state import AppState
 from headway.services.jobs.training_metrics import metric_files
+from headway.store.jobs.trainings import TrainingRow
 from tests.support.site.snapshots import losses
 
 NAMES = ["loss", "lr", "grad_norm", "val/loss", "val/accuracy"]
@@ -30,3 +32,28 @@ def put_metrics(state: AppState, cluster: str, job: int) -> None:
     known_metrics = files.read(cluster, job)
     known_metrics.read_at = time.time()
     files.append(cluster, job, known_metrics, ("\n".join(lines) + "\n").encode())
+
+
+async def put_trainings(state: AppState, cluster: str) -> None:
+    """Stores four trainings: of two people, one of them running, one whose loss is not finite."""
+    for job, name, user, loss, word in (
+        (104, "llama-8b", "alice", 1.402, "RUNNING"),
+        (98, "llama-8b", "alice", 1.931, "COMPLETED"),
+        (97, "llama-8b-high-rate", "bob", None, "FAILED"),
+        (91, "resnet50", "victor", 2.774, "TIMEOUT"),
+    ):
+        metrics = {
+            "loss": (12_000, loss, loss, 10.94),
+            "val/loss": (12_000, loss and loss + 0.12, loss and loss + 0.11, 10.99),
+            "lr": (12_000, 3e-6, 3e-6, 3e-4),
+        }
+        row = TrainingRow(
+            cluster, job, str(job), name, user, "vision", word, time.time() - 9000, time.time() - 60, metrics
+        )
+        await state.store.trainings.save([row])
+        facts: dict[str, Any] = {"datasets": [{"name": "wiki", "version": str(1 + (job > 97)), "mount": "/d"}]}
+        git = {"commit": f"{job:02x}" * 20, "branch": "main", "dirty": job == 97}
+        request = {"script": f"#!/bin/bash\nsrun python train.py --lr {job / 1e5:g}\n", "script_args": [], "git": git}
+        told: dict[str, Any] = {"person": user, "user": user, "kind": "submit", "audit": {}}
+        await state.store.jobs.record(cluster, job, request=request, facts=facts, **told)
+    await state.store.trainings.annotate(cluster, 98, "Rate halved; the new baseline.", ["baseline"])

@@ -22,7 +22,7 @@ from headway.web.pages.cluster import (
     scale,
     storage,
 )
-from headway.web.pages.jobs import job, notebooks, queue, submit, sweeps
+from headway.web.pages.jobs import job, notebooks, queue, submit, sweeps, trainings
 
 PAGES: tuple[ModuleType, ...] = (
     home,
@@ -32,6 +32,7 @@ PAGES: tuple[ModuleType, ...] = (
     queue,
     submit,
     job,
+    trainings,
     incidents,
     activity,
     node,
