@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import math
+from pathlib import Path
+from typing import Any
 
 from tests.cluster.lab import Lab
 
+EVENTS = Path(__file__).parents[2] / "unit" / "node" / "train" / "events"
 # The first run reports steps 1 to 10 and then waits for its requeue; the second one repeats steps 8 to 10, with a clock that is
 # an hour behind.
 TRAINING = """\
@@ -60,3 +64,32 @@ def test_metrics_arrive_while_the_training_runs_and_once_after_a_requeue(lab: La
         *(("0", str(step)) for step in range(1, 11)), *(("1", str(step)) for step in range(8, 21)),
     ]  # fmt: skip
     assert math.isnan(float(rows[14]["value"]))
+
+
+def test_event_files_of_an_unchanged_training_arrive_in_the_table(lab: Lab) -> None:
+    """The training copies a file that torch's SummaryWriter wrote."""
+    folder = "/home/alice/events"
+    lab.head("rm", "-rf", folder)
+    lab.head("mkdir", folder, user="alice")
+    data = base64.b64encode((EVENTS / "events.out.tfevents.torch").read_bytes()).decode()
+    lab.head("tee", f"{folder}/file.b64", user="alice", stdin=data)
+    place = "runs/Nov29_12-00-00_n1"
+    training = f"mkdir -p {place} && base64 -d file.b64 > {place}/events.out.tfevents.1"
+    job = lab.sbatch(
+        "alice",
+        "-N1",
+        "--job-name=events",
+        f"--chdir={folder}",
+        f"--output={folder}/log.txt",
+        wrap=f"HEADWAY_TENSORBOARD_DIR=runs srun python3 -m headway_train bash -c '{training}'",
+    )
+    assert lab.wait_job(job, "COMPLETED") == "COMPLETED", lab.output(f"{folder}/log.txt")
+
+    def listed() -> list[Any]:
+        where = ("--name", "events", "--where", "Loss/train:lowest<=1", "--sort", "lr", "-o", "json")
+        return [one for one in lab.cli("trainings", "lab", *where).json()["trainings"] if one["job"] == job]
+
+    found = lab.wait(listed, "the job in the table of trainings")[0]
+    assert found["metrics"]["Loss/train"] == {"step": 3, "last": None, "lowest": 1.0, "highest": 2.0}
+    (loss,) = lab.client.jobs.metric_series(lab.name, job, ["Loss/train"]).series
+    assert (loss.steps, int(loss.times[0]), loss.not_finite) == ([0, 1, 2, 3], 1700000000, [(3, "nan")])
