@@ -20,6 +20,7 @@ from headway.sizing.training_run import ATTENTION, RECOMPUTE, Layout, TrainingRu
 
 # FlashAttention (2205.14135) and sequence parallelism (2205.05198) were published in May 2022: papers before had neither.
 _MAY_2022 = 2205
+_FIRST_FLASH = ("llm-foundry",)  # sources of runs with the first FlashAttention
 _NAMES = {
     "layers": "L", "num_layers": "L", "n_layers": "L", "hidden": "d", "width": "d", "hidden_size": "d", "d_model": "d",
     "sequence": "seq", "seq_len": "seq", "sequence_length": "seq", "context": "seq", "params": "n", "parameters": "n",
@@ -82,17 +83,19 @@ def training_run(row: Mapping[str, str | None]) -> TrainingRun:
     layout = _layout(cells, gpus, sequence, published)
     if layout.pipeline > shape.layers:
         raise RowError(f"pp: {layout.pipeline} stages are more than {shape.layers} layers")
-    attention = cells.text("attention").lower() or _usual_attention(gpu, layout, published)
+    attention = cells.text("attention").lower() or _usual_attention(gpu, layout, cells.text("src"))
     if attention not in ATTENTION:
         raise RowError(f"attention: {attention!r} is not one of {', '.join(ATTENTION)}")
     return TrainingRun(shape, sequence, gpu, gpus, layout, precision, per_node, attention)
 
 
-def _usual_attention(gpu: GpuType, layout: Layout, published: int) -> str:
+def _usual_attention(gpu: GpuType, layout: Layout, source: str) -> str:
     """Returns the program that computes attention in most trainings: version 3 and cuDNN's are Hopper's and later GPUs', and
     PyTorch's FSDP is mostly used with PyTorch's own, which is version 2."""
-    if 0 < published <= _MAY_2022:
+    if 0 < _paper_month(source) <= _MAY_2022:
         return "unfused"
+    if source in _FIRST_FLASH:
+        return "flash1"
     return "flash2" if gpu.generation in ("ampere", "ada", "cdna3") or layout.shard == "fsdp" else "flash3"
 
 

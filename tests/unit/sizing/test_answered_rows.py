@@ -29,6 +29,14 @@ def test_published_rows_have_all_figures() -> None:
     )
 
 
+def test_known_sources_need_no_column_for_attention() -> None:
+    with_column = files("headway.sizing").joinpath("data/published_runs.csv").read_text(encoding="utf-8")
+    without = "\n".join(line.rpartition(",")[0] for line in with_column.splitlines())
+    parameters = shipped_calibration().parameters
+    one, other = (answer_rows(text.encode(), "runs.csv", parameters) for text in (with_column, without))
+    assert [row.tok_s_gpu for row in one] == [row.tok_s_gpu for row in other]
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [
