@@ -48,7 +48,7 @@ ADMIN, VIEWER = PEOPLE["admin"], PEOPLE["viewer"]
 NOTHING_CHANGED = {
     "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/roll/plan",
     "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
-    "POST api/clusters/{name}/estimate",
+    "POST api/clusters/{name}/estimate", "POST api/size",
     "POST api/clusters/{name}/commands/{key}/input",
     "POST /new", "POST /new/check", "POST /clusters/{name}/scale", "POST /clusters/{name}/submit/check",
 }  # fmt: skip
