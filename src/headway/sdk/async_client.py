@@ -179,6 +179,7 @@ class AsyncSweeps(AsyncResource[Sweeps]):
     start = _threaded(Sweeps.start)
     list = _threaded(Sweeps.list)
     get = _threaded(Sweeps.get)
+    add_trials = _threaded(Sweeps.add_trials)
     stop = _threaded(Sweeps.stop)
     run_best = _threaded(Sweeps.run_best)
 

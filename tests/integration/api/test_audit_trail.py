@@ -269,6 +269,7 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
                 "{secret}",
                 "/sweeps",
                 "{sweep}/stop",
+                "{sweep}/trials",
                 "/trainings/{job_id}",
             )
         ):

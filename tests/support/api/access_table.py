@@ -48,7 +48,7 @@ NOTEBOOK = Row(WORK, ADMIN, ADMIN, hidden=True)  # "not found" for other people
 OPENED = Row(WORK, NO_ROLE, NO_ROLE, hidden=True)  # hidden from admins too
 SPEC = {"text": "name: lab\n", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}
 
-SWEEP_FILE = {"name": "s", "run": "true", "metric": {"name": "loss"}, "parameters": {"a": [1]}, "trials": 1}
+SWEEP_FILE = {"name": "s", "run": "true", "metric": {"name": "loss"}, "parameters": {"a": [1]}, "method": "manual"}
 
 SCIM_ROUTES = " /scim/v2/"  # only a token of scope scim is admitted, which none of the roles has
 SCIM_USER = {"userName": "zoe", "externalId": "z1"}
@@ -194,6 +194,7 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/sweeps/{sweep}": Row(ALL),
     "POST api/clusters/{name}/sweeps/{sweep}/stop": TOUCH,
     "POST api/clusters/{name}/sweeps/{sweep}/best": OWNER,
+    "POST api/clusters/{name}/sweeps/{sweep}/trials": Row(WORK, ADMIN, ADMIN, body={"parameters": [{"a": 1}]}),
     "GET api/clusters/{name}/notebooks": Row(ALL),
     "POST api/clusters/{name}/notebooks": Row(WORK, body={"gpus": 1}),
     "GET api/clusters/{name}/job-secrets": Row(WORK),

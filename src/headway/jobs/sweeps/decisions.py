@@ -48,10 +48,16 @@ def trials_to_stop(sweep: Sweep, trials: Sequence[TrialRow], reached: Collection
     return found
 
 
+def free_places(sweep: Sweep, trials: Sequence[TrialRow]) -> int:
+    """Returns how many further trials may be in the queue now."""
+    return max(0, sweep.parallel - sum(one.ended_at is None and one.state != "waiting" for one in trials))
+
+
 def trials_to_begin(sweep: Sweep, trials: Sequence[TrialRow]) -> int:
-    """Returns how many trials may begin now."""
-    busy = sum(trial.ended_at is None for trial in trials)
-    return max(0, min(sweep.parallel - busy, sweep.trial_count() - len(trials)))
+    """Returns how many trials the search may add now; none if they come from a program."""
+    if sweep.method == "manual":
+        return 0
+    return max(0, min(free_places(sweep, trials), sweep.trial_count() - len(trials)))
 
 
 def end_of_sweep(sweep: Sweep, trials: Sequence[TrialRow], spent_usd: float | None) -> tuple[str, str] | None:

@@ -24,7 +24,7 @@ _PARAMETER = r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$"
 _FILE = "the sweep file"
 
 Value = bool | int | float | Annotated[str, Field(max_length=1000)]
-Method = Literal["grid", "random"]
+Method = Literal["grid", "random", "manual"]
 
 
 def _parameter(value: object) -> object:
@@ -127,7 +127,7 @@ class Sweep(StepFields):
         """Returns how many trials the sweep has in all."""
         if self.method == "grid":
             return min(self.trials or MAX_TRIALS, self.grid_size())
-        return self.trials or 0
+        return self.trials or MAX_TRIALS
 
 
 def read_sweep(document: Mapping[str, Any]) -> Sweep:
@@ -152,7 +152,7 @@ def _faults(sweep: Sweep) -> Iterator[Fault]:
                 )
         if sweep.trials is None and sweep.grid_size() > MAX_TRIALS:
             yield Fault("trials", f"the grid has {sweep.grid_size():,} trials; the limit is {MAX_TRIALS:,}")
-    elif sweep.trials is None:
+    elif sweep.trials is None and sweep.method != "manual":
         yield Fault("trials", f"method: {sweep.method} needs a number of trials", "for example trials: 20")
     stopping = sweep.early_stopping
     if stopping and stopping.max_step is not None and stopping.max_step <= stopping.min_step:

@@ -24,6 +24,12 @@ class SweepIn(RequestModel):
     dry_run: bool = False  # returns the first trials and what all would cost; submits nothing
 
 
+class TrialsIn(RequestModel):
+    """Trials of a sweep of `method: manual`: the parameters of each."""
+
+    parameters: list[dict[str, ParameterValue]] = Field(min_length=1, max_length=1000)
+
+
 class SweepBestIn(RequestModel):
     """A longer or larger run with the parameters of a trial. `trial`: null for the best one. Fields that are null are those of
     the sweep."""
@@ -41,7 +47,7 @@ class TrialOut(ResponseModel):
 
     number: int
     parameters: dict[str, ParameterValue]
-    state: str = ""  # submitting, pending, running, done, failed, stopped (early), cancelled
+    state: str = ""  # waiting, submitting, pending, running, done, failed, stopped (early), cancelled
     job_id: int = 0
     step: int | None = None
     value: float | None = None

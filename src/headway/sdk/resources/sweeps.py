@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Mapping, Sequence
 
 from headway.schemas.submission.run_request import RunOut
-from headway.schemas.submission.sweeps import SweepBestIn, SweepIn, SweepOut
+from headway.schemas.submission.sweeps import ParameterValue, SweepBestIn, SweepIn, SweepOut, TrialOut, TrialsIn
 from headway.sdk.connection import Resource, cluster_path
 
 
@@ -23,6 +24,14 @@ class Sweeps(Resource):
     def get(self, cluster: str, sweep: str) -> SweepOut:
         """Returns a sweep by its id, or the latest of its name."""
         return self._connection.get(cluster_path(cluster, "sweeps", sweep), SweepOut)
+
+    def add_trials(
+        self, cluster: str, sweep: str, parameters: Sequence[Mapping[str, ParameterValue]]
+    ) -> builtins.list[TrialOut]:
+        """Adds a trial for each of these parameters to a sweep of `method: manual`. Raises Conflict if it has ended."""
+        request = TrialsIn(parameters=[dict(one) for one in parameters])
+        answer = self._connection.request_json("POST", cluster_path(cluster, "sweeps", sweep, "trials"), body=request)
+        return [self._connection.parse(TrialOut, one) for one in answer]
 
     def stop(self, cluster: str, sweep: str) -> SweepOut:
         """Begins no further trial, and cancels those that wait or run. Raises Conflict if the sweep has ended."""

@@ -20,7 +20,7 @@ from headway.errors import HeadwayError, NotFound, TooManySubmits, Unanswered, U
 from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.metrics.metric_files import JobMetrics
 from headway.jobs.submission.prepare_job import prepare_run
-from headway.jobs.sweeps.decisions import end_of_sweep, spent_usd, trials_to_begin, trials_to_stop
+from headway.jobs.sweeps.decisions import end_of_sweep, free_places, spent_usd, trials_to_begin, trials_to_stop
 from headway.jobs.sweeps.search import trial_parameters
 from headway.jobs.sweeps.trial_run import trial_run
 from headway.services.access.ownership_rights import require_still_listed
@@ -33,7 +33,7 @@ from headway.services.sweeps.stored_sweep import StoredSweep
 from headway.store import SweepRow, TrialRow
 
 TAG_KEPT_S = 80_000.0  # seconds for which the head surely knows a tag; see node/user_helper/idempotency.py
-_ACTIVE = ("submitting", "pending", "running")
+_ACTIVE = ("waiting", "submitting", "pending", "running")
 
 log = structlog.get_logger("headway.services.sweeps")
 
@@ -171,7 +171,10 @@ async def _begin(
         TrialRow(row.id, row.cluster, number, trial_parameters(sweep, number), state.clock())
         for number in range(next_number, next_number + trials_to_begin(sweep, trials))
     ]
-    waiting = [one for one in trials if one.state == "submitting"] + new
+    # Trials of a program begin in its order. From now on the head knows them, so their time starts.
+    queued = [one for one in trials if one.state == "waiting"][: free_places(sweep, trials)]
+    begun = [replace(one, state="submitting", at=state.clock()) for one in queued]
+    waiting = [one for one in trials if one.state == "submitting"] + begun + new
     if not waiting:
         return
     try:
@@ -180,6 +183,7 @@ async def _begin(
         await state.store.sweeps.conclude(row.id, "stopped", error.message)
         return
     await state.store.sweeps.add_trials(new)
+    await state.store.sweeps.update_trials(begun)
     for trial in waiting:
         try:
             job = await _submit(state, who, cluster, row, stored, trial)

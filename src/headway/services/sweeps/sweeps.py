@@ -16,7 +16,7 @@ from headway.jobs.sweeps.trial_run import trial_command, trial_run
 from headway.schemas.billing.cost_estimate import EstimateOut
 from headway.schemas.submission.run_request import RunIn, RunOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
-from headway.schemas.submission.sweeps import SweepBestIn, SweepIn, SweepOut, TrialOut
+from headway.schemas.submission.sweeps import SweepBestIn, SweepIn, SweepOut, TrialOut, TrialsIn
 from headway.services.access.audit import write_audit_line
 from headway.services.access.ownership_rights import authorize_action, authorize_as_owner, cluster_to_work_on
 from headway.services.access.role_rights import Principal
@@ -49,7 +49,7 @@ async def start_sweep(state: AppState, who: Principal, name: str, request: Sweep
     stored = StoredSweep(sweep, new_folder_suffix(who), request.bundle, request.git, rate, float(estimate.gpus or 0))
     if request.dry_run:
         row = SweepRow("", name, sweep.name, who.person, user, state.clock(), stored.document(), "planned", "", None)
-        numbers = range(1, min(sweep.trial_count(), SHOWN_TRIALS) + 1)
+        numbers = range(1, min(sweep.trial_count(), SHOWN_TRIALS) + 1) if sweep.method != "manual" else ()
         planned = [TrialRow("", name, number, trial_parameters(sweep, number), 0.0, state="") for number in numbers]
         return sweep_out(row, planned).model_copy(update=_limits(sweep, estimate) | {"warning": found.warning})
     row = await state.store.sweeps.save(
@@ -88,6 +88,27 @@ async def get_sweep(state: AppState, name: str, sweep: str) -> SweepOut:
     await state.clusters.row(name)
     row = await state.store.sweeps.get(name, sweep)
     return sweep_out(row, await state.store.sweeps.trials(row.id))
+
+
+async def add_trials(state: AppState, who: Principal, name: str, sweep: str, request: TrialsIn) -> list[TrialOut]:
+    """Adds trials with given parameters to a sweep of `method: manual`; they begin when `parallel` permits. Raises Refused for
+    parameters that the file does not have, and Conflict if the sweep has ended."""
+    cluster = await cluster_to_work_on(state, name, who)
+    row = await state.store.sweeps.get(name, sweep)
+    await authorize_as_owner(state, cluster, who, row, f"add trials to {row.name}")
+    stored = StoredSweep.of(row)
+    if stored.sweep.method != "manual":
+        raise Refused(
+            f"sweep {row.name} chooses its parameters itself", hint="method: manual takes trials from a program"
+        )
+    names = set(stored.sweep.parameters)
+    for given in request.parameters:
+        if wrong := names.symmetric_difference(given):
+            raise Refused(f"parameters: {', '.join(sorted(wrong))}", hint=f"give exactly {', '.join(sorted(names))}")
+    new = await state.store.sweeps.add_given_trials(row, request.parameters, stored.sweep.trial_count())
+    await write_audit_line(state, who, "sweep-trials", name, sweep=row.id, trials=[trial.number for trial in new])
+    state.sweeps_due.set()
+    return [_trial_out(trial, stored.gpus) for trial in new]
 
 
 async def stop_sweep(state: AppState, who: Principal, name: str, sweep: str) -> SweepOut:

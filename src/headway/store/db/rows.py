@@ -349,7 +349,7 @@ class TrialRow:
     number: int
     parameters: Mapping[str, Any]
     at: float
-    state: str = "submitting"  # submitting | pending | running | done | failed | stopped (early) | cancelled
+    state: str = "submitting"  # waiting | submitting | pending | running | done | failed | stopped (early) | cancelled
     job_id: int = 0
     ended_at: float | None = None
     step: int = -1  # step and value of the newest report of the sweep's metric

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
-from headway.errors import NotFound
+from headway.errors import Conflict, NotFound
 from headway.store.db import cluster_schema as t
 from headway.store.db.rows import SweepRow, TrialRow
 from headway.store.db.transactions import StorePart, insert_into
@@ -79,11 +79,12 @@ class SweepStore(StorePart):
             return (await db.execute(change)).rowcount > 0
 
     async def close(self, sweep: str) -> None:
-        """Stores that all trials of a sweep have ended."""
-        s = t.sweeps
+        """Stores that all trials of a sweep have ended, if they have."""
+        s, r = t.sweeps, t.trials
+        left = select(r.c.number).where(r.c.sweep == sweep, r.c.ended_at.is_(None)).exists()
         async with self._database.write() as db:
             await db.execute(
-                update(s).where(s.c.id == sweep, s.c.ended_at.is_(None)).values(ended_at=self._database.now())
+                update(s).where(s.c.id == sweep, s.c.ended_at.is_(None), ~left).values(ended_at=self._database.now())
             )
 
     async def trials(self, *sweeps: str) -> tuple[TrialRow, ...]:
@@ -92,6 +93,28 @@ class SweepStore(StorePart):
         query = select(r).where(r.c.sweep.in_(sweeps)).order_by(r.c.sweep, r.c.number)
         async with self._database.read() as db:
             return tuple(TrialRow(**row._mapping) for row in await db.execute(query))
+
+    async def add_given_trials(
+        self, row: SweepRow, parameters: Sequence[Mapping[str, Any]], most: int
+    ) -> tuple[TrialRow, ...]:
+        """Stores trials whose parameters a program has chosen, as waiting. Raises Conflict if the sweep has ended, or would have
+        more than `most` trials."""
+        s, r, now = t.sweeps, t.trials, self._database.now()
+        async with self._database.write() as db:
+            state = (await db.execute(select(s.c.state).where(s.c.id == row.id).with_for_update())).scalar()
+            last = (await db.execute(select(func.max(r.c.number)).where(r.c.sweep == row.id))).scalar() or 0
+            if state != "running":
+                raise Conflict(f"sweep {row.name} has ended already: {state}", hint=f"headway sweep show {row.id}")
+            if last + len(parameters) > most:
+                raise Conflict(
+                    f"sweep {row.name} may have {most:,} trials and has {last:,}", hint="raise trials: in its file"
+                )
+            new = tuple(
+                TrialRow(row.id, row.cluster, last + number, dict(one), now, "waiting")
+                for number, one in enumerate(parameters, 1)
+            )
+            await db.execute(insert(r), [asdict(trial) for trial in new])
+        return new
 
     async def add_trials(self, trials: Sequence[TrialRow]) -> None:
         """Stores new trials."""

@@ -269,6 +269,39 @@ async def test_best_trial_runs_on_more_nodes_with_its_lineage(lab: Lab) -> None:
     assert none.status_code == 404
 
 
+async def test_program_adds_trials_that_wait_for_their_place(lab: Lab) -> None:
+    eve, sweep = await start(lab, method="manual", trials=3, parallel=1)
+    await lab.round()
+    assert lab.jobs == {}
+    added = await eve.post(f"{SWEEPS}/{sweep}/trials", json={"parameters": [{"lr": 0.7}, {"lr": 0.8}]})
+    assert [(one["number"], one["state"]) for one in added.json()] == [(1, "waiting"), (2, "waiting")]
+    await lab.round()
+    assert list(lab.jobs) == [41]
+    lab.run(41, (10, 1.0), state="COMPLETED")
+    await lab.round()
+    assert list(lab.jobs) == [41, 42]
+    assert lab.server.backend.named("submit")[1][1].script_args[-1] == "0.8"
+    other = await eve.post(f"{SWEEPS}/{sweep}/trials", json={"parameters": [{"rate": 0.7}]})
+    assert other.status_code == 400
+    many = await eve.post(f"{SWEEPS}/{sweep}/trials", json={"parameters": [{"lr": 1}, {"lr": 2}]})
+    assert many.status_code == 409
+    await eve.post(f"{SWEEPS}/{sweep}/trials", json={"parameters": [{"lr": 0.9}]})
+    lab.run(42, (10, 2.0), state="COMPLETED")
+    await lab.round()
+    lab.run(43, (10, 3.0), state="COMPLETED")
+    await lab.round()
+    found = await show(eve, sweep)
+    assert (found["state"], found["best"], len(found["trials"])) == ("done", 1, 3)
+    late = await eve.post(f"{SWEEPS}/{sweep}/trials", json={"parameters": [{"lr": 1}]})
+    assert late.status_code == 409
+
+
+async def test_search_refuses_trials_of_a_program(lab: Lab) -> None:
+    eve, sweep = await start(lab)
+    answer = await eve.post(f"{SWEEPS}/{sweep}/trials", json={"parameters": [{"lr": 1}]})
+    assert answer.status_code == 400
+
+
 async def test_repeated_start_with_one_key_is_one_sweep(lab: Lab) -> None:
     eve = await lab.server.client("eve", "member")
     first, again = [await eve.post(SWEEPS, json={"document": FILE}, headers=KEY) for _ in range(2)]

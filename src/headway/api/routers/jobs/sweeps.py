@@ -8,7 +8,7 @@ from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, DEEP, Page, Text, Words, contains, fits
 from headway.schemas.base import API_PREFIX
 from headway.schemas.submission.run_request import RunOut
-from headway.schemas.submission.sweeps import SweepBestIn, SweepIn, SweepOut
+from headway.schemas.submission.sweeps import SweepBestIn, SweepIn, SweepOut, TrialOut, TrialsIn
 from headway.services.sweeps import sweeps as service
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/sweeps", tags=["jobs"])
@@ -36,6 +36,12 @@ async def list_sweeps(
 async def get_sweep(name: str, sweep: str, state: State, _who: Anyone) -> SweepOut:
     """Returns the sweep with this id, or the latest with this name."""
     return await service.get_sweep(state, name, sweep)
+
+
+@router.post("/{sweep}/trials", status_code=201, name="add_trials")
+async def add_trials(name: str, sweep: str, request: TrialsIn, state: State, who: Member) -> list[TrialOut]:
+    """Adds trials with parameters that a program has chosen; for `method: manual`."""
+    return await service.add_trials(state, who, name, sweep, request)
 
 
 @router.post("/{sweep}/stop", name="stop")

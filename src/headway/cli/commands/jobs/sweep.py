@@ -28,6 +28,7 @@ _STYLES = {
     "running": "good",
     "pending": "warn",
     "submitting": "warn",
+    "waiting": "warn",
     "failed": "bad",
     "stopped": "dim",
     "cancelled": "dim",
