@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from headway.catalog.gpu_types import GpuType
 from headway.catalog.offers import shipped_offers
-from headway.catalog.plans import load_catalogue
 from headway.domain.machines.offer import PurchaseOption
 
 _GIB_OF_A100_40 = 45
@@ -34,6 +33,8 @@ def lowest_price(gpu: GpuType, gpus_per_node: int) -> GpuPrice | None:
         return GpuPrice(
             float(best.price_usd_per_gpu_hour), f"{best.cloud} {best.instance_type}, on demand, of {best.as_of}"
         )
+    from headway.catalog.plans import load_catalogue  # imports yaml, which the server's start leaves out
+
     plans = [plan for plan in load_catalogue().values() if plan.gpu_type == gpu.name and plan.gpus]
     if plans:
         plan = min(plans, key=lambda each: each.price_usd_per_node_hour / each.gpus)
