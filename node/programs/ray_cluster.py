@@ -304,8 +304,8 @@ def node_name():
 def find_ray(command, env):
     """Returns the path of the program ray: next to the command's own Python, else in PATH. Says what to do and returns None
     if there is none, or one that is too old."""
-    beside = os.path.join(os.path.dirname(command[0]), "ray") if command and os.path.isabs(command[0]) else ""
-    ray = beside if beside and os.path.exists(beside) else shutil.which("ray", path=env.get("PATH"))
+    own = os.path.join(os.path.dirname(command[0]), "ray") if command and os.path.isabs(command[0]) else ""
+    ray = own if own and os.path.exists(own) else shutil.which("ray", path=env.get("PATH"))
     where = ("in the container on " if env.get("HEADWAY_CONTAINER") else "on ") + node_name()
     if ray is None:
         say(

@@ -23,7 +23,7 @@ class StepParameters:
     launch_s: float = 2e-4  # of one layer and microbatch, forward and backward
     link: float = 0.7  # of the link between GPUs of a machine
     network: float = 0.6  # of the network between machines
-    overlap: float = 0.7  # of a collective that can lie beside the computation
+    overlap: float = 0.7  # of a collective that can overlap with the computation
     straggler: float = 0.01  # of the step for each doubling of machines
     low_precision: float = 0.8  # fp8 and fp4: further factor of their peak; not fitted
 

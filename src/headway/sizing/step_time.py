@@ -178,7 +178,7 @@ def _tensor_parallel(run: TrainingRun, parameters: StepParameters, tokens: float
     if layout.tensor > 1:
         ring = 2 * (layout.tensor - 1) / layout.tensor
         found += passes * 2 * activation * ring / _speed(run, parameters, layout.tensor)
-    if layout.context > 1:  # keys and values of all other ranks pass through each, mostly beside the computation
+    if layout.context > 1:  # keys and values of all other ranks pass through each, mostly during the computation
         keys = tokens * 2 * shape.kv_heads * shape.head_width / layout.tensor * _ELEMENT["bf16"] * (layout.context - 1)
         found += passes * keys / _speed(run, parameters, layout.tensor * layout.context) * (1 - parameters.overlap)
     if shape.experts and layout.expert > 1:  # two all-to-alls
@@ -199,7 +199,7 @@ def _speed(run: TrainingRun, parameters: StepParameters, ranks: int) -> float:
 
 
 def _pipeline_transfers(run: TrainingRun, parameters: StepParameters, tokens: float) -> float:
-    """Returns seconds in which activations travel between pipeline stages; half of them are beside the computation."""
+    """Returns seconds in which activations travel between pipeline stages; half of them overlap with the computation."""
     layout = run.layout
     if layout.pipeline == 1:
         return 0.0

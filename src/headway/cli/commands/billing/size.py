@@ -49,7 +49,7 @@ def size(
     heads: Annotated[int, typer.Option("--heads", min=0, help="Heads of attention.")] = 0,
     kv_heads: Annotated[int, typer.Option("--kv-heads", min=0, help="Key-value heads.")] = 0,
     ffn_width: Annotated[int, typer.Option("--ffn-width", min=0, help="Width of the feed-forward part, or of an expert.")] = 0,
-    vocabulary: Annotated[int, typer.Option("--vocabulary", min=0, help="Words of the vocabulary.")] = 0,
+    vocabulary: Annotated[int, typer.Option("--vocabulary", min=0, help="Tokens of the vocabulary.")] = 0,
     experts: Annotated[int, typer.Option("--experts", min=0, help="Experts of a mixture.")] = 0,
     experts_of_token: Annotated[int, typer.Option("--experts-of-token", min=0, help="Experts for each token.")] = 0,
     concurrency: Annotated[
