@@ -24,12 +24,12 @@ CLUSTER = (
     Tab("queue", "Queue", "/queue"),
     Tab("submit", "Submit", "/submit", roles=CAN_SUBMIT),
     Tab("trainings", "Trainings", "/trainings"),
+    Tab("sweeps", "Sweeps", "/sweeps"),
     Tab("nodes", "Nodes", "/nodes"),
     Tab("storage", "Storage", "/storage"),
     Tab("incidents", "Incidents", "/incidents"),
     Tab("events", "Events", "/events"),
     Tab("notebooks", "Notebooks", "/notebooks"),
-    Tab("sweeps", "Sweeps", "/sweeps"),
     Tab("teams", "Teams", "/teams"),
     Tab("costs", "Costs", "/costs"),
 )
