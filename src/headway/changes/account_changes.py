@@ -6,6 +6,7 @@ and removed by a later ChangeSet. Their past jobs stay in accounting."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -20,6 +21,7 @@ _OPERATOR_ACCOUNT = "root"
 # Limits with a value; those of resources (GrpTRES, GrpTRESMins) have one for each resource.
 _PLAIN_LIMITS = ("GrpJobs", "GrpSubmitJobs", "MaxJobsPerUser", "MaxSubmitJobsPerUser", "MaxWall")
 _RESOURCE_LIMITS = ("GrpTRES", "GrpTRESMins", "MaxTRESPerJob", "MaxTRESPerUser")
+_MEMORY, _UNITS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([MGTPE]?)"), "MGTPE"
 # Settings of a QOS, with the values that Slurm gives to a new one
 _SETTINGS = {"GraceTime": "0", "PreemptMode": "cluster", "Priority": "0", "UsageFactor": "1.000000"}
 
@@ -104,7 +106,7 @@ def _qos_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
 def _whose(name: str, desired: Accounts) -> str:
     if name in desired.account_qos:
         return "the team's limits"
-    return "limits of each user in the partition" if "." in name else f"limits and settings of jobs with --qos {name}"
+    return "limits of jobs in the partition" if "." in name else f"limits and settings of jobs with --qos {name}"
 
 
 def _preempt_changes(desired: Accounts, have: Mapping[str, Qos]) -> Iterator[Change]:
@@ -132,7 +134,8 @@ def _limit_words(seen: Mapping[str, str], wanted: Mapping[str, str]) -> list[str
     words = [f"{name}={wanted.get(name, '-1')}" for name in _PLAIN_LIMITS if seen.get(name) != wanted.get(name)]
     for name in _RESOURCE_LIMITS:
         have, want = _resources(seen.get(name, "")), _resources(wanted.get(name, ""))
-        changed = {tres: want.get(tres, "-1") for tres in sorted({*have, *want}) if have.get(tres) != want.get(tres)}
+        named = sorted({*have, *want})
+        changed = {tres: want.get(tres, "-1") for tres in named if _printed(have, tres) != _printed(want, tres)}
         if changed:
             words.append(f"{name}=" + ",".join(f"{tres}={count}" for tres, count in changed.items()))
     return words
@@ -141,6 +144,18 @@ def _limit_words(seen: Mapping[str, str], wanted: Mapping[str, str]) -> list[str
 def _resources(text: str) -> dict[str, str]:
     """Returns the values by resource: `gres/gpu=16,gres/shard=8`."""
     return dict(part.rpartition("=")[::2] for part in text.split(",") if part)
+
+
+def _printed(limits: Mapping[str, str], tres: str) -> str | None:
+    """Returns a limit as sacctmgr prints it, which rounds memory: mem=1.50T for mem=1572864M. None without a limit."""
+    value = limits.get(tres)
+    number = _MEMORY.fullmatch(value) if value is not None and tres == "mem" else None
+    if number is None:
+        return value
+    size, unit = float(number[1]), _UNITS.index(number[2] or "M")
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f}{_UNITS[unit]}" if size.is_integer() else f"{size:.2f}{_UNITS[unit]}"
 
 
 def _account_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:

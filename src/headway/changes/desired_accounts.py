@@ -20,7 +20,7 @@ from headway.domain.teams import Team, UserLimits
 # free again bit by bit.
 _TEAM_FLAGS = ("NoDecay",)
 _PREEMPTED_GRACE_S = 120  # of jobs that choose no QOS, as the default of the file's QOS and partitions
-_TRES = {"cpus": "cpu", "gpus": "gres/gpu", "nodes": "node"}
+_TRES = {"cpus": "cpu", "gpus": "gres/gpu", "nodes": "node", "memory_mib": "mem"}
 
 
 def desired_accounts(cluster: Cluster) -> Accounts:
@@ -72,14 +72,14 @@ def _member_limits(cluster: Cluster, team: Team | None, user: str) -> dict[str, 
     each = team.limits_of(user)
     limits = {} if each.recent_gpu_hours is None else {"GrpTRESMins": f"gres/gpu={int(each.recent_gpu_hours * 60)}"}
     if _counts_by_association(cluster, team):
-        limits |= _limits(each.running_jobs, each.submitted_jobs, {"cpu": each.cpus, "gres/gpu": each.gpus})
+        limits |= _limits(each.running_jobs, each.submitted_jobs, _held_by(each))
     return limits
 
 
 def _team_limits(team: Team) -> dict[str, str]:
     """Returns the limits of all jobs of the team together, apart from its GPU-hours."""
     parts = {tres_of_part(part): count for part, count in team.gpu_parts.items()}
-    return _limits(team.running_jobs, team.submitted_jobs, {"gres/gpu": team.gpus, **parts})
+    return _limits(team.running_jobs, team.submitted_jobs, {**_held_by(team), **parts})
 
 
 def _limits(running: int | None, submitted: int | None, resources: Mapping[str, int | None]) -> dict[str, str]:
@@ -92,14 +92,21 @@ def _limits(running: int | None, submitted: int | None, resources: Mapping[str, 
 
 
 def _counts(resources: Mapping[str, int | None]) -> str:
-    return ",".join(f"{name}={count}" for name, count in sorted(resources.items()) if count is not None)
+    """Returns limits of resources in sacctmgr's terms, memory in MiB."""
+    return ",".join(
+        f"{name}={count}{'M' * (name == 'mem')}" for name, count in sorted(resources.items()) if count is not None
+    )
+
+
+def _held_by(limits: Team | UserLimits) -> dict[str, int | None]:
+    return {tres: getattr(limits, field) for field, tres in _TRES.items()}
 
 
 def _user_limits(each: UserLimits) -> dict[str, str]:
     """Returns the limits of a QOS on each user."""
     plain = {"MaxJobsPerUser": each.running_jobs, "MaxSubmitJobsPerUser": each.submitted_jobs}
     limits = {name: str(most) for name, most in plain.items() if most is not None}
-    held = _counts({"cpu": each.cpus, "gres/gpu": each.gpus})
+    held = _counts(_held_by(each))
     return {**limits, "MaxTRESPerUser": held} if held else limits
 
 
@@ -137,4 +144,8 @@ def _partition_qos(cluster: Cluster) -> Iterator[Qos]:
     """Yields the QOS of each partition with limits."""
     for partition in cluster.partitions:
         if partition.qos:
-            yield Qos(partition.qos, _user_limits(partition.per_user), _TEAM_FLAGS)
+            together = partition.limits
+            limits = _limits(together.running_jobs, together.submitted_jobs, _by_tres(together.resources))
+            limits |= _user_limits(partition.per_user)
+            limits |= {"MaxTRESPerJob": _counts(_by_tres(partition.per_job))} if partition.per_job else {}
+            yield Qos(partition.qos, limits, _TEAM_FLAGS)

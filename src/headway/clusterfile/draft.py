@@ -11,7 +11,7 @@ from typing import Any
 from headway.catalog.providers import PROVIDERS
 from headway.clusterfile import groups
 from headway.clusterfile.models.cluster_file import ClusterFile
-from headway.clusterfile.models.partitions import PartitionPart
+from headway.clusterfile.models.scheduling.partitions import PartitionPart
 from headway.domain.cluster import Plan
 from headway.domain.provider_traits import ProviderTraits
 from headway.errors import Fault

@@ -20,14 +20,15 @@ from headway.clusterfile.models.groups import GroupPart
 from headway.clusterfile.models.health import FABRIC_TEST_EVERY_S, HealthPart
 from headway.clusterfile.models.hosts import HostPart
 from headway.clusterfile.models.network import resolve_network, resolve_team_network
-from headway.clusterfile.models.partitions import PartitionPart
-from headway.clusterfile.models.qos import resolve_qos
+from headway.clusterfile.models.scheduling.limits import resolve_job_limits, resolve_user_limits, resource_limits
+from headway.clusterfile.models.scheduling.partitions import PartitionPart
+from headway.clusterfile.models.scheduling.qos import resolve_qos
 from headway.clusterfile.models.software.containers import SignaturesPart
 from headway.clusterfile.models.software.environments import resolve_environments
 from headway.clusterfile.models.software.packages import resolve_packages
 from headway.clusterfile.models.software.scripts import resolve_scripts
 from headway.clusterfile.models.storage import MountedVolumePart
-from headway.clusterfile.models.teams import BudgetPart, TeamPart, resolve_user_limits
+from headway.clusterfile.models.teams import BudgetPart, TeamPart, resolve_member_limits
 from headway.clusterfile.rules.file_rules import dataset_mount, preemption_rules
 from headway.domain.billing.cost_settings import CostSettings
 from headway.domain.cluster import (
@@ -196,6 +197,8 @@ def _partitions(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Partition, 
             environment=part.environment or "",
             container_image=part.container_image or "",
             per_user=resolve_user_limits(part.per_user),
+            limits=resolve_job_limits(part.limits),
+            per_job=resource_limits(part.limits.per_job),
         )
         for name, part in parts.items()
     )
@@ -233,16 +236,16 @@ def _team(file: ClusterFile, name: str, part: TeamPart, users: list[str]) -> Tea
         gpu_hours=GpuHourCap(Decimal(f"{hours.hours:.15g}"), hours.per) if hours else None,
         running_jobs=limits.running_jobs,
         submitted_jobs=limits.submitted_jobs,
-        gpus=limits.gpus,
+        **resource_limits(limits),
         gpu_parts=dict(limits.gpu_parts),
-        per_user=resolve_user_limits(limits.per_user),
+        per_user=resolve_member_limits(limits.per_user),
         budget=_budget(part.budget) if part.budget else None,
         environment=part.environment or "",
         container_image=part.container_image or "",
         network=resolve_team_network(part.network, file.network),
         default_qos=part.default_qos or "",
         parent=part.parent or "",
-        user_limits={user: resolve_user_limits(each) for user, each in sorted(limits.users.items())},
+        user_limits={user: resolve_member_limits(each) for user, each in sorted(limits.users.items())},
     )
 
 

@@ -19,7 +19,7 @@ from headway.domain.network_policy import Network
 from headway.domain.provider_traits import ProviderTraits
 from headway.domain.slurm.site_scripts import SiteScripts
 from headway.domain.storage.folders import StorageFolders
-from headway.domain.teams import Team, User, UserLimits
+from headway.domain.teams import JobLimits, Team, User, UserLimits
 
 MAIN_GROUP = "main"  # the only group of a cluster file without groups
 SHARED_FOLDER = ".headway"  # Headway's own folder on the scratch of owned machines
@@ -129,11 +129,18 @@ class Partition:
     environment: str = ""  # software environment of commands that name none: NAME or NAME@VERSION
     container_image: str = ""  # container image of commands that name neither one nor an environment
     per_user: UserLimits = field(default_factory=UserLimits)
+    limits: JobLimits = field(default_factory=JobLimits)  # of all its jobs together
+    per_job: Mapping[str, int] = field(default_factory=dict)  # limits of each job: resources as in JobLimits
 
     @property
     def qos(self) -> str:
         """Name of the QOS that holds the partition's limits, "" without limits. No team has a name with a dot."""
-        return f"partition.{self.name}" if self.per_user != UserLimits() else ""
+        return f"partition.{self.name}" if self.has_limits else ""
+
+    @property
+    def has_limits(self) -> bool:
+        """Returns whether the partition has limits of its own, apart from times."""
+        return self.per_user != UserLimits() or self.limits != JobLimits() or bool(self.per_job)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from headway.domain.teams import UserLimits
 
 @dataclass(frozen=True, slots=True)
 class JobQos:
-    """A resolved QOS. Resources are by field: gpus, cpus, nodes -> number."""
+    """A resolved QOS. Resources are as in JobLimits."""
 
     name: str
     teams: tuple[str, ...]  # whose jobs may choose it

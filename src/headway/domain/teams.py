@@ -20,6 +20,18 @@ class UserLimits:
     gpus: int | None = None
     cpus: int | None = None
     recent_gpu_hours: Decimal | None = None  # of a team's users: GPU-hours, of which old use counts less and less
+    nodes: int | None = None
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobLimits:
+    """What the jobs of a team, QOS or partition may have together at once; None: no limit. `resources`: "gpus", "cpus",
+    "nodes", "memory_mib" -> number."""
+
+    running_jobs: int | None = None
+    submitted_jobs: int | None = None
+    resources: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,9 @@ class Team:
     default_qos: str = ""  # QOS of its jobs without --qos; "" = its own
     parent: str = ""  # team above it, "" = none
     user_limits: Mapping[str, UserLimits] = field(default_factory=dict)  # of single users; they replace per_user
+    cpus: int | None = None  # allocated at once, as are the next two
+    nodes: int | None = None
+    memory_mib: int | None = None
 
     def limits_of(self, user: str) -> UserLimits:
         """Returns the limits of one user of the team."""

@@ -10,7 +10,7 @@ from headway.catalog.allowed_slurm_keys import PARTITION_KEYS, key_fault
 from headway.clusterfile.partition_tiers import PreemptionRule, assign_tiers
 from headway.domain.slurm.hostlist import expand
 from headway.slurm_import import site_names
-from headway.slurm_import.accounting.limit_sections import LimitSection, take_user_limits
+from headway.slurm_import.accounting.limit_sections import LimitSection, take_job_limits, take_user_limits
 from headway.slurm_import.accounting.sacctmgr_files import SiteQos
 from headway.slurm_import.accounting.team_tree import TeamTree
 from headway.slurm_import.conf_reader import Record
@@ -317,13 +317,20 @@ class _Fields:
         if qos is None:
             self._ledger.dropped(item, f"QOS {item.value} was not read", f"give {self._place}.per_user")
             return
-        limits = LimitSection(f"{self._place}.per_user", "a partition on each user", self._ledger)
-        take_user_limits(qos.keys, limits)
-        self._around.used_qos.setdefault(qos.name.lower(), limits.place if limits.values else "")
-        if limits.values:
-            self._carry(item, "per_user", limits.values, "limits of each user; for the others see the QOS")
+        each = LimitSection(f"{self._place}.per_user", "a partition on each user", self._ledger)
+        together = LimitSection(f"{self._place}.limits", "a partition", self._ledger)
+        job = LimitSection(f"{self._place}.limits.per_job", "a partition on each job", self._ledger)
+        take_user_limits(qos.keys, each)
+        take_job_limits(qos.keys, together, job)
+        limits = {**together.values, **({"per_job": job.values} if job.values else {})}
+        found = {name: values for name, values in (("per_user", each.values), ("limits", limits)) if values}
+        places = ", ".join(f"{self._place}.{name}" for name in found)
+        self._around.used_qos.setdefault(qos.name.lower(), places)
+        self._fields |= found
+        if found:
+            self._ledger.carried(item, places, "for what is not carried see the QOS")
         else:
-            self._ledger.dropped(item, "the QOS has no limits of each user", "see the QOS")
+            self._ledger.dropped(item, "the QOS has no limits that a partition has", "see the QOS")
 
     def _slurm_key(self, key: str, item: Item) -> None:
         value = {"true": "YES", "1": "YES"}.get(item.value.lower(), item.value) if key == "Hidden" else item.value

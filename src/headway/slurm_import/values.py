@@ -34,14 +34,26 @@ def whole_number(value: str) -> int | None:
 
 
 def tres(value: str) -> dict[str, int]:
-    """Returns resource -> limit: "cpu=64,gres/gpu=8,mem=1T" gives {"cpu": 64, "gres/gpu": 8}. Sizes with a unit are
-    left out, because a cluster file has no limit on memory."""
+    """Returns resource -> limit: "cpu=64,gres/gpu=8,mem=1T" gives {"cpu": 64, "gres/gpu": 8, "mem": 1048576}. Memory is in
+    MiB."""
     found = {}
     for part in value.split(","):
         name, mark, number = part.strip().partition("=")
         if mark and re.fullmatch(r"[0-9]{1,15}", number) and (int(number) <= LARGEST_LIMIT or name != "gres/gpu"):
             found[name.lower()] = int(number)
+        elif name.lower() == "mem" and (
+            size := re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([KMGTP])B?", number.strip(), re.IGNORECASE)
+        ):
+            found["mem"] = int(float(size[1]) * 1024 ** "KMGTP".index(size[2].upper())) // 1024
     return found
+
+
+def memory_text(mib: int) -> str:
+    """Returns an amount of memory as the cluster file writes it: the largest unit in which it is a whole number."""
+    units = ["MiB", "GiB", "TiB", "PiB"]
+    while mib % 1024 == 0 and len(units) > 1:
+        mib, units = mib // 1024, units[1:]
+    return f"{mib} {units[0]}"
 
 
 def holds_below(version: str) -> bool:

@@ -235,7 +235,7 @@ def test_limits_in_a_partition_are_a_qos() -> None:
         "modify", "qos", "where", "name=partition.debug", "set", "MaxJobsPerUser=1", "MaxSubmitJobsPerUser=2",
         "MaxTRESPerUser=gres/gpu=4", "Flags=NoDecay",
     ]  # fmt: skip
-    assert change.why.startswith("limits of each user in the partition change: MaxJobsPerUser=1")
+    assert change.why.startswith("limits of jobs in the partition change: MaxJobsPerUser=1")
     carry_out(limited, slurm)
     assert carry_out(limited, slurm) == []
     assert carry_out(plain, slurm) == ["account.qos partition.debug"]
@@ -469,3 +469,15 @@ def test_lists_of_preempted_qos_are_turned_around_without_a_loop() -> None:
     carry_out(replace(plain, qos=(replace(a, preempts=("b",)), b)), slurm)
     carry_out(replace(plain, qos=(a, replace(b, preempts=("a",)))), slurm)
     assert [slurm.qos[name][3] for name in ("a", "b")] == [(), ("a",)]
+
+
+def test_memory_is_compared_as_sacctmgr_prints_it() -> None:
+    def changed(there: str, wanted: str) -> list[str]:
+        seen, want = Accounts(qos=(Qos("a", {"GrpTRES": there}),)), Accounts(qos=(Qos("a", {"GrpTRES": wanted}),))
+        return [word for change in account_changes(want, seen) for word in change.data["set"]]
+
+    assert changed("cpu=4,mem=1.50T", "cpu=4,mem=1572864M") == []
+    assert changed("mem=3T", f"mem={3 * 1024**2}M") == []
+    assert changed("mem=1.50T", "mem=1572999M") == []  # sacctmgr shows no such difference
+    assert changed("mem=1.50T", "mem=1024M") == ["GrpTRES=mem=1024M"]
+    assert changed("mem=1.50T", "") == ["GrpTRES=mem=-1"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 from headway.changes.desired_accounts import desired_accounts
 from headway.domain.slurm.accounts import Qos
-from headway.domain.teams import GpuHourCap, Team, UserLimits
+from headway.domain.teams import GpuHourCap, JobLimits, Team, UserLimits
 from tests.support.clusters.builders import cluster
 
 
@@ -25,3 +26,22 @@ def test_limits_of_each_user_become_limits_of_the_teams_qos() -> None:
         "MaxSubmitJobsPerUser": "40",
         "MaxTRESPerUser": "cpu=64,gres/gpu=8",
     }
+
+
+def test_teams_have_limits_on_cpus_nodes_and_memory() -> None:
+    team = Team(
+        "speech", ("carol",), 40, cpus=640, nodes=10, memory_mib=4096, per_user=UserLimits(memory_mib=1024, nodes=2)
+    )
+    (qos,) = desired_accounts(cluster(teams=(team,))).qos
+    assert qos.limits == {"GrpTRES": "cpu=640,mem=4096M,node=10", "MaxTRESPerUser": "mem=1024M,node=2"}
+
+
+def test_limits_of_a_partition_are_those_of_its_qos() -> None:
+    small = cluster()
+    debug = replace(
+        small.partitions[0], name="debug", limits=JobLimits(9, 90, {"gpus": 4, "memory_mib": 512}), per_job={"nodes": 2}
+    )
+    found = {qos.name: qos for qos in desired_accounts(replace(small, partitions=(debug,))).qos}
+    assert found["partition.debug"].limits == {
+        "GrpJobs": "9", "GrpSubmitJobs": "90", "GrpTRES": "gres/gpu=4,mem=512M", "MaxTRESPerJob": "node=2",
+    }  # fmt: skip

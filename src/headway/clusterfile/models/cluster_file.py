@@ -22,8 +22,8 @@ from headway.clusterfile.models.groups import MIG_EXAMPLES, MIG_HELP, MPS_HELP, 
 from headway.clusterfile.models.health import HealthPart
 from headway.clusterfile.models.hosts import FirewallPart, HostPart, hosts_were_read
 from headway.clusterfile.models.network import NetworkPart
-from headway.clusterfile.models.partitions import PartitionPart
-from headway.clusterfile.models.qos import QosPart
+from headway.clusterfile.models.scheduling.partitions import PartitionPart
+from headway.clusterfile.models.scheduling.qos import QosPart
 from headway.clusterfile.models.software.containers import ContainersPart
 from headway.clusterfile.models.software.environments import (
     ContainerImage,

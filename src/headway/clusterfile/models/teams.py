@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from headway.clusterfile.models.network import TeamNetworkPart
+from headway.clusterfile.models.scheduling.limits import JobsLimitsPart, UserLimitsPart, resolve_user_limits
 from headway.clusterfile.models.software.environments import (
     ContainerImage,
     DefaultEnvironment,
@@ -32,17 +34,6 @@ class GpuHoursPart(FileSection):
     per: Literal["day", "week", "month", "quarter", "year"] = Field(description="The period.")
 
 
-class UserLimitsPart(FileSection):
-    """Limits of each user of a partition."""
-
-    running_jobs: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of a user's running jobs.")
-    submitted_jobs: int | None = Field(
-        None, ge=1, le=1_000_000, description="Largest number of a user's running and pending jobs."
-    )
-    gpus: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of a user's allocated GPUs.")
-    cpus: int | None = Field(None, ge=1, le=100_000_000, description="Largest number of a user's allocated CPUs.")
-
-
 class MemberLimitsPart(UserLimitsPart):
     """Limits of each user of a team."""
 
@@ -53,24 +44,17 @@ class MemberLimitsPart(UserLimitsPart):
     )
 
 
-def resolve_user_limits(part: UserLimitsPart) -> UserLimits:
-    """Returns the limits of each user."""
-    hours = part.recent_gpu_hours if isinstance(part, MemberLimitsPart) else None
+def resolve_member_limits(part: MemberLimitsPart) -> UserLimits:
+    """Returns the limits of a user of a team."""
+    hours = part.recent_gpu_hours
     recent = None if hours is None else Decimal(f"{hours:.15g}")
-    return UserLimits(part.running_jobs, part.submitted_jobs, part.gpus, part.cpus, recent)
+    return replace(resolve_user_limits(part), recent_gpu_hours=recent)
 
 
-class LimitsPart(FileSection):
-    """Limits of a team."""
+class LimitsPart(JobsLimitsPart):
+    """Limits of all jobs of a team together."""
 
     gpu_hours: GpuHoursPart | None = Field(None, description="GPU-hours per period.")
-    running_jobs: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of running jobs.")
-    submitted_jobs: int | None = Field(
-        None, ge=1, le=1_000_000, description="Largest number of running and pending jobs."
-    )
-    gpus: int | None = Field(
-        None, ge=1, le=1_000_000, description="Largest number of allocated GPUs; a MIG instance counts as one."
-    )
     gpu_parts: dict[GpuPart, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
         default_factory=dict,
         max_length=20,

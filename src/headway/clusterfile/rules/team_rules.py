@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from headway.clusterfile import groups
 from headway.clusterfile.draft import FileDraft, partitions_of
 from headway.clusterfile.models.groups import GroupPart
-from headway.clusterfile.models.qos import QosLimitsPart
-from headway.clusterfile.models.teams import TeamPart, UserLimitsPart
+from headway.clusterfile.models.scheduling.limits import JobsLimitsPart
+from headway.clusterfile.models.teams import TeamPart
 from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED
 
@@ -136,16 +136,17 @@ def check_team_limits(draft: FileDraft) -> None:
             draft.warn(f"{path}.gpus", f"is more than the {have} GPUs of the cluster")
 
 
-def check_user_limits(draft: FileDraft, path: str, limits: UserLimitsPart | QosLimitsPart) -> None:
+def check_user_limits(draft: FileDraft, path: str, limits: JobsLimitsPart) -> None:
     """Records a warning if the limit of running jobs is never reached."""
     if limits.running_jobs and limits.submitted_jobs and limits.submitted_jobs < limits.running_jobs:
         draft.warn(f"{path}.submitted_jobs", "is less than running_jobs, which is then never reached")
 
 
 def check_partition_limits(draft: FileDraft) -> None:
-    """Records a warning for each partition whose limit of running jobs per user is never reached."""
+    """Records a warning for each partition whose limit of running jobs is never reached."""
     for name, part in draft.file.partitions.items():
         check_user_limits(draft, f"partitions.{name}.per_user", part.per_user)
+        check_user_limits(draft, f"partitions.{name}.limits", part.limits)
 
 
 def _shared(part: GroupPart) -> list[str]:

@@ -94,7 +94,7 @@ def describe_limit(limit: Limit, qos: str = "") -> str:
         return f"{who} has as many jobs running as the limit allows"
     if limit.resource == "queued jobs":
         return f"{who} has as many jobs queued as the limit allows"
-    return f"{who} holds as many {limit.resource} as the limit allows"
+    return f"{who} holds as {'much' if limit.resource == 'memory' else 'many'} {limit.resource} as the limit allows"
 
 
 def _hours_of(limit: Limit) -> str:
@@ -130,16 +130,11 @@ def explain_limit(limit: Limit, job: JobState, world: ClusterSnapshot) -> Phrase
     known = team if limit.holder == "team" else None
     each = of_partition or (team.limits_of(job.user) if team and limit.holder == "person" else UserLimits())
     place = f" in partition {job.partition}" if of_partition else ""
-    if limit.resource == "GPUs":
-        most = known.gpus if known else each.gpus
-        return _enough(job, mine, lambda job_state: job_state.gpus, most, "GPU", limit, place)
-    if limit.resource == "running jobs":
-        most = known.running_jobs if known else each.running_jobs
-        return _enough(job, mine, lambda _: 1, most, "job", limit, place)
-    if limit.resource == "nodes":
-        return _enough(job, mine, lambda job_state: job_state.node_count, None, "node", limit)
-    if limit.resource == "CPUs":
-        return _enough(job, mine, lambda job_state: job_state.cpus, each.cpus, "CPU", limit, place)
+    if limit.resource in _FIELDS:
+        field = _FIELDS[limit.resource]
+        most = getattr(known or each, field)
+        what, _, size = _COUNTED.get(limit.resource, ("job", "", lambda _: 1))
+        return _enough(job, mine, size, most, what, limit, place)
     return join_phrases("needs a running job to end: ", describe_end(mine[0], mine[0].label)) if mine else ()
 
 
@@ -184,7 +179,8 @@ def _holder(limit: Limit, job: JobState, team: Team | None, world: ClusterSnapsh
     return replace(limit, holder="team") if getattr(team, field, None) is not None else limit
 
 
-_FIELDS = {"GPUs": "gpus", "CPUs": "cpus", "running jobs": "running_jobs"}  # resource -> field of UserLimits
+# Resource -> field of Team and UserLimits
+_FIELDS = {"running jobs": "running_jobs", **{resource: field for resource, (_, field, _) in _COUNTED.items()}}
 
 
 def _partition_limits(limit: Limit, job: JobState, world: ClusterSnapshot) -> UserLimits | None:

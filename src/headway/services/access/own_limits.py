@@ -16,12 +16,15 @@ from headway.services.access.role_rights import Principal
 from headway.services.access.team_usage import read_shares
 from headway.services.app_state import AppState
 
+_MIB = 1024**2
 # Field of UserLimits -> what it limits, its unit, and what a job counts
 _COUNTED: dict[str, tuple[str, str, Callable[[JobState], int]]] = {
     "running_jobs": ("running jobs", "jobs", lambda job: int(job.state in RUNNING)),
     "submitted_jobs": ("queued jobs", "jobs", lambda _: 1),
     "gpus": ("GPUs", "GPUs", lambda job: job.gpus if job.state in RUNNING else 0),
     "cpus": ("CPUs", "CPUs", lambda job: job.cpus if job.state in RUNNING else 0),
+    "nodes": ("nodes", "nodes", lambda job: job.node_count if job.state in RUNNING else 0),
+    "memory_mib": ("memory", "bytes", lambda job: job.memory_mib * _MIB if job.state in RUNNING else 0),
 }
 
 
@@ -81,4 +84,5 @@ def _held(where: str, limits: UserLimits, jobs: list[JobState] | None) -> Iterat
         most = getattr(limits, field)
         if most is not None:
             used = None if jobs is None else sum(map(size, jobs))
+            most *= _MIB if unit == "bytes" else 1
             yield LimitOut(where=where, what=what, unit=unit, used=used, limit=most)

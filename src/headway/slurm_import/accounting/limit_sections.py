@@ -7,13 +7,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headway.slurm_import.values import LARGEST_LIMIT, tres, whole_number
+from headway.slurm_import.values import LARGEST_LIMIT, memory_text, tres, whole_number
 from headway.slurm_import.verdicts import Item, Ledger
+from headway.validation.times_and_sizes import parse_size
 
 # Slurm's resource -> field
-GPUS = {"gres/gpu": "gpus"}
-GPUS_AND_CPUS = {**GPUS, "cpu": "cpus"}
-GPUS_CPUS_AND_NODES = {**GPUS_AND_CPUS, "node": "nodes"}
+RESOURCES = {"gres/gpu": "gpus", "cpu": "cpus", "node": "nodes", "mem": "memory"}
+JOB_COUNTS = {"grpjobs": "running_jobs", "grpsubmitjobs": "submitted_jobs", "grpsubmit": "submitted_jobs"}
+PER_JOB_TRES = ("maxtres", "maxtresperjob", "maxtrespj")
+OTHER_RESOURCES = "limit CPUs, GPUs, nodes or memory"
 # Limits of each user of a QOS: keys of `sacctmgr show qos` of all versions -> field
 QOS_USER_COUNTS = {
     "maxjobspu": "running_jobs", "maxjobsperuser": "running_jobs", "maxsubmitpu": "submitted_jobs",
@@ -21,6 +23,7 @@ QOS_USER_COUNTS = {
 }  # fmt: skip
 QOS_USER_TRES = ("maxtrespu", "maxtresperuser")
 _NONE = ("0 lets no job run", "leave out those who may run none")
+_LARGEST_MEMORY_MIB = 999_999 * 1024
 _TOO_MANY = (f"is no number up to {LARGEST_LIMIT:,}", "leave the limit out: no cluster reaches it")
 
 
@@ -40,21 +43,23 @@ class LimitSection:
         else:
             self._ledger.dropped(item, *(_NONE if number == 0 else _TOO_MANY))
 
-    def resources(self, item: Item, fields: Mapping[str, str], instead: str) -> None:
-        """Takes a limit on resources, such as cpu=64,gres/gpu=8. `fields`: Slurm's resource -> field; `instead`: what to do
-        about other resources."""
-        found = {name: number for name, number in tres(item.value).items() if name in fields and _is_limit(number)}
+    def resources(self, item: Item) -> None:
+        """Takes a limit on resources, such as cpu=64,gres/gpu=8."""
+        found = {name: number for name, number in tres(item.value).items() if _is_limit(name, number)}
         for name, number in found.items():
-            self._least(fields[name], number)
+            if name == "mem":
+                self._least_memory(number)
+            else:
+                self._least(RESOURCES[name], number)
         rest = ",".join(part for part in _parts(item.value) if part.partition("=")[0].lower() not in found)
-        places = ", ".join(f"{self.place}.{fields[name]}" for name in found)
+        places = ", ".join(f"{self.place}.{RESOURCES[name]}" for name in found)
         if not rest:
             self._ledger.carried(item, places)
         elif rest.endswith("=0"):
             self._ledger.dropped(item, *_NONE)
         else:
             carried = f"{places} {'has' if len(found) == 1 else 'have'} the rest; " if found else ""
-            self._ledger.dropped(item, f"{carried}{self.owner} has no limit on {rest}", instead)
+            self._ledger.dropped(item, f"{carried}{self.owner} has no limit on {rest}", OTHER_RESOURCES)
 
     def recent_gpu_hours(self, item: Item) -> None:
         """Takes GrpTRESMins of a user's association: GPU-minutes that fade."""
@@ -69,13 +74,17 @@ class LimitSection:
     def _least(self, name: str, number: int) -> None:
         self.values[name] = min(number, self.values.get(name, number))
 
+    def _least_memory(self, mib: int) -> None:
+        known = self.values.get("memory")
+        self.values["memory"] = memory_text(mib if known is None else min(mib, parse_size(known) // 1024**2))
+
 
 def _parts(value: str) -> Iterator[str]:
     return (part.strip() for part in value.split(",") if part.strip())
 
 
-def _is_limit(number: int) -> bool:
-    return 0 < number <= LARGEST_LIMIT
+def _is_limit(name: str, number: int) -> bool:
+    return name in RESOURCES and 0 < number <= (_LARGEST_MEMORY_MIB if name == "mem" else LARGEST_LIMIT)
 
 
 def take_user_limits(keys: Mapping[str, Item], section: LimitSection) -> None:
@@ -84,7 +93,18 @@ def take_user_limits(keys: Mapping[str, Item], section: LimitSection) -> None:
         if key in QOS_USER_COUNTS:
             section.count(item, QOS_USER_COUNTS[key])
         elif key in QOS_USER_TRES:
-            section.resources(item, GPUS_AND_CPUS, "limit CPUs or GPUs of each user")
+            section.resources(item)
+
+
+def take_job_limits(keys: Mapping[str, Item], together: LimitSection, each_job: LimitSection) -> None:
+    """Takes the limits of a QOS on all its jobs together and on each of them."""
+    for key, item in keys.items():
+        if key in JOB_COUNTS:
+            together.count(item, JOB_COUNTS[key])
+        elif key == "grptres":
+            together.resources(item)
+        elif key in PER_JOB_TRES:
+            each_job.resources(item)
 
 
 def limit_reason(key: str, value: str, owner: str = "a team") -> tuple[str, str]:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from headway.clusterfile.models.qos import QosFlag
+from headway.clusterfile.models.scheduling.qos import QosFlag
 from headway.slurm_import import site_names
 from headway.slurm_import.accounting.limit_sections import (
-    GPUS_CPUS_AND_NODES,
     LimitSection,
     limit_reason,
+    take_job_limits,
     take_user_limits,
 )
 from headway.slurm_import.accounting.qos_lists import DEFAULTS, NORMAL, listed
@@ -26,10 +26,8 @@ from headway.validation.times_and_sizes import parse_time
 _MOST_QOS = 100
 _STANDARD = "standard"  # for the site's limits of normal, a name that Slurm keeps for itself
 _FLAGS = get_args(QosFlag)
-_COUNTS = {"grpjobs": "running_jobs", "grpsubmit": "submitted_jobs", "grpsubmitjobs": "submitted_jobs"}
 _LONGEST_GRACE_S, _USUAL_GRACE_S = 86_400, 120
 _LARGEST_PRIORITY, _LARGEST_FACTOR = 1_000_000_000, 1000.0
-_OTHER_RESOURCES = "limit CPUs, GPUs or nodes, or the partition's MaxMemPerNode"
 _NOT_BELOW = (
     "a team below may not choose it, and a team in the list of a QOS stands for those below it too",
     "add the team to teams of the QOS if those below may choose it",
@@ -152,6 +150,7 @@ class _Section:
     def make(self, qos: SiteQos) -> dict[str, Any]:
         """Returns the fields."""
         take_user_limits(qos.keys, self._each)
+        take_job_limits(qos.keys, self._limits, self._job)
         for key, item in qos.keys.items():
             if self._ledger.is_open(item):
                 self._decide(key, item)
@@ -184,12 +183,6 @@ class _Section:
                 self._flags(item)
             case "maxwall" | "maxwalldurationperjob" if time_text(item.value):
                 self._carry(item, "max_time", time_text(item.value))
-            case _ if key in _COUNTS:
-                self._limits.count(item, _COUNTS[key])
-            case "grptres":
-                self._limits.resources(item, GPUS_CPUS_AND_NODES, _OTHER_RESOURCES)
-            case "maxtres" | "maxtresperjob" | "maxtrespj":
-                self._job.resources(item, GPUS_CPUS_AND_NODES, _OTHER_RESOURCES)
             case _:
                 ledger.dropped(item, *qos_reason(key, item.value))
 
@@ -288,10 +281,25 @@ def _decide_uncarried(
         elif own:
             ledger.dropped(item, *limit_reason(key, item.value))
         elif qos in of_partitions:
-            why = "a partition has limits of each user only"
-            ledger.dropped(item, why, "give the limit to teams, or to a QOS that jobs choose")
+            ledger.dropped(item, *_partition_reason(key, item.value))
         else:
             ledger.dropped(item, *qos_reason(key, item.value))
+
+
+def _partition_reason(key: str, value: str) -> tuple[str, str]:
+    """Returns why a key of a partition's QOS is not carried, and what to do instead."""
+    match key:
+        case "maxwall" | "maxwalldurationperjob":
+            return "a partition has a time limit of its own", "give the partition max_time"
+        case "priority" | "usagefactor" | "preempt" | "preemptmode":
+            return (
+                f"a partition's limits have no {key}",
+                "give it to a QOS that jobs choose, or order partitions by tier",
+            )
+        case "flags":
+            return "Headway's QOS of partitions has the flag NoDecay only", "give the flags to a QOS that jobs choose"
+        case _:
+            return qos_reason(key, value)
 
 
 def _own_place(teams: Teams, account: str) -> str:

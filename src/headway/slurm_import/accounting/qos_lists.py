@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headway.slurm_import.accounting.limit_sections import GPUS_CPUS_AND_NODES
 from headway.slurm_import.accounting.sacctmgr_files import ROOT, Accounting, SiteQos, chain, descendants
-from headway.slurm_import.values import tres
 
 NORMAL = "normal"  # the QOS that Slurm makes itself
 # Values of a QOS that say nothing (sacctmgr(1))
@@ -97,5 +95,4 @@ def _needs_section(qos: SiteQos) -> bool:
     """Returns whether a QOS has what only `qos` of a cluster file has, and limits of teams do not."""
     if any(qos.value(key) not in ("", *DEFAULTS.get(key, ())) for key in _OF_SECTION):
         return True
-    more = GPUS_CPUS_AND_NODES.keys() - {"gres/gpu"}
-    return bool(tres(qos.value("grptres")).keys() & more) or qos.value("flags") not in ("", "NoDecay")
+    return qos.value("flags") not in ("", "NoDecay")

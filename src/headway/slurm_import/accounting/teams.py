@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.slurm_import import site_names
-from headway.slurm_import.accounting.limit_sections import GPUS, LimitSection, limit_reason, take_user_limits
+from headway.slurm_import.accounting.limit_sections import JOB_COUNTS, LimitSection, limit_reason, take_user_limits
 from headway.slurm_import.accounting.qos_lists import QosLists, read_qos_lists
 from headway.slurm_import.accounting.sacctmgr_files import ROOT, Accounting, Association, chain, descendants
 from headway.slurm_import.accounting.users import USER_COUNTS, take_users, valid_users
@@ -17,8 +17,6 @@ from headway.validation.field_types import MOST_TEAMS
 
 _MOST_SHARE = 1_000_000
 _DESCRIPTION = ("a cluster file has no descriptions of teams", "nothing to do")
-_TEAM_COUNTS = {"grpjobs": "running_jobs", "grpsubmitjobs": "submitted_jobs", "grpsubmit": "submitted_jobs"}
-_OTHER_RESOURCES = "limit GPUs or running jobs, or give a QOS limits.cpus or limits.nodes and make it default_qos"
 
 
 @dataclass
@@ -108,12 +106,12 @@ class _Team:
                 self._share(item)
             case "parent":
                 ledger.carried(item, f"{self._place}.parent")
-            case _ if key in _TEAM_COUNTS:
-                self._limits.count(item, _TEAM_COUNTS[key])
+            case _ if key in JOB_COUNTS:
+                self._limits.count(item, JOB_COUNTS[key])
             case _ if key in USER_COUNTS:
                 self._each.count(item, USER_COUNTS[key])
             case "grptres":
-                self._limits.resources(item, GPUS, _OTHER_RESOURCES)
+                self._limits.resources(item)
             case "qos" | "defaultqos":
                 pass  # make_qos decides
             case _:
@@ -147,10 +145,10 @@ class _Team:
         """Takes the limits of the team's own QOS, which replace the same ones of the account."""
         together, each = (LimitSection(one.place, one.owner, self._ledger) for one in (self._limits, self._each))
         for key, item in keys.items():
-            if key in _TEAM_COUNTS:
-                together.count(item, _TEAM_COUNTS[key])
+            if key in JOB_COUNTS:
+                together.count(item, JOB_COUNTS[key])
             elif key == "grptres":
-                together.resources(item, GPUS, _OTHER_RESOURCES)
+                together.resources(item)
         take_user_limits(keys, each)
         self._limits.values |= together.values
         self._each.values |= each.values

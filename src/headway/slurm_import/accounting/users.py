@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.slurm_import.accounting.limit_sections import GPUS_AND_CPUS, LimitSection, limit_reason
+from headway.slurm_import.accounting.limit_sections import JOB_COUNTS, LimitSection, limit_reason
 from headway.slurm_import.accounting.sacctmgr_files import ROOT, Accounting, Association
 from headway.slurm_import.verdicts import Item, Ledger
 from headway.validation import reserved_names, syntax_rules
@@ -13,9 +13,7 @@ from headway.validation.field_types import MOST_USERS
 
 # Limits on jobs of a user in one account. Of an account: those that each of its users has
 USER_COUNTS = {"maxjobs": "running_jobs", "maxsubmitjobs": "submitted_jobs"}
-_COUNTS = {
-    **USER_COUNTS, "grpjobs": "running_jobs", "grpsubmitjobs": "submitted_jobs", "grpsubmit": "submitted_jobs",
-}  # fmt: skip
+_COUNTS = {**USER_COUNTS, **JOB_COUNTS}
 _LIMITS = (*_COUNTS, "grptres", "grptresmins")
 _ROLE = "add the person with headway people, with this role"
 
@@ -96,7 +94,7 @@ def _take_limits(user: Association, team: str, limits: dict[str, Any], ledger: L
 
 def _take_limit(key: str, item: Item, section: LimitSection) -> None:
     if key == "grptres":
-        section.resources(item, GPUS_AND_CPUS, "limit the user's GPUs, CPUs or jobs")
+        section.resources(item)
     elif key == "grptresmins":
         section.recent_gpu_hours(item)
     else:

@@ -10,7 +10,7 @@ QOS = (
     "Name|Priority|GraceTime|Preempt|PreemptExemptTime|PreemptMode|Flags|UsageThres|UsageFactor|GrpTRES|GrpTRESMins|GrpJobs|"
     "GrpSubmit|MaxTRES|MaxWall|MaxTRESPU|MaxJobsPU|MaxSubmitPU|MaxTRESPA|MinTRES\n"
     "normal|0|00:00:00|||cluster|||1.000000|||||||||||\n"
-    "high|100|00:00:00|standby,normal|00:01:00|cluster|DenyOnLimit,EnforceUsageThreshold||2.000000|cpu=64,gres/gpu=16,mem=1T||"
+    "high|100|00:00:00|standby,normal|00:01:00|cluster|DenyOnLimit,EnforceUsageThreshold||2.000000|cpu=64,gres/gpu=16,mem=1T,license/matlab=2||"
     "40|50|cpu=32,gres/gpu=4,node=2|2-00:00:00|gres/gpu=8|10|20|gres/gpu=9|cpu=4\n"
     "standby|0|00:00:30|||cancel|||0.250000|||||||||||\n"
     "unused|5|00:00:00|||cluster|||1.000000|||||||||||\n"
@@ -26,7 +26,7 @@ def test_qos_that_jobs_choose_are_those_of_the_file() -> None:
             "teams": ["physics", "it"], "priority": 100, "usage_factor": 2.0, "max_time": "2-00:00:00",
             "preempts": ["bio", "physics", "science", "standby"], "flags": ["DenyOnLimit"],
             "limits": {
-                "running_jobs": 40, "submitted_jobs": 50, "cpus": 64, "gpus": 16,
+                "running_jobs": 40, "submitted_jobs": 50, "cpus": 64, "gpus": 16, "memory": "1 TiB",
                 "per_user": {"gpus": 8, "running_jobs": 10, "submitted_jobs": 20},
                 "per_job": {"cpus": 32, "gpus": 4, "nodes": 2},
             },
@@ -35,7 +35,7 @@ def test_qos_that_jobs_choose_are_those_of_the_file() -> None:
     }  # fmt: skip
     assert site.spec["teams"]["it"]["default_qos"] == "high"
     for key, value, why in (
-        ("GrpTRES", "mem=1T", "a QOS has no limit on mem=1T"),
+        ("GrpTRES", "license/matlab=2", "a QOS has no limit on license/matlab=2"),
         ("MaxTRESPA", "", "a QOS has no limits of each account"),
         ("MinTRES", "", "a QOS has no least size of a job"),
         ("Flags", "DenyOnLimit", "a cluster file has no flag EnforceUsageThreshold"),
@@ -117,9 +117,10 @@ def test_qos_of_one_account_gives_the_team_its_limits() -> None:
         "Parent - 'ml'\nUser - 'ann'\n",
         qos__txt="Name|Priority|Flags|GrpTRES|GrpJobs|MaxJobsPU\nml|0||gres/gpu=16,mem=1T|5|2\n",
     )
-    assert site.spec["teams"]["ml"]["limits"] == {"gpus": 16, "running_jobs": 5, "per_user": {"running_jobs": 2}}
-    assert verdict(site, "GrpTRES").kind is Kind.NOT_CARRIED  # because of the memory
-    assert "mem=1T" in verdict(site, "GrpTRES").why
+    assert site.spec["teams"]["ml"]["limits"] == {
+        "gpus": 16, "memory": "1 TiB", "running_jobs": 5, "per_user": {"running_jobs": 2},
+    }  # fmt: skip
+    assert verdict(site, "GrpTRES").place == "teams.ml.limits.gpus, teams.ml.limits.memory"
     assert verdict(site, "GrpJobs").kind is Kind.CARRIED
 
 
@@ -147,3 +148,16 @@ def test_qos_of_an_account_that_says_nothing_is_the_team_s_own() -> None:
     assert verdict(site, "Name", value="low").place == "teams.low"
     assert verdict(site, "QOS", record="Account=low").place == "qos.high.teams"
     assert site.faults == []
+
+
+def test_limits_of_a_partition_s_qos_are_those_of_the_partition() -> None:
+    table = "Name|Priority|Flags|GrpTRES|GrpJobs|MaxTRES|MaxJobsPU|MaxWall\n"
+    table += "half|3|DenyOnLimit|cpu=32,mem=100G|7|node=2|4|1-00:00:00\n"
+    site = imported(slurm__conf=NODES + "PartitionName=short Nodes=ALL QOS=half\n", qos__txt=table)
+    part = site.spec["partitions"]["short"]
+    assert part["limits"] == {"cpus": 32, "memory": "100 GiB", "running_jobs": 7, "per_job": {"nodes": 2}}
+    assert part["per_user"] == {"running_jobs": 4}
+    assert site.faults == []
+    assert verdict(site, "GrpTRES").place == "partitions.short.limits.cpus, partitions.short.limits.memory"
+    assert verdict(site, "MaxWall").instead == "give the partition max_time"
+    assert "NoDecay only" in verdict(site, "Flags").why

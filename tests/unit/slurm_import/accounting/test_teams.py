@@ -43,11 +43,11 @@ def test_limits_of_accounts_and_users_are_those_of_teams() -> None:
         },
     }
     # a limit of each user holds for the accounts below, unless they set their own
-    assert teams["bio"]["limits"] == {"gpus": 2, "per_user": {"running_jobs": 5, "submitted_jobs": 50}}
+    assert teams["bio"]["limits"] == {"gpus": 2, "cpus": 100, "per_user": {"running_jobs": 5, "submitted_jobs": 50}}
     assert verdict(site, "MaxJobs", record="User=carl").kind is Kind.SAME
     assert "0 lets no job run" in verdict(site, "MaxJobs", value="0").why
     assert "partition gpu only" in verdict(site, "MaxJobs", value="3").why
-    assert "no limit on cpu=100" in verdict(site, "GrpTRES", value="cpu=100").why
+    assert verdict(site, "GrpTRES", value="cpu=100").place == "teams.bio.limits.cpus, teams.bio.limits.gpus"
     assert "default_qos" in verdict(site, "MaxWallDurationPerJob").instead
     assert "the team's is 1" in verdict(site, "Fairshare", value="parent").why
 
@@ -63,8 +63,8 @@ def test_limits_on_a_type_of_gpus_are_read_to_their_end() -> None:
     site = imported(
         sacctmgr__dump="Cluster - 'lab'\nParent - 'root'\nAccount - 'ml':GrpTRES=cpu=9,gres/gpu:a100=4,gres/gpu=8:GrpJobs=2\n"
     )
-    assert site.spec["teams"]["ml"]["limits"] == {"gpus": 8, "running_jobs": 2}
-    assert "no limit on cpu=9,gres/gpu:a100=4" in verdict(site, "GrpTRES").why
+    assert site.spec["teams"]["ml"]["limits"] == {"cpus": 9, "gpus": 8, "running_jobs": 2}
+    assert "no limit on gres/gpu:a100=4" in verdict(site, "GrpTRES").why
 
 
 def test_lists_of_partitions_hold_for_accounts_below_since_23_11() -> None:

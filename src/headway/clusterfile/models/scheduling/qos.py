@@ -8,7 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headway.clusterfile.models.teams import UserLimitsPart, resolve_user_limits
+from headway.clusterfile.models.scheduling.limits import (
+    JobsLimitsPart,
+    PerJobLimitsPart,
+    UserLimitsPart,
+    resolve_user_limits,
+    resource_limits,
+)
 from headway.domain.job_qos import JobQos
 from headway.domain.teams import Team, with_subteams
 from headway.validation.field_types import MOST_TEAMS, UNLIMITED, FileSection, GraceSeconds, Seconds
@@ -17,29 +23,13 @@ QosFlag = Literal[
     "DenyOnLimit", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit",
     "RequiresReservation", "UsageFactorSafe",
 ]  # fmt: skip
-_RESOURCES = ("gpus", "cpus", "nodes")
 
 
-class JobLimitsPart(FileSection):
-    """Limits of each job."""
-
-    gpus: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of a job's GPUs.")
-    cpus: int | None = Field(None, ge=1, le=100_000_000, description="Largest number of a job's CPUs.")
-    nodes: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of a job's nodes.")
-
-
-class QosLimitsPart(FileSection):
+class QosLimitsPart(JobsLimitsPart):
     """Limits of the jobs of a QOS. They replace the same limits of teams and users."""
 
-    running_jobs: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of running jobs.")
-    submitted_jobs: int | None = Field(
-        None, ge=1, le=1_000_000, description="Largest number of running and pending jobs."
-    )
-    gpus: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of allocated GPUs.")
-    cpus: int | None = Field(None, ge=1, le=100_000_000, description="Largest number of allocated CPUs.")
-    nodes: int | None = Field(None, ge=1, le=1_000_000, description="Largest number of allocated nodes.")
     per_user: UserLimitsPart = Field(default_factory=UserLimitsPart, description="Limits of each user in it.")
-    per_job: JobLimitsPart = Field(default_factory=JobLimitsPart, description="Limits of each of its jobs.")
+    per_job: PerJobLimitsPart = Field(default_factory=PerJobLimitsPart, description="Limits of each of its jobs.")
 
 
 class QosPart(FileSection):
@@ -93,9 +83,9 @@ def resolve_qos(parts: Mapping[str, QosPart], teams: Iterable[Team]) -> tuple[Jo
             max_time_s=None if part.max_time == UNLIMITED else part.max_time,
             running_jobs=part.limits.running_jobs,
             submitted_jobs=part.limits.submitted_jobs,
-            resources=_resources(part.limits),
+            resources=resource_limits(part.limits),
             per_user=resolve_user_limits(part.limits.per_user),
-            per_job=_resources(part.limits.per_job),
+            per_job=resource_limits(part.limits.per_job),
             preempts=tuple(part.preempts),
             preempt_mode=part.preempt_mode,
             grace_s=part.grace_time if name in preempted else 0,
@@ -103,8 +93,3 @@ def resolve_qos(parts: Mapping[str, QosPart], teams: Iterable[Team]) -> tuple[Jo
         )
         for name, part in parts.items()
     )
-
-
-def _resources(part: QosLimitsPart | JobLimitsPart) -> dict[str, int]:
-    given = {name: getattr(part, name) for name in _RESOURCES}
-    return {name: count for name, count in given.items() if count is not None}

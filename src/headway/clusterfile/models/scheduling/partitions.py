@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from headway.clusterfile.models.scheduling.limits import JobsLimitsPart, PerJobLimitsPart, UserLimitsPart
 from headway.clusterfile.models.software.environments import (
     ContainerImage,
     DefaultEnvironment,
 )
-from headway.clusterfile.models.teams import UserLimitsPart
 from headway.validation.field_types import (
     MOST_NODES,
     MOST_TEAMS,
@@ -17,6 +17,12 @@ from headway.validation.field_types import (
     Seconds,
     SlurmKeys,
 )
+
+
+class PartitionLimitsPart(JobsLimitsPart):
+    """Limits of all jobs of a partition together. They replace the same limits of teams and QOS."""
+
+    per_job: PerJobLimitsPart = Field(default_factory=PerJobLimitsPart, description="Limits of each of its jobs.")
 
 
 class PartitionPart(FileSection):
@@ -47,6 +53,10 @@ class PartitionPart(FileSection):
     per_user: UserLimitsPart = Field(
         default_factory=UserLimitsPart,
         description="Limits of each user in it. They replace the same limits of the user's team.",
+    )
+    limits: PartitionLimitsPart = Field(
+        default_factory=PartitionLimitsPart,
+        description="Limits of its jobs. They replace the same limits of teams and of QOS.",
     )
     grace_time: GraceSeconds = Field(
         120,
