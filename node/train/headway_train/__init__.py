@@ -9,20 +9,21 @@ Not here: what receives the reports (`node/agent/jobs`).
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headway_train.checkpoint_folder import CheckpointError
-from headway_train.progress import report
-
 if TYPE_CHECKING:
+    from headway_train.checkpoint_folder import CheckpointError
     from headway_train.checkpointer import Checkpointer
+    from headway_train.progress import report
 
 __all__ = ["CheckpointError", "Checkpointer", "report"]
 
+# Imported at first use, because the task prolog of each task imports this package (mlflow_receiver.task_prolog).
+_MODULES = {"CheckpointError": "checkpoint_folder", "Checkpointer": "checkpointer", "report": "progress"}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "Checkpointer":
-        from headway_train.checkpointer import Checkpointer
-
-        return Checkpointer
+    if name in _MODULES:
+        return getattr(import_module(f"headway_train.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,9 +11,8 @@ from types import MappingProxyType
 
 from headway.domain.machines.managed_file import File
 from headway.paths import node_dir
-from headway.render.machine_paths import AGENT_PROGRAM
+from headway.render.machine_paths import AGENT_PROGRAM, PYTHON_PACKAGES
 
-_PACKAGES = "/usr/lib/python3/dist-packages"  # in the module path of every Debian's python3
 _START = "from agent.__main__ import main\n\nmain()\n"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date of the zip format
 
@@ -24,8 +23,9 @@ def bundled_files() -> Mapping[str, File]:
     have them too. Raises FileNotFoundError for an installation without node/."""
     node = node_dir()
     files = {AGENT_PROGRAM: File("", data=agent_zip(node))}
-    for path in sorted((node / "train" / "headway_train").glob("*.py")):
-        files[f"{_PACKAGES}/headway_train/{path.name}"] = File(path.read_text())
+    train = node / "train"
+    for path in sorted((train / "headway_train").rglob("*.py")):
+        files[f"{PYTHON_PACKAGES}/{path.relative_to(train)}"] = File(path.read_text())
     return MappingProxyType(files)
 
 

@@ -96,6 +96,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         environments=resolve_environments(file.environments, real_gpus=_has_real_gpus(file, parts, catalogue)),
         environment=file.environment or "",
         container_image=file.container_image or "",
+        mlflow=file.mlflow,
         packages=resolve_packages(file.packages),
         gpu_driver=resolve_gpu_driver(file.gpu),
         network=resolve_network(file.network),

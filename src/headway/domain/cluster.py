@@ -284,6 +284,7 @@ class Cluster:
     environments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     environment: str = ""  # as in Partition
     container_image: str = ""  # as in Partition
+    mlflow: bool = False  # whether jobs log to MLflow through Headway
     packages: PackageSources = field(default_factory=PackageSources)
     gpu_driver: GpuDriver = field(default_factory=GpuDriver)  # provider ssh
     network: Network = field(default_factory=Network)

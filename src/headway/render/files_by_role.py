@@ -21,7 +21,7 @@ from headway.render.slurm import (
     slurmdbd_conf,
     topology_conf,
 )
-from headway.render.slurm.hooks import cli_filter, mps, power_saving, prolog_epilog, site_scripts
+from headway.render.slurm.hooks import cli_filter, mps, power_saving, prolog_epilog, site_scripts, task_prolog
 from headway.render.slurm.hooks.job_network import RULES as JOB_NETWORK_RULES
 from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
@@ -176,6 +176,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
             outside=(*nfs_exports.exported(site), *(volume.path for volume in cluster.storage.volumes)),
         ),
         **site_scripts.node_files(cluster.scripts),
+        **task_prolog.files(cluster),
         **mps.files(site, group),
         LIMITS: File(limits_conf.login_limits(limits_conf.user_processes(cluster, group))),
         **daemon_units.node_units(cluster, known, group),

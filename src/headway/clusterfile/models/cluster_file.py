@@ -150,6 +150,9 @@ class ClusterFile(FileSection):
         description="Container image of `headway run` without --container-image, instead of an environment.",
         examples=["nvcr.io/nvidia/pytorch:25.04-py3"],
     )
+    mlflow: bool = Field(
+        False, description="Gives each job an address and a token for MLflow: what it logs is kept, as metrics too."
+    )
     packages: PackagesPart = Field(default_factory=PackagesPart, description="Sources of Python packages.")
     health: HealthPart = Field(default_factory=HealthPart, description="Reactions to faults of GPUs and nodes.")
     hosts: Annotated[list[Annotated[HostPart, BeforeValidator(host_from_text)]], BeforeValidator(hosts_were_read)] = (

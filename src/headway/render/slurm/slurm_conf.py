@@ -12,7 +12,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, commented_setting, path, slurm_text
 from headway.render.ha.takeover_settings import takeover_settings
-from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG, SLURMD_SPOOL
+from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG, SLURMD_SPOOL, TASK_PROLOG
 from headway.render.slurm.conf_section_types import Section, Setting
 from headway.render.slurm.conf_syntax import ConfLine
 from headway.render.slurm.hooks import power_saving
@@ -49,7 +49,7 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
         _control(cluster, site),
         _daemons(cluster, known, pretends=pretends),
         _resources(smallest_gpu_share(nodes), (*nodes, *later)),
-        _isolation(known, pretends=pretends),
+        _isolation(known, pretends=pretends, mlflow=cluster.mlflow),
         _accounting(cluster, (*nodes, *later)),
         _priority(),
         _preemption(cluster, known),
@@ -193,7 +193,7 @@ def _resources(each: DefaultShare, nodes: Sequence[Hardware]) -> Section:
     return Section("resources", tuple(rows))
 
 
-def _isolation(known: SlurmRelease, *, pretends: bool) -> Section:
+def _isolation(known: SlurmRelease, *, pretends: bool, mlflow: bool) -> Section:
     plugins = "task/cgroup" if pretends else "task/cgroup,task/affinity"
     pinned = (
         "" if not pretends else "Without task/affinity: the local machine has fewer cores than its node definition."
@@ -210,6 +210,11 @@ def _isolation(known: SlurmRelease, *, pretends: bool) -> Section:
             Setting("PrologFlags", "Contain", "Creates an extern step in each job, into which SSH sessions are moved."),
             Setting("Prolog", PROLOG),
             Setting("Epilog", EPILOG),
+            *(
+                [Setting("TaskProlog", TASK_PROLOG, "Gives each job its address and token for MLflow.")]
+                if mlflow
+                else []
+            ),
             Setting(
                 "LaunchParameters", "use_interactive_step", "salloc starts its shell on the first node of the job."
             ),

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from headway.catalog.providers import AWS
 from headway.domain.job_qos import JobQos
+from headway.render.machine_paths import TASK_PROLOG
 from headway.render.slurm import conf_syntax
+from headway.render.slurm.hooks import task_prolog
 from tests.support.clusters.render_cases import gpu_cluster, slurm_conf
 
 GPU = gpu_cluster()
@@ -38,3 +40,11 @@ def test_preemption_is_by_qos_where_a_qos_preempts() -> None:
     text = slurm_conf(replace(gpu_cluster(), qos=(high, JobQos("standby", ("default",)))))
     assert "PreemptType=preempt/qos\n" in text
     assert "PreemptMode=REQUEUE\n" in text
+
+
+def test_jobs_log_to_mlflow_where_the_file_says_so() -> None:
+    found = conf_syntax.settings(conf_syntax.parse_lines(slurm_conf(replace(GPU, mlflow=True))))
+    assert found["taskprolog"] == TASK_PROLOG
+    assert "TaskProlog" not in slurm_conf(GPU)
+    assert task_prolog.files(replace(GPU, mlflow=True))[TASK_PROLOG].mode == 0o755
+    assert task_prolog.files(GPU) == {}
