@@ -63,11 +63,13 @@ class JobStacksOut(ResponseModel):
 
 
 class ArrayOut(ResponseModel):
-    """Number of an array's tasks by state. `failed_tasks` has the format of sbatch --array, such as "3,7-9"."""
+    """Number of an array's tasks by state. `failed_tasks` has the format of sbatch --array, such as "3,7-9"; cancelled
+    tasks are not in it."""
 
     total: int
     done: int = 0
     failed: int = 0
+    cancelled: int = 0
     running: int = 0
     pending: int = 0
     failed_tasks: str = ""

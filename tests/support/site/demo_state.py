@@ -72,7 +72,7 @@ def answers() -> dict[str, Any]:
         "readiness_checks": lambda cluster: SHOWN[cluster.name].checks,
         "history": lambda cluster: (),
         "job": _job,
-        "array_states": lambda cluster, job: {},
+        "array_states": lambda cluster, job: ARRAY if job == ARRAY_JOB else {},
         "progress": lambda cluster, jobs: {},
         "query_metrics": metrics,
         "volume_space": storage.rooms,
@@ -347,6 +347,21 @@ GROUPS = (
 )  # fmt: skip
 
 
+ARRAY_JOB = 300
+ARRAY = {"0": "COMPLETED", "1": "COMPLETED", "2": "FAILED", "3": "RUNNING", "4": "PENDING", "5": "CANCELLED"}
+
+
+def array_tasks() -> tuple[JobState, ...]:
+    """Returns an array with tasks in all states."""
+    return tuple(
+        builders.job(
+            ARRAY_JOB + int(task), state, name="evaluate", user="alice", account="vision", gpus=1, node_count=1,
+            array_job_id=ARRAY_JOB, array_task=task, nodes=("grow-gpu-1-1",) if state == "RUNNING" else (),
+        )
+        for task, state in ARRAY.items()
+    )  # fmt: skip
+
+
 async def put_elastic(state: AppState, work: FakeBackend) -> None:
     """Puts a cluster with elastic groups: one scaled by people, one of spot machines of which one is missing, one
     that scales by itself."""
@@ -365,6 +380,8 @@ async def put_elastic(state: AppState, work: FakeBackend) -> None:
     out = cluster(name="grow", gpus_used=32, jobs_pending=0)
     shown = Snapshot(StatusOut(cluster=out, checks=CHECKS, nodes=[head(), *there]), (training(["grow-gpu-1-1"]),))
     await put(state, work, shown, "grow")
+    SHOWN["grow"] = replace(SHOWN["grow"], jobs=(*SHOWN["grow"].jobs, *array_tasks()))
+    state.live.store_snapshot(SHOWN["grow"])
     whole = replace(
         builders.cluster(1, 0, name="grow", teams=TEAMS, users=USERS, storage=storage.STORAGE),
         slots=slots,

@@ -81,11 +81,14 @@ PLACES: dict[str, tuple[Place, ...]] = {
     "/clusters/{name}/sweeps/{sweep}": (Place("sweep", "/clusters/demo/sweeps/lr-search", role="member"),),
     "/clusters/{name}/queue": (
         Place("queue", "/clusters/demo/queue"),
+        Place("queue-array", "/clusters/grow/queue?show=running,waiting,ended&open=300"),
         Place("queue-none", "/clusters/demo/queue?q=nothing", role="viewer"),
     ),
     "/clusters/{name}/jobs/{job_id}": (
         Place("job", "/clusters/demo/jobs/104", role="member"),
         Place("job-waits", "/clusters/demo/jobs/107", role="viewer"),
+        Place("array", "/clusters/grow/jobs/300"),
+        Place("array-task", "/clusters/grow/jobs/300_4"),
         Place("no-job", "/clusters/demo/jobs/9", status=404),
     ),
     "/clusters/{name}/submit": (

@@ -49,12 +49,38 @@ def test_array_task_count_updates_on_an_open_page(demo: Site, page: Page) -> Non
     task = replace(builders.job(300, "RUNNING", user="alice"), array_job_id=300, array_task="0")
     other = replace(builders.job(301, "PENDING", user="alice"), array_job_id=300, array_task="1")
     shows(demo, task, other)
-    demo.goto(page, "/clusters/demo/jobs/300", role="viewer")
-    expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 1 waiting")
+    demo.goto(page, "/clusters/demo/jobs/300_0", role="viewer")
+    expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 1 pending")
     states |= {"0": "RUNNING", "1": "FAILED"}
     demo.state.cache.forget_cluster("demo")
     shows(demo, task, replace(other, state="FAILED"))
-    expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 0 waiting, 1 failed: 1")
+    expect(page.locator("#tasks")).to_contain_text("0 of 2 done, 1 running, 1 failed")
+    expect(page.locator("#tasks")).to_contain_text("failed: 1")
+
+
+def test_array_is_one_row_that_opens_and_has_a_page_with_its_tasks(demo: Site, page: Page) -> None:
+    states = {"0": "COMPLETED", "1": "FAILED", "2": "RUNNING", "3": "CANCELLED"}
+    demo.backend.answers["array_states"] = lambda *_: dict(states)
+    tasks = [
+        replace(builders.job(300 + int(task), state, user="alice", gpus=1), array_job_id=300, array_task=task)
+        for task, state in states.items()
+    ]
+    shows(demo, *tasks)
+    demo.goto(page, "/clusters/demo/queue?show=running,waiting,ended&q=300", role="viewer")
+    expect(page.locator("#rows tr")).to_have_count(1)
+    expect(page.locator("#job-300")).to_contain_text("1 of 4 done, 1 running, 1 failed, 1 cancelled")
+    page.locator("#open-300").click()
+    expect(page.locator("#rows tr")).to_have_count(6)  # the array, four tasks, the link to all
+    expect(page.locator("#open-300")).to_have_attribute("aria-expanded", "true")
+    assert page.locator("#rows .q-task .q-jobarrayid").all_inner_texts() == ["300_2", "300_1", "300_0", "300_3"]
+    page.locator("#jobarrayid-300").click()
+    expect(page.locator("h1")).to_have_text(tasks[0].name)
+    expect(page.locator("#tasks tbody tr")).to_have_count(4)
+    page.locator("#show-failed").click()
+    expect(page.locator("#tasks tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="300_1").click()
+    page.wait_for_url("**/jobs/300_1")
+    expect(page.locator("#job-state")).to_have_text("failed")
 
 
 def test_charts_are_not_reloaded_by_an_unchanged_update(demo: Site, page: Page) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from headway.domain.slurm.hostlist import compress_numbers
@@ -19,19 +20,50 @@ def array_out(states: Mapping[str, str]) -> ArrayOut:
     done = words.count("COMPLETED")
     running = sum(word in RUNNING for word in words)
     pending = sum(word in WAITING for word in words)
+    cancelled = words.count("CANCELLED")
     return ArrayOut(
         total=len(words),
         done=done,
         running=running,
         pending=pending,
-        failed=len(words) - done - running - pending,
-        failed_tasks=failed_tasks(states),
+        cancelled=cancelled,
+        failed=len(words) - done - running - pending - cancelled,
+        failed_tasks=_tasks_not_in(states, {"COMPLETED", "CANCELLED", *RUNNING, *WAITING}),
     )
 
 
-def failed_tasks(states: Mapping[str, str]) -> str:
-    """Returns the tasks that ended without success, as --array takes them: "3,7-9"."""
-    return compress_numbers(int(task) for task, word in states.items() if word not in {"COMPLETED", *RUNNING, *WAITING})
+def known_array_out(tasks: Sequence[JobState]) -> ArrayOut:
+    """Returns the counts of the tasks that Slurm's controller still has: it forgets a task some minutes after its end. A
+    record for several waiting tasks counts as all of them."""
+    counts: Counter[str] = Counter()
+    for job in tasks:
+        counts[job.state] += _task_count(job.array_task)
+    done, cancelled = counts["COMPLETED"], counts["CANCELLED"]
+    running = sum(number for state, number in counts.items() if state in RUNNING)
+    pending = sum(number for state, number in counts.items() if state in WAITING)
+    total = counts.total()
+    failed = total - done - cancelled - running - pending
+    return ArrayOut(total=total, done=done, running=running, pending=pending, cancelled=cancelled, failed=failed)
+
+
+def incomplete_tasks(states: Mapping[str, str]) -> str:
+    """Returns the tasks that ended without success, failed or cancelled, as --array takes them: "3,7-9"."""
+    return _tasks_not_in(states, {"COMPLETED", *RUNNING, *WAITING})
+
+
+def _tasks_not_in(states: Mapping[str, str], words: Set[str]) -> str:
+    return compress_numbers(int(task) for task, word in states.items() if word not in words)
+
+
+def _task_count(word: str) -> int:
+    """Returns how many tasks "3,7-9%2" contains."""
+    number = 0
+    for part in word.partition("%")[0].strip("[]").split(","):
+        bounds, _, step = part.partition(":")
+        first, _, last = bounds.partition("-")
+        if first.isdigit():
+            number += (int(last or first) - int(first)) // int(step or 1) + 1
+    return max(1, number)
 
 
 def with_array(request: SubmitIn, tasks: str) -> SubmitIn:

@@ -350,7 +350,7 @@ class Job:
             return now, now.state in ENDED
         tasks = self.tasks()
         # Slurm gives the array's number to its last task, whose end says nothing about the others.
-        failed = {"state": "FAILED", "exit_code": now.exit_code or 1} if tasks.failed else {}
+        failed = {"state": "FAILED", "exit_code": now.exit_code or 1} if tasks.failed or tasks.cancelled else {}
         return now.model_copy(update={"tasks": tasks, **failed}), not (tasks.running or tasks.pending)
 
     def logs(self, *, follow: bool = False, err: bool = False, task: int | None = None) -> Iterator[str]:

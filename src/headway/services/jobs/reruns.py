@@ -6,7 +6,7 @@ from headway.domain.access import credential_redaction
 from headway.errors import NotAllowed, Refused
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_resubmit
 from headway.jobs.submission.requested_resources import without_dependency
-from headway.jobs.view.array_tasks import failed_tasks, with_array
+from headway.jobs.view.array_tasks import incomplete_tasks, with_array
 from headway.schemas.submission.reruns import RetryIn
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.services.access.ownership_rights import authorize_as_owner, cluster_to_work_on
@@ -28,7 +28,7 @@ async def retry_failed_tasks(state: AppState, who: Principal, name: str, job_id:
         raise Refused(f"job {job_id} is not an array", hint=f"headway job rerun {name} {job_id} repeats the whole job")
     if request.task:
         states = only_task(states, cluster, job_id, request.task)
-    failed = failed_tasks(states)
+    failed = incomplete_tasks(states)
     if not failed and request.task:
         word, (now,) = f"{job_id}_{request.task}", states.values()
         raise Refused(f"{word} has not failed: it is {now}", hint=f"headway job rerun {name} {word} repeats it")

@@ -52,7 +52,7 @@ async def find_page(
     if jobs is not None:
         return PageOfSnapshot(page_of_result(find_jobs(jobs, question, now), question), snapshot)
     # The order stays valid as long as the snapshot: a column that grows with time grows equally for all rows.
-    whole = replace(question, cursor="", limit=0)
+    whole = replace(question, cursor="", limit=0, arrays_as_one=False)
     orders = snapshot.job_orders
     cached = orders.get(whole)
     if cached is not None and cached[0].of is snapshot.by_id:

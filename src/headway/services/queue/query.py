@@ -23,6 +23,8 @@ class QueueQuery:
     accounts: frozenset[str] = frozenset()
     partitions: frozenset[str] = frozenset()
     node: str = ""
+    array: int = 0  # only tasks of this array
+    arrays_as_one: bool = False  # one job for all matching tasks of an array, the first in the order
     search: str = ""  # in number, name, user, account, partition, reason, nodes
     sort: str = ""  # a column's key, with "-" in front for descending; "": running jobs, then pending ones by priority
     limit: int = 100

@@ -140,7 +140,7 @@ def sort_key_of(query: QueueQuery, now: float) -> Callable[[JobState], Any]:
 def page_of_result(whole: QueryResult, query: QueueQuery) -> QueuePage:
     """Returns one page of a result of `find_jobs`. Raises Refused for an order or a cursor that does not exist. A cursor is
     the position of the previous page's last row, so if the queue changes in between, no remaining row is lost or repeated."""
-    order, of = whole.order, whole.of
+    order, of = _one_per_array(whole) if query.arrays_as_one else whole.order, whole.of
     passed, moment = _passed(query, whole.now)
     key, descending = _order(query.sort, moment)
     if moment != int(whole.now):
@@ -157,13 +157,28 @@ def page_of_result(whole: QueryResult, query: QueueQuery) -> QueuePage:
     )
 
 
+def _one_per_array(whole: QueryResult) -> list[int]:
+    """Returns the order with only the first of the matching tasks of each array."""
+    of, seen, order = whole.of, set(), []
+    for number in whole.order:
+        array = of[number].array_job_id
+        if array in seen:
+            continue
+        if array:
+            seen.add(array)
+        order.append(number)
+    return order
+
+
 def _fitting(jobs: Iterable[JobState], query: QueueQuery) -> list[JobState]:
     """Returns the matching jobs of every kind."""
     return list(jobs) if _is_unfiltered(query) else [job for job in jobs if _fits(job, query)]
 
 
 def _is_unfiltered(query: QueueQuery) -> bool:
-    return not (query.users or query.accounts or query.states or query.partitions or query.node or query.search)
+    return not (
+        query.users or query.accounts or query.states or query.partitions or query.node or query.array or query.search
+    )
 
 
 def _fits(job: JobState, query: QueueQuery) -> bool:
@@ -177,6 +192,8 @@ def _fits(job: JobState, query: QueueQuery) -> bool:
     if query.partitions and query.partitions.isdisjoint(job.partition.split(",")):
         return False
     if query.node and query.node not in job.nodes:
+        return False
+    if query.array and query.array != job.array_job_id:
         return False
     return not query.search or _contains(job, query.search.casefold())
 
@@ -193,6 +210,7 @@ def filter_fields(query: QueueQuery) -> frozenset[str]:
         (query.accounts, ("account",)),
         (query.partitions, ("partition",)),
         (query.node, ("nodes",)),
+        (query.array, ("array_job_id",)),
         (query.search, ("name", *LABEL, "user", "account", "partition", "reason", "nodes")),
     )
     return frozenset(("state", *(name for values, names in filters if values for name in names)))

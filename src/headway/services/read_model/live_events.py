@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from headway.domain.slurm.job_states import ENDED
+from headway.domain.slurm.job_states import ENDED, FAILED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.event_stream import ClusterEventOut
 from headway.services.read_model.snapshot import RecentEvent, Snapshot
@@ -81,14 +81,22 @@ def recent_events_between(
         else:
             state = "+".join(node.states)
             yield RecentEvent(now, f"{state}: {node.reason}" if node.reason else state, "error", node.name)
+    same: dict[tuple[int, str, str], list[JobState]] = {}
     for past, job in moved:
-        if past is None:
-            continue
-        where = f"job {job.id}"
-        if job.restarts > past.restarts:
-            yield RecentEvent(now, f"{job.name} was requeued", "warning", where)
-        elif job.state == "RUNNING":
-            yield RecentEvent(now, f"{job.name} runs", where=where)
-        elif job.state not in {"PENDING", "COMPLETING"}:
-            level = "info" if job.state == "COMPLETED" else "warning"
-            yield RecentEvent(now, f"{job.name} ended: {job.state}", level, where)
+        if past is not None and (text := _change(past, job)):
+            level = "warning" if job.restarts > past.restarts or job.state in FAILED - {"CANCELLED"} else "info"
+            same.setdefault((job.array_job_id or -job.id, text, level), []).append(job)
+    for (array, text, level), jobs in same.items():
+        if len(jobs) > 1:
+            yield RecentEvent(now, f"{text}: {len(jobs):,} tasks", level, f"array {array}")
+        else:
+            yield RecentEvent(now, text, level, f"job {jobs[0].label}")
+
+
+def _change(past: JobState, job: JobState) -> str:
+    """Returns what happened to the job, "" for a change that is not worth a line."""
+    if job.restarts > past.restarts:
+        return f"{job.name} was requeued"
+    if job.state == "RUNNING":
+        return f"{job.name} runs"
+    return f"{job.name} ended: {job.state}" if job.state in ENDED else ""

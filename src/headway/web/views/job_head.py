@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
 from headway.jobs.explain.reason_sentences import job_reason as ended_why
+from headway.schemas.jobs import ArrayOut
+from headway.web.views.queue.queue_rows import array_word
 from headway.web.views.state_wording import job_word
 
 ACTIONS = {"requeue": RUNNING, "hold": WAITING, "release": WAITING, "cancel": RUNNING | WAITING}
@@ -33,6 +35,31 @@ class Head:
     restarts: int
     actions: tuple[str, ...]  # the actions of ACTIONS that the state allows and this person may take
     clone: bool
+
+
+def array_head(
+    cluster: str, job: JobState, counts: ArrayOut, why: PendingReason | None, *, mine: bool, clone: bool
+) -> Head:
+    """Returns the top of an array's page. `job`: the record that has the array's number. An array is held and requeued
+    task by task; here only all tasks can be cancelled."""
+    kind, word = array_word(counts)
+    made = head(cluster, job, why if not counts.running else None, mine=mine, clone=clone)
+    waits = counts.pending > 0 and not counts.running
+    actions = tuple(action for action in made.actions if action in ("hold", "release")) if counts.pending else ()
+    return replace(
+        made,
+        id=job.array_job_id,
+        label=str(job.array_job_id),
+        task="",
+        whole=job.array_job_id,
+        kind=kind,
+        word=word,
+        why=made.why if waits else "",
+        needs=made.needs if waits else (),
+        starts_at=made.starts_at if waits else 0,
+        restarts=0,
+        actions=(*actions, "cancel") if mine and (counts.running or counts.pending) else (),
+    )
 
 
 def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, clone: bool) -> Head:

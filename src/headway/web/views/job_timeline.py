@@ -57,7 +57,7 @@ def _run(run: JobRunOut, number: int, job: JobState, *, last: bool) -> list[Time
         code = f"exit code {run.exit_code}" if run.exit_code else ""
         back = run.state == "REQUEUED" or not last
         title = "Went back to the queue" if back else word.capitalize()
-        sign = "warn" if back else "ok" if kind == "done" else "bad"
+        sign = "warn" if back else {"done": "ok", "cancelled": "off"}.get(kind, "bad")
         steps.append(TimelineEntry(run.end_time, sign, title, word if back and run.state != "REQUEUED" else code))
     return steps
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from headway.domain.slurm.hostlist import compress, natural_key
 from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.jobs.view.array_tasks import known_array_out
 from headway.schemas.clusters import CheckOut, ClusterOut
 from headway.schemas.nodes.incidents import IncidentOut
 from headway.schemas.nodes.nodes import NodeOut
@@ -34,6 +35,7 @@ from headway.web.views.overview_models import (
     SummaryView,
     TrainingView,
 )
+from headway.web.views.queue.queue_rows import job_page
 from headway.web.views.state_wording import job_word, node_kind, pending_reason
 
 HUES = 8
@@ -45,23 +47,29 @@ MOST_NODES = 64  # up to this many nodes are shown with their GPUs; more are sho
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def assign_keys(slots: dict[int, int], jobs: Iterable[JobState]) -> dict[int, JobKey]:
+def assign_keys(slots: dict[int, int], jobs: Sequence[JobState]) -> dict[int, JobKey]:
     """Returns the keys of the jobs that have GPUs or had some before a requeue. `slots` (job id -> number of its key)
-    is updated: a job keeps its key until it has ended."""
-    kinds = {job.id: job_word(job.state, job.reason)[0] for job in jobs}
-    for gone in [job for job in slots if kinds.get(job) not in ("running", "waiting")]:
+    is updated: a job keeps its key until it has ended. All tasks of an array have the same key."""
+    owners = {job.id: job.array_job_id or job.id for job in jobs}
+    kinds: dict[int, str] = {}
+    for job in jobs:
+        owner, kind = owners[job.id], job_word(job.state, job.reason)[0]
+        if kind == "running" or kinds.get(owner) not in ("running", "waiting"):
+            kinds[owner] = kind
+    for gone in [owner for owner in slots if kinds.get(owner) not in ("running", "waiting")]:
         del slots[gone]
     taken = set(slots.values())
     low = 0  # all slots below are taken; without it each of thousands of jobs would search them
-    for job in sorted(job for job, kind in kinds.items() if kind == "running" and job not in slots):
+    for owner in sorted(owner for owner, kind in kinds.items() if kind == "running" and owner not in slots):
         while low in taken:
             low += 1
-        slot = max(low, job % HUES)
+        slot = max(low, owner % HUES)
         while slot in taken:
             slot += 1
-        slots[job] = slot
+        slots[owner] = slot
         taken.add(slot)
-    return {job: _key(slot) for job, slot in slots.items()}
+    keys = {owner: _key(slot) for owner, slot in slots.items()}
+    return keys | {job: keys[owner] for job, owner in owners.items() if owner in keys}
 
 
 def _key(slot: int) -> JobKey:
@@ -78,8 +86,8 @@ def overview_parts(overview: Overview, keys: Mapping[int, JobKey], chosen: int |
     chosen_id = job.id if job else 0
     progress = overview.progress.get(chosen_id)
 
-    def row(job: JobState) -> JobView:
-        return _job(job, keys.get(job.id), job.id == chosen_id)
+    def row(job: JobState, tasks: int = 0) -> JobView:
+        return _job(job, keys.get(job.id), job.id == chosen_id, tasks)
 
     key = keys.get(chosen_id)
     nodes = _nodes(cluster, overview.status.nodes, overview.jobs, keys)
@@ -140,14 +148,20 @@ def _charted(overview: Overview, chosen: int | None) -> JobState | None:
     return min(candidates, key=lambda c: c[:4])[4] if candidates else None
 
 
-def _holders(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, JobKey]) -> dict[int, Holder]:
+def _holders(node: NodeOut, jobs: Mapping[int, JobState], keys: Mapping[int, JobKey]) -> dict[int, Holder]:
+    """Returns the holder of each job's GPUs on the node: the job itself, or its array."""
     ids = sorted({gpu.job_id for gpu in node.gpus if gpu.job_id is not None})
-    return {job: Holder(job, names.get(job, ""), keys.get(job)) for job in ids}
+    found = {}
+    for number in ids:
+        job = jobs.get(number)
+        owner = (job.array_job_id if job else 0) or number
+        found[number] = Holder(owner, job.name if job else "", keys.get(number))
+    return found
 
 
-def _node(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, JobKey]) -> NodeView:
+def _node(node: NodeOut, jobs: Mapping[int, JobState], keys: Mapping[int, JobKey]) -> NodeView:
     kind, word = node_kind(node)
-    holders = _holders(node, names, keys)
+    holders = _holders(node, jobs, keys)
     cells = tuple(
         GpuCell(gpu.index, holders[gpu.job_id] if gpu.job_id is not None else None)
         for gpu in sorted(node.gpus, key=lambda g: g.index)
@@ -159,7 +173,7 @@ def _node(node: NodeOut, names: Mapping[int, str], keys: Mapping[int, JobKey]) -
         reason=_why(node) if kind in ("down", "drain", "start") else "",
         spare=node.role == "spare",
         cells=cells,
-        holders=tuple(holders.values()),
+        holders=tuple(dict.fromkeys(holders.values())),
         cpus=node.cpus,
         cpus_used=node.cpus_used,
         address=node.address,
@@ -175,14 +189,14 @@ def _why(node: NodeOut) -> str:
 def _nodes(
     cluster: ClusterOut, nodes: Iterable[NodeOut], jobs: Iterable[JobState], keys: Mapping[int, JobKey]
 ) -> NodesView:
-    names = {job.id: job.name for job in jobs}
+    by_id = {job.id: job for job in jobs}
     heads = []
     leaves: dict[str, list[NodeView]] = {}
     for node in sorted(nodes, key=lambda n: natural_key(n.name)):
         if node.role == "head":
-            heads.append(_node(node, names, keys))
+            heads.append(_node(node, by_id, keys))
         else:
-            leaves.setdefault(node.leaf or "leaf1", []).append(_node(node, names, keys))
+            leaves.setdefault(node.leaf or "leaf1", []).append(_node(node, by_id, keys))
     return NodesView(
         heads=tuple(heads),
         leaves=tuple(LeafView(leaf, tuple(leaves[leaf])) for leaf in sorted(leaves, key=natural_key)),
@@ -229,12 +243,13 @@ def price(text: str) -> str:
         return text
 
 
-def _job(job: JobState, key: JobKey | None, chosen: bool) -> JobView:
+def _job(job: JobState, key: JobKey | None, chosen: bool, tasks: int = 0) -> JobView:
     kind, word = job_word(job.state, job.reason)
     running, waiting = kind == "running", kind == "waiting"
     return JobView(
         id=job.id,
-        task=job.label,
+        page=str(job.array_job_id) if tasks > 1 else job_page(job),
+        label=f"{job.array_job_id} · {tasks:,} tasks" if tasks > 1 else job.label,
         name=job.name,
         user=job.user,
         account=job.account,
@@ -254,19 +269,19 @@ def _job(job: JobState, key: JobKey | None, chosen: bool) -> JobView:
     )
 
 
-def _queue(cluster: ClusterOut, jobs: Iterable[JobState], row: Callable[[JobState], JobView]) -> QueueView:
+def _queue(cluster: ClusterOut, jobs: Iterable[JobState], row: Callable[[JobState, int], JobView]) -> QueueView:
     groups: dict[str, list[JobState]] = {"running": [], "waiting": [], "ended": []}
     for job in jobs:
         kind = job_word(job.state, job.reason)[0]
         groups[kind if kind in groups else "ended"].append(job)
-    running, waiting, ended = groups.values()
-    running.sort(key=lambda job: job.id)
-    waiting.sort(key=lambda job: (-job.restarts, job.submit_time, job.id))
-    ended.sort(key=lambda job: (-job.end_time, -job.id))
+    running, waiting, ended = (_one_per_array(group) for group in groups.values())
+    running.sort(key=lambda one: one[0].id)
+    waiting.sort(key=lambda one: (-one[0].restarts, one[0].submit_time, one[0].id))
+    ended.sort(key=lambda one: (-one[0].end_time, -one[0].id))
     shown = (
-        _group("Running", [row(job) for job in running[:ROWS]], max(cluster.jobs_running, len(running))),
-        _group("Waiting", [row(job) for job in waiting[:ROWS]], max(cluster.jobs_pending, len(waiting))),
-        _group("Recently ended", [row(job) for job in ended[:ENDED_ROWS]], 0),
+        _group("Running", [row(*one) for one in running[:ROWS]], len(running)),
+        _group("Waiting", [row(*one) for one in waiting[:ROWS]], len(waiting)),
+        _group("Recently ended", [row(*one) for one in ended[:ENDED_ROWS]], 0),
     )
     return QueueView(
         groups=tuple(group for group in shown if group.rows),
@@ -275,6 +290,28 @@ def _queue(cluster: ClusterOut, jobs: Iterable[JobState], row: Callable[[JobStat
         simulated=cluster.simulated_gpus,
         cluster=cluster.name,
     )
+
+
+def _one_per_array(jobs: Sequence[JobState]) -> list[tuple[JobState, int]]:
+    """Returns the jobs with the number of tasks that each stands for: all tasks of an array are one job, with the nodes
+    and GPUs of all and the times of the first to start and the last to end; 0 for a job that is no array."""
+    arrays: dict[int, list[JobState]] = {}
+    for job in jobs:
+        if job.array_job_id:
+            arrays.setdefault(job.array_job_id, []).append(job)
+    made = [(job, 0) for job in jobs if not job.array_job_id]
+    for tasks in arrays.values():
+        nodes = tuple(dict.fromkeys(node for job in tasks for node in job.nodes))
+        first = min(tasks, key=lambda job: job.start_time or job.id)
+        whole = replace(
+            first,
+            nodes=nodes,
+            node_count=len(nodes) or first.node_count,
+            gpus=sum(job.gpus for job in tasks),
+            end_time=max(job.end_time for job in tasks),
+        )
+        made.append((whole, known_array_out(tasks).total))
+    return made
 
 
 def _group(title: str, rows: list[JobView], total: int) -> JobGroup:

@@ -131,7 +131,8 @@ class JobView:
     """A job in a list."""
 
     id: int
-    task: str  # "104_7" for an array task, else the id
+    page: str  # the last part of the address of its page
+    label: str  # "104_7" for an array task, "104 · 12 tasks" for several of an array, else the id
     name: str
     user: str
     account: str

@@ -46,7 +46,7 @@ def incident_kind(state: str) -> str:
 
 
 def job_word(state: str, reason: str) -> tuple[str, str]:
-    """Returns (kind, word) of a job's state: kind is "running", "waiting", "done" or "failed"."""
+    """Returns (kind, word) of a job's state: kind is "running", "waiting", "done", "cancelled" or "failed"."""
     base = state.split()[0].split(",")[0].upper() if state else ""
     if base in RUNNING:
         return "running", {"RUNNING": "running", "CONFIGURING": "starting"}.get(base, base.lower())
@@ -54,6 +54,8 @@ def job_word(state: str, reason: str) -> tuple[str, str]:
         return "waiting", "held" if "Held" in reason or "HOLD" in base else "waiting"
     if base == "COMPLETED":
         return "done", "finished"
+    if base == "CANCELLED":
+        return "cancelled", "cancelled"
     words = {"OUT_OF_MEMORY": "out of memory", "NODE_FAIL": "node failed", "TIMEOUT": "ran out of time"}
     return "failed", words.get(base, base.lower().replace("_", " ") or "unknown")
 

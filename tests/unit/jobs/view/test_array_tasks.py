@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
-from headway.jobs.view.array_tasks import array_out, failed_tasks, tasks_of, with_array
+from headway.jobs.view.array_tasks import array_out, incomplete_tasks, known_array_out, tasks_of, with_array
 from headway.schemas.submission.submit_request import SubmitIn
 from tests.support.clusters import builders
 
@@ -15,12 +15,26 @@ from tests.support.clusters import builders
 def test_array_counts_its_tasks_by_state() -> None:
     words = ["COMPLETED", "RUNNING", "PENDING", "FAILED", "TIMEOUT", "CANCELLED", "COMPLETED"]
     told = array_out({str(n): word for n, word in enumerate(words)})
-    assert (told.total, told.done, told.running, told.pending, told.failed) == (7, 2, 1, 1, 3)
-    assert told.failed_tasks == "3-5"
+    assert (told.total, told.done, told.running, told.pending, told.failed, told.cancelled) == (7, 2, 1, 1, 2, 1)
+    assert told.failed_tasks == "3-4"
+
+
+def test_retry_repeats_failed_and_cancelled_tasks() -> None:
+    assert incomplete_tasks({"0": "COMPLETED", "1": "FAILED", "2": "CANCELLED", "3": "RUNNING"}) == "1-2"
+
+
+@pytest.mark.parametrize(
+    ("record", "number"), [("0-9", 10), ("[0-9%2]", 10), ("3,7-9", 4), ("0-8:2%4", 5), ("7", 1), ("", 1)]
+)
+def test_record_of_several_waiting_tasks_counts_as_all_of_them(record: str, number: int) -> None:
+    waiting = replace(builders.job(40, "PENDING"), array_job_id=40, array_task=record)
+    ended = replace(builders.job(41, "COMPLETED"), array_job_id=40, array_task="99")
+    told = known_array_out([waiting, ended])
+    assert (told.total, told.pending, told.done, told.failed) == (number + 1, number, 1, 0)
 
 
 def test_running_and_pending_tasks_are_not_failed() -> None:
-    assert failed_tasks({str(n): word for n, word in enumerate(sorted(RUNNING | WAITING))}) == ""
+    assert incomplete_tasks({str(n): word for n, word in enumerate(sorted(RUNNING | WAITING))}) == ""
 
 
 @pytest.mark.parametrize("flags", [["--array=0-9"], ["--array", "0-9"], ["-a", "0-9"], ["-a0-9"], ["--arr=0-9"], []])

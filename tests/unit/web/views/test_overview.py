@@ -133,16 +133,16 @@ def test_long_queue_is_truncated_and_counted() -> None:
     assert isinstance(queue, QueueView)
     (group,) = queue.groups
     assert len(group.rows) == ROWS
-    assert group.more == 10_000 - ROWS
+    assert group.more == 250 - ROWS
     assert queue.pending == 10_000
 
 
-def test_queue_shows_waiting_tasks_of_an_array_in_brackets() -> None:
+def test_waiting_tasks_that_share_a_record_are_counted() -> None:
     waiting = job(104, "PENDING", array_job_id=104, array_task="8-99")
     running = job(111, array_job_id=104, array_task="7")
     queue = overview_parts(overview(waiting, running), {})["queue_panel"]
     assert isinstance(queue, QueueView)
-    assert [row.task for group in queue.groups for row in group.rows] == ["104_7", "104_[8-99]"]
+    assert [row.label for group in queue.groups for row in group.rows] == ["104_7", "104 · 92 tasks"]
 
 
 def test_failed_checks_come_first() -> None:
@@ -182,3 +182,25 @@ def test_open_faults_come_first_with_their_timeline() -> None:
     assert [mark.word for mark in faults.rows[0].course] == ["seen", "drained"]
     course = [(mark.word, mark.after_s) for mark in faults.rows[1].course]
     assert course == [("seen", 0.5), ("drained", 1.0), ("requeued", 2.0), ("running", None), ("new step", None)]
+
+
+def tasks(array: int, *states: str, **changes: object) -> list[JobState]:
+    made = [job(array + i, state, **changes) for i, state in enumerate(states)]
+    return [replace(one, array_job_id=array, array_task=str(i)) for i, one in enumerate(made)]
+
+
+def test_array_is_one_row_of_the_queue_with_the_gpus_of_its_tasks() -> None:
+    array = tasks(40, *["RUNNING"] * 3, "PENDING", "COMPLETED", "FAILED", gpus=1)
+    view = overview_parts(overview(*array, job(20, gpus=8)), {})["queue_panel"]
+    assert isinstance(view, QueueView)
+    shown = [[(row.page, row.label, row.gpus) for row in group.rows] for group in view.groups]
+    assert shown == [
+        [("20", "20", 8), ("40", "40 · 3 tasks", 3)],
+        [("40_3", "40_3", 1)],
+        [("40", "40 · 2 tasks", 2)],
+    ]
+
+
+def test_all_tasks_of_an_array_have_the_same_key() -> None:
+    keys = assign_keys({}, [*tasks(40, "RUNNING", "RUNNING", "PENDING"), job(50)])
+    assert keys[40] == keys[41] == keys[42] != keys[50]

@@ -55,7 +55,7 @@ def test_pending_reasons_are_translated_to_sentences() -> None:
         ("RUNNING COMPLETING", "None", ("running", "running")),
         ("PENDING", "JobHeldUser", ("waiting", "held")),
         ("COMPLETED", "None", ("done", "finished")),
-        ("CANCELLED by 20001", "None", ("failed", "cancelled")),
+        ("CANCELLED by 20001", "None", ("cancelled", "cancelled")),
         ("OUT_OF_MEMORY", "None", ("failed", "out of memory")),
         ("", "", ("failed", "unknown")),
     ],

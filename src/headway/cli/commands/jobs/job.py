@@ -253,7 +253,8 @@ def _effective_time(j: JobOut) -> str:
 def _array_facts(j: JobOut, array: ArrayOut, cluster: str, gpus: list[Span]) -> list[tuple[str, tables.Cell]]:
     """Returns facts of all tasks: Slurm's record under the array's number is only one of them."""
     waits = j.state in WAITING and bool(array.pending)
-    state = "RUNNING" if array.running else "PENDING" if array.pending else "FAILED" if array.failed else "COMPLETED"
+    ended = "FAILED" if array.failed else "CANCELLED" if array.cancelled else "COMPLETED"
+    state = "RUNNING" if array.running else "PENDING" if array.pending else ended
     each: list[Span] = [*gpus, (" for each task", "")] if gpus else []
     return [
         ("array", f"{j.array_job_id} {j.name}"),
@@ -274,6 +275,7 @@ def _array_facts(j: JobOut, array: ArrayOut, cluster: str, gpus: list[Span]) -> 
 def _tasks(array: ArrayOut) -> str:
     text = (
         f"{array.done} of {array.total} done, {array.failed} failed, {array.running} running, {array.pending} waiting"
+        + (f", {array.cancelled} cancelled" if array.cancelled else "")
     )
     return f"{text}; failed: {array.failed_tasks}" if array.failed_tasks else text
 

@@ -159,7 +159,10 @@ def _wait(api: Client, cluster: str, job_id: int) -> int:
         common.print_note(f"\njob {job_id} continues; headway logs {cluster} -f {job_id}")
         return 130
     if job.state != "COMPLETED":
-        outcome = f"; failed: {job.tasks.failed_tasks}" if job.tasks else f" after {formatting.duration(job.elapsed_s)}"
+        outcome = f" after {formatting.duration(job.elapsed_s)}"
+        if job.tasks:
+            failed = f"; failed: {job.tasks.failed_tasks}" if job.tasks.failed_tasks else ""
+            outcome = f"{failed}; {job.tasks.cancelled} cancelled" if job.tasks.cancelled else failed
         common.print_note(f"job {job_id}: {job.state}{outcome}")
         return job.exit_code or 1
     return job.exit_code

@@ -18,19 +18,18 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotAllowed, NotFound
 from headway.jobs.view.array_tasks import array_out
 from headway.schemas.base import API_PREFIX
-from headway.schemas.jobs import JobRunOut, JobRunsOut, ScriptOut
-from headway.schemas.submission.lineage import LineageOut
-from headway.services.access.ownership_rights import authorize_action
+from headway.schemas.jobs import JobRunOut, JobRunsOut
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs import actions, details
 from headway.services.jobs.actions import Action
 from headway.services.jobs.clone import can_clone
-from headway.services.jobs.lineage import get_lineage
 from headway.services.queue.pending_reasons import pending_reason
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.page_stream import Parts, render_pulse, stream_parts
+from headway.web.pages.jobs.array import TaskKind, array_page, array_stream
+from headway.web.pages.jobs.job_reading import JobLabel, find_job, is_array, is_mine, read_lineage, read_script
 from headway.web.rendering import render
 from headway.web.views import job_charts, job_facts, job_head, job_timeline
 
@@ -40,12 +39,18 @@ _DONE = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "h
 
 
 @router.get("/clusters/{name}/jobs/{job_id}", response_model=None)
-async def job_page(name: str, job_id: PathNumber, state: State, who: Anyone) -> Response:
-    """Returns the page of one job."""
+async def job_page(
+    name: str, job_id: JobLabel, state: State, who: Anyone, show: TaskKind = "", cursor: int = 0
+) -> Response:
+    """Returns the page of a job (104) or of a task of an array (18_3); the number of an array (18) gives the page of the
+    array, with its tasks of the kind `show` from number `cursor` on."""
     _, cluster = await state.clusters.get(name)
-    found = await state.readings.job(cluster, job_id)
+    found = await find_job(state, cluster, job_id)
+    if is_array(job_id, found):
+        return await array_page(state, who, cluster, found, show=show, cursor=max(0, cursor))
+    number = found.id
     runs = await _runs(state, cluster, found)
-    mine = await _mine(state, cluster, who, found)
+    mine = await is_mine(state, cluster, who, found)
     clone = mine and await can_clone(state, cluster, who, found)
     parts = await _parts(state, cluster, found, runs, mine=mine, clone=clone)
     return render(
@@ -54,33 +59,45 @@ async def job_page(name: str, job_id: PathNumber, state: State, who: Anyone) -> 
         name=name,
         tab="queue",
         job=found,
+        label=job_id,
         parts=parts,
         mine=mine,
-        script=await _script(name, job_id, state, who) if mine else None,
-        lineage=await _lineage(name, found.array_job_id or job_id, state, who) if mine else None,
+        script=await read_script(name, number, state, who) if mine else None,
+        lineage=await read_lineage(name, found.array_job_id or number, state, who) if mine else None,
         pulse=render_pulse(state, name),
-        log=f"{API_PREFIX}/clusters/{name}/jobs/{job_id}/log",
-        metrics=f"{API_PREFIX}/clusters/{name}/jobs/{job_id}/metrics",
-        task=found.array_task if found.array_job_id == job_id and found.array_task.isdigit() else "",
+        log=f"{API_PREFIX}/clusters/{name}/jobs/{number}/log",
+        metrics=f"{API_PREFIX}/clusters/{name}/jobs/{number}/metrics",
+        task=found.array_task if found.array_job_id == number and found.array_task.isdigit() else "",
         apart=found.stderr != found.stdout and found.stderr.startswith("/"),
     )
 
 
 @router.get("/clusters/{name}/jobs/{job_id}/live", response_model=None)
-async def job_stream(name: str, job_id: PathNumber, request: Request, state: State, who: Anyone) -> Response:
-    """Returns the changes of the job's page as server-sent events."""
+async def job_stream(
+    name: str,
+    job_id: JobLabel,
+    request: Request,
+    state: State,
+    who: Anyone,
+    show: TaskKind = "",
+    cursor: int = 0,
+) -> Response:
+    """Returns the changes of the page of a job or an array as server-sent events."""
+    _, cluster = await state.clusters.get(name)
+    if is_array(job_id, await find_job(state, cluster, job_id)):
+        return array_stream(request, state, who, cluster, job_id, show=show, cursor=max(0, cursor))
     known: dict[tuple[object, ...], JobRunsOut] = {}
     cloned: dict[str, bool] = {}  # by person; the result does not change
 
     async def make(viewer: Principal) -> Parts:
         _, cluster = await state.clusters.get(name)
-        found = await state.readings.job(cluster, job_id)
+        found = await find_job(state, cluster, job_id)
         newest = tuple(incident.number for incident in await state.store.incidents.search(name, limit=1))
         key = (found.state, found.start_time, found.restarts, found.end_time, newest)
         if key not in known:  # accounting is queried only if the job has changed
             known.clear()
             known[key] = await _runs(state, cluster, found)
-        mine = await _mine(state, cluster, viewer, found)
+        mine = await is_mine(state, cluster, viewer, found)
         if mine and viewer.person not in cloned:
             cloned[viewer.person] = await can_clone(state, cluster, viewer, found)
         clone = mine and cloned[viewer.person]
@@ -96,7 +113,7 @@ async def act_on_job(
     """Carries out cancel, requeue, hold or release and redirects to the job's page, which shows the result."""
     if verb not in _DONE:
         raise NotFound(f"unknown action {verb[:20]!r}", hint=f"use one of {', '.join(_DONE)}")
-    page = f"/clusters/{name}/jobs/{job_id}"
+    page = f"/clusters/{name}/jobs/{job_id}{f'_{task}' if task else ''}"
     try:
         await actions.act_on_job(state, who, name, job_id, cast(Action, verb), task)
     except NotAllowed:
@@ -121,15 +138,6 @@ async def _parts(
     return parts | await _tasks(state, cluster, job)
 
 
-async def _mine(state: AppState, cluster: Cluster, who: Principal, job: JobState) -> bool:
-    """Returns whether this person may act on the job and read its log."""
-    try:
-        await authorize_action(state, cluster, who, job, "")
-    except NotAllowed:
-        return False
-    return True
-
-
 async def _runs(state: AppState, cluster: Cluster, job: JobState) -> JobRunsOut:
     """Returns the job's runs from accounting; if that does not answer, the one run that slurmctld knows."""
     try:
@@ -148,17 +156,3 @@ async def _tasks(state: AppState, cluster: Cluster, job: JobState) -> dict[str, 
             out = array_out(await state.readings.array_states(cluster, job.array_job_id))
             return {"tasks": job_facts.Tasks(cluster.name, job.array_job_id, out)}
     return {}
-
-
-async def _script(name: str, job_id: PathNumber, state: AppState, who: Principal) -> ScriptOut | None:
-    with contextlib.suppress(HeadwayError):
-        return await details.get_script(state, who, name, job_id)
-    return None
-
-
-async def _lineage(name: str, job_id: PathNumber, state: AppState, who: Principal) -> LineageOut | None:
-    if await state.store.jobs.get(name, job_id) is None:
-        return None
-    with contextlib.suppress(HeadwayError):
-        return await get_lineage(state, who, name, job_id)
-    return None

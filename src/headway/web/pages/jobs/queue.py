@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fastapi import Request
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.domain.cluster import Cluster
+from headway.domain.slurm.job_states import kind_of
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, Refused
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
+from headway.services.queue.array_counts import array_counts
 from headway.services.queue.order_cache import find_page
 from headway.services.queue.pending_reasons import pending_reason
+from headway.services.queue.query import QueueQuery
 from headway.services.queue.search import QueuePage
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
@@ -20,7 +26,7 @@ from headway.web.page_stream import Parts, render_pulse, stream_parts
 from headway.web.rendering import render
 from headway.web.views.queue import queue_address, queue_chips, queue_rows
 from headway.web.views.queue.queue_address import QueueAddress
-from headway.web.views.queue.queue_rows import Foot, Rows
+from headway.web.views.queue.queue_rows import ArrayTasks, Foot, Rows
 
 router = page_router()
 
@@ -75,14 +81,34 @@ async def _parts(state: AppState, cluster: Cluster, query: QueueAddress, who: Pr
             except (HeadwayError, TimeoutError, OSError) as error:
                 gap = error_out(error).message
         found = (await find_page(snapshot, queue_query, jobs, now)).page
+        arrays = await _arrays(state, cluster, found, queue_query, jobs if jobs is not None else snapshot.jobs)
         rows = queue_rows.rows(
             cluster.name,
             found,
             query,
             lambda job: pending_reason(state, cluster, job),
             now,
+            arrays=arrays,
             read=snapshot.as_of is not None,
         )
         kept = snapshot.derived[key] = (found, rows, queue_rows.foot(found, query, gap))
     found, rows, foot = kept
     return {"chips": queue_chips.chips(found, query, who.user), "rows": rows, "foot": foot}
+
+
+async def _arrays(
+    state: AppState, cluster: Cluster, found: QueuePage, query: QueueQuery, jobs: Iterable[JobState]
+) -> dict[int, ArrayTasks]:
+    """Returns the tasks of each array that has one row on this page."""
+    shown = {job.array_job_id for job in found.jobs if job.array_job_id} if query.arrays_as_one else set()
+    if not shown:
+        return {}
+    every: dict[int, list[JobState]] = {number: [] for number in shown}
+    for job in jobs:
+        if job.array_job_id in shown:
+            every[job.array_job_id].append(job)
+    counts = await array_counts(state, cluster, every)
+    return {
+        number: ArrayTasks(counts[number], tuple(job for job in tasks if kind_of(job.state) in query.kinds))
+        for number, tasks in every.items()
+    }

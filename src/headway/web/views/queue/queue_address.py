@@ -12,6 +12,7 @@ from headway.services.queue.queue_columns import BY_KEY, DEFAULT_COLUMNS, QueueC
 
 SIZES = (25, 50, 100, 250)
 SIZE = 50
+MAX_OPEN = 10  # arrays whose tasks are shown at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class QueueAddress:
     partition: str = ""
     state: str = ""
     node: str = ""
+    array: int = 0  # only this array, each task in a row of its own
+    open: tuple[int, ...] = ()  # arrays whose tasks are shown below their row
     sort: str = ""
     cols: tuple[str, ...] = DEFAULT_COLUMNS
     size: int = SIZE
@@ -41,6 +44,10 @@ class QueueAddress:
             values = [part for value in words(name) for part in value.split(",")]
             return tuple(dict.fromkeys(part for part in values if part in known))
 
+        def numbers(name: str) -> tuple[int, ...]:
+            texts = ",".join(words(name)).split(",")
+            return tuple(int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < 11)
+
         size = one("size")
         sort = one("sort")
         return QueueAddress(
@@ -51,6 +58,8 @@ class QueueAddress:
             partition=one("partition"),
             state=one("state").upper(),
             node=one("node"),
+            array=next(iter(numbers("array")), 0),
+            open=tuple(dict.fromkeys(numbers("open")))[:MAX_OPEN],
             sort=sort if sort.removeprefix("-") in BY_KEY else "",
             cols=several("cols", BY_KEY) or DEFAULT_COLUMNS,
             size=int(size) if size.isascii() and size.isdigit() and int(size) in SIZES else SIZE,
@@ -70,6 +79,8 @@ class QueueAddress:
             accounts=those(self.team),
             partitions=those(self.partition),
             node=self.node,
+            array=self.array,
+            arrays_as_one=not self.array,
             search=self.q,
             sort=self.sort,
             limit=self.size,
@@ -81,9 +92,11 @@ class QueueAddress:
         new = replace(self, **{"cursor": "", **changes})  # type: ignore[arg-type]
         plain = QueueAddress()
         words = {}
-        for name in ("q", "user", "team", "partition", "state", "node", "sort", "cursor"):
+        for name in ("q", "user", "team", "partition", "state", "node", "array", "sort", "cursor"):
             if value := getattr(new, name):
-                words[name] = value
+                words[name] = str(value)
+        if new.open:
+            words["open"] = ",".join(map(str, new.open))
         if set(new.show) != set(plain.show):
             words["show"] = ",".join(new.show)
         if new.cols != plain.cols:
@@ -92,10 +105,15 @@ class QueueAddress:
             words["size"] = str(new.size)
         return f"?{urlencode(words, safe=',:')}"
 
+    def toggle(self, array: int) -> str:
+        """Returns the address of the same page with the tasks of this array shown, or hidden if they are shown."""
+        others = tuple(number for number in self.open if number != array)
+        return self.to(open=others if array in self.open else (*others, array), cursor=self.cursor)
+
     @property
     def filtered(self) -> bool:
         """Returns whether jobs are filtered by anything but their kind."""
-        return any((self.q, self.user, self.team, self.partition, self.state, self.node))
+        return any((self.q, self.user, self.team, self.partition, self.state, self.node, self.array))
 
     @property
     def columns(self) -> tuple[QueueColumn, ...]:

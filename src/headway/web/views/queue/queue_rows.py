@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.job_states import JOB_KINDS, RUNNING, WAITING, kind_of
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
+from headway.schemas.jobs import ArrayOut
 from headway.services.queue.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, QueueColumn
 from headway.services.queue.search import QueuePage
 from headway.web.views.queue.queue_address import QueueAddress
 from headway.web.views.state_wording import job_word, slurm_time
+
+MAX_TASKS = 20  # tasks shown below the row of an array
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +35,31 @@ class QueueCell:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrayTasks:
+    """The matching tasks of an array that the list has, and the number of all its tasks by state."""
+
+    counts: ArrayOut
+    tasks: tuple[JobState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayPart:
+    """What the row of an array shows: the number of its tasks by state, and the link that shows or hides tasks. `tasks`:
+    rows of the shown ones; `more`: how many others the list has."""
+
+    counts: ArrayOut
+    href: str
+    open: bool
+    tasks: tuple[QueueRow, ...] = ()
+    more: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class QueueRow:
-    """One job in the table."""
+    """One job in the table, or an array."""
 
     id: int
+    page: str  # the last part of the address of its page
     label: str
     name: str
     kind: str
@@ -44,6 +69,7 @@ class QueueRow:
     needs: Phrase = ()
     starts_at: int = 0
     planned: str = ""
+    array: ArrayPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +100,18 @@ def rows(
     why: Callable[[JobState], PendingReason | None],
     now: float,
     *,
+    arrays: Mapping[int, ArrayTasks] = MappingProxyType({}),
     read: bool = True,
 ) -> Rows:
-    """Returns the table's body."""
-    made = tuple(row(job, query.columns, why(job), now) for job in listed.jobs)
+    """Returns the table's body. `arrays`: for each array that has one row, its tasks."""
+
+    def one(job: JobState) -> QueueRow:
+        return row(job, query.columns, why(job), now)
+
+    made = tuple(
+        _array_row(job, arrays[job.array_job_id], query, one, now) if job.array_job_id in arrays else one(job)
+        for job in listed.jobs
+    )
     return Rows(made, len(query.columns), query.filtered, cluster, read)
 
 
@@ -89,6 +123,7 @@ def row(job: JobState, columns: Iterable[QueueColumn], why: PendingReason | None
     )
     return QueueRow(
         id=job.id,
+        page=job_page(job),
         label=job.label,
         name=job.name,
         kind=kind,
@@ -99,6 +134,57 @@ def row(job: JobState, columns: Iterable[QueueColumn], why: PendingReason | None
         starts_at=why.starts_at if why else 0,
         planned=planned if why and why.starts_at else "",
     )
+
+
+def job_page(job: JobState) -> str:
+    """Returns the last part of the address of a job's page: "104", "18_3" for a task, "18" for tasks that share a
+    record."""
+    return job.label if job.array_task.isdigit() else str(job.array_job_id or job.id)
+
+
+def _array_row(
+    first: JobState, found: ArrayTasks, query: QueueAddress, one: Callable[[JobState], QueueRow], now: float
+) -> QueueRow:
+    """Returns the row of an array. `first`: the first of its tasks in the list's order."""
+    array = first.array_job_id
+    running = [job for job in found.tasks if job.state in RUNNING]
+    nodes = tuple(dict.fromkeys(node for job in running for node in job.nodes))
+    whole = replace(
+        first,
+        array_task="",
+        array_job_id=0,
+        id=array,
+        nodes=nodes,
+        node_count=len(nodes) if running else first.node_count,
+        gpus=sum(job.gpus for job in running) if running else first.gpus,
+    )
+    made = one(first)
+    kind, word = array_word(found.counts)
+    shown: tuple[JobState, ...] = ()
+    if array in query.open:
+        order = sorted(found.tasks, key=_task_order)
+        shown = tuple(order[:MAX_TASKS])
+    part = ArrayPart(
+        found.counts, query.toggle(array), array in query.open, tuple(map(one, shown)), len(found.tasks) - len(shown)
+    )
+    cells = tuple(_cell(whole, column, now) for column in query.columns)
+    return replace(made, id=array, page=str(array), label=str(array), kind=kind, word=word, cells=cells, array=part)
+
+
+def _task_order(job: JobState) -> tuple[int, bool, int]:
+    """Returns the sort key of a task below its array: running, pending, then ended tasks, failed ones first."""
+    return JOB_KINDS.index(kind_of(job.state)), job_word(job.state, job.reason)[0] != "failed", job.id
+
+
+def array_word(counts: ArrayOut) -> tuple[str, str]:
+    """Returns (kind, word) of an array's state, as `job_word` does for a job."""
+    if counts.running:
+        return "running", "running"
+    if counts.pending:
+        return "waiting", "pending"
+    if counts.failed:
+        return "failed", f"{counts.failed:,} failed"
+    return ("cancelled", "cancelled") if counts.cancelled else ("done", "finished")
 
 
 def _cell(job: JobState, column: QueueColumn, now: float) -> QueueCell:
