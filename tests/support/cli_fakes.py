@@ -6,7 +6,7 @@ import inspect
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
@@ -17,8 +17,7 @@ from headway.schemas.jobs import JobOut
 from headway.schemas.nodes.incidents import IncidentOut, IncidentStepOut, RequeuedJobOut, TimesOut
 from headway.schemas.nodes.nodes import GpuOut, NodeOut
 from headway.schemas.operations import EventOut, OperationOut
-from headway.sdk.client import Client
-from headway.sdk.connection import Resource
+from headway.sdk.client import PARTS, Client, part_class
 from tests.support.clusters import builders
 
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEC"
@@ -26,7 +25,7 @@ HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEC"
 
 def _client_calls() -> frozenset[str]:
     """Returns the names of all calls of the client: "me", "jobs.list", ..."""
-    parts = {name: kind for name, kind in get_type_hints(Client).items() if issubclass(kind, Resource)}
+    parts = {name: part_class(name) for name in PARTS}
     own = {name for name, member in vars(Client).items() if inspect.isfunction(member)}
     return frozenset(own | {f"{name}.{call}" for name, kind in parts.items() for call in dir(kind)})
 

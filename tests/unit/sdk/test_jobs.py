@@ -16,7 +16,7 @@ from headway.schemas.jobs import ArrayOut, JobsPage
 from headway.schemas.submission.run_request import RunIn
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.sdk.async_client import AsyncJob
-from headway.sdk.connection import Resource
+from headway.sdk.client import PARTS, part_class
 from headway.sdk.resources.jobs import Job, Jobs
 from headway.sdk.submission import build_request
 from tests.support.cli_fakes import FakeApi, job
@@ -149,9 +149,18 @@ def test_submit_and_rerun_errors_name_invalid_field(tmp_path: Path) -> None:
         handle(FakeApi().on("jobs.rerun", None)).rerun(task=-1)
 
 
+def test_parts_of_client_have_the_declared_classes() -> None:
+    declared = {name: kind for name, kind in Client.__annotations__.items() if not name.startswith("_")}
+    assert declared == {name: part_class(name).__name__ for name in PARTS}
+    with Client("http://server", "t") as client:
+        assert client.jobs is client.jobs
+        with pytest.raises(AttributeError, match="no attribute 'nodez'"):
+            client.nodez  # type: ignore[attr-defined]  # noqa: B018
+
+
 def test_async_client_mirrors_every_client_method() -> None:
     with Client("http://server", "t") as client:
-        blocking = {name: part for name, part in vars(client).items() if isinstance(part, Resource)}
+        blocking = {name: getattr(client, name) for name in PARTS}
     twins = vars(AsyncClient("http://server", "t"))
     assert set(blocking) == set(twins) - {"sync"}
     for name, part in blocking.items():
