@@ -19,10 +19,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site
 from headway.cluster.keys import munge_key
 from headway.cluster.machine_request import machine_request
-from headway.cluster.machine_steps import (
-    stage_timeout_s,
-    steps_by_stage,
-)
+from headway.cluster.machine_steps import AFTER_CONTROLLER, stage_timeout_s, steps_by_stage
 from headway.cluster.observe import observe_machine
 from headway.cluster.owned import host_containers, machine_claims
 from headway.cluster.parallel_machines import failed_machines_error, run_all
@@ -348,8 +345,11 @@ class ChangeSetExecution:
         cluster = self.goal.cluster
         desired = self.goal.roles[cluster.role_of(name)]
         stages = steps_by_stage(machine_changes(name, desired, seen), desired, self.secrets, fresh=fresh)
-        is_head = name == cluster.head
+        is_head, has_accounts = name == cluster.head, False
         for stage, steps in stages.items():
+            if is_head and not has_accounts and stage in AFTER_CONTROLLER:
+                await self._update_accounts()
+                has_accounts = True
             if stage == "node" or (stage == "controller" and not is_head):
                 await self.controller_up.wait()
                 if cluster.head in self.failures:
@@ -367,8 +367,6 @@ class ChangeSetExecution:
                         self.goal.cluster, self.context, self.machines[self.goal.cluster.head]
                     )
                     await self._rest_others()
-                if stage == "outside":  # nodes must not wait for a volume that only the head can't mount
-                    self.controller_up.set()
             if stage == "software" and any(step["op"] == "packages" for step in steps):
                 await self.report(name, "packages are being installed from the machine's package sources")
             patience = stage_timeout_s(stage, steps)
@@ -379,12 +377,17 @@ class ChangeSetExecution:
                 await self.report(name, f"a step failed, the others go on: {warning}", level="warning", done=True)
             if machine_claims.loads_firewall_rules(steps):
                 await machine_claims.check_ssh_after_firewall(self.context, self.machines[name])
-        if is_head:
-            self.controller_up.set()
-            head = self.machines[self.goal.cluster.head]
-            await slurm_accounts.update_accounts(self.goal, self.context, head, self.report)
+        if is_head and not has_accounts:
+            await self._update_accounts()
         if stages:
             await self.report(name, "is set up", done=True, seconds=time.monotonic() - began)
+
+    async def _update_accounts(self) -> None:
+        """Updates teams, users and limits in Slurm, while the nodes already start their slurmd: they wait neither for
+        this nor for volumes that only the head can't mount."""
+        self.controller_up.set()
+        head = self.machines[self.goal.cluster.head]
+        await slurm_accounts.update_accounts(self.goal, self.context, head, self.report)
 
     async def _not_half(self, head: Machine) -> None:
         """Raises Refused if a restore is unfinished. Without this check slurmdbd would fail to start

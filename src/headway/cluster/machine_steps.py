@@ -24,8 +24,9 @@ from headway.slurm.accounting.sacctmgr_commands import show_config_argv
 from headway.slurm.scontrol import ping_argv
 
 # A head starts its daemons before it mounts volumes of other machines (stage "outside"), a node after that. Both work
-# without volumes that can't be mounted.
-STAGES = ("software", "base", "database", "accounting", "controller", "outside", "node")
+# without volumes that can't be mounted. A head's agent and Prometheus start last, because no node waits for them.
+STAGES = ("software", "base", "database", "accounting", "controller", "outside", "node", "monitoring")
+AFTER_CONTROLLER = STAGES[STAGES.index("controller") + 1 :]
 # Daemons that Debian's packages start on every owned machine, also where its role does not need them.
 DAEMONS = (
     "slurmctld.service", "slurmd.service", "slurmdbd.service", "slurmrestd.service", "mariadb.service", "prometheus.service",
@@ -105,7 +106,7 @@ def steps_by_stage(
     for stage in STAGES:
         stages[stage] += _unit_steps(rows, stage, fresh, switched, desired, secrets)
     if detached:  # after the agent has its new list: it would drain the node for a missing volume
-        last = stages["controller" if any(unit.stage == "controller" for unit in desired.units) else "node"]
+        last = stages["monitoring" if any(unit.stage == "monitoring" for unit in desired.units) else "node"]
         unmounts: list[Step] = [{"op": "unmount", "unit": path.rpartition("/")[2]} for path in detached]
         last += unmounts  # while the unit file exists, so that an apply that is killed here repeats the unmount
         last += [{"op": "remove", "path": path} for path in detached]
@@ -279,9 +280,10 @@ def _unit_steps(
 
 
 def _can_join(last: Step, step: Step) -> bool:
-    """Returns whether one systemctl call can do both steps. systemd starts units in parallel."""
+    """Returns whether one systemctl call can do both steps. systemd starts units in parallel, but a node's agent would
+    slow its slurmd down."""
     alike = all(last.get(word) == step.get(word) for word in ("op", "action", "may_fail"))
-    return alike and "argv" not in last and "argv" not in step
+    return alike and "argv" not in last and "argv" not in step and "slurmd.service" not in last["names"]
 
 
 def _steps_after_start(name: str) -> list[Step]:

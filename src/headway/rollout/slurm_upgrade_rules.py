@@ -86,8 +86,10 @@ async def nodes_await_rollout(cluster: Cluster, context: ClusterContext) -> bool
     with contextlib.suppress(HeadwayError):
         machines = await context.machines(cluster.name)
         other = machines_with_other_slurm(cluster.slurm_version, machines.values(), await local_images.list_images())
+        if not other or other.keys() & set(cluster.heads):
+            return False
         head = await active_or_stopped_head(cluster, context, machines)
-        if other and head is not None and not other.keys() & set(cluster.heads):
+        if head is not None:
             reasons = await node_commands.read_node_reasons(context.connections, head)
             return any(reasons.get(name, ("", ""))[1] == ROLLOUT_REASON for name in other)
     return False

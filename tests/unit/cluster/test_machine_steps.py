@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import tarfile
 from dataclasses import replace
@@ -130,6 +131,23 @@ def test_parts_archive_is_complete_with_a_stable_digest() -> None:
         "torch-without-libuv.sh",
     } <= names
     assert recipe.own_parts_archive()[1] == digest
+
+
+@pytest.mark.parametrize("role", ["head", "node"])
+def test_agent_and_monitoring_start_after_slurm(role: str) -> None:
+    cluster = builders.cluster(2)
+    goal = build_desired_state(cluster, builders.site(cluster), {})
+    name = cluster.head if role == "head" else cluster.slot_names[0]
+    desired = goal.roles[cluster.role_of(name)]
+    secrets = {file.secret: base64.b64encode(b"key").decode() for file in desired.files.values() if file.secret}
+    stages = steps_by_stage(machine_changes(name, desired, NOT_OBSERVED), desired, secrets, fresh=True)
+    starts = {stage: [step["names"] for step in steps if step["op"] == "units"] for stage, steps in stages.items()}
+    if role == "head":
+        assert list(starts)[-1] == "monitoring"
+        assert starts["controller"] == [["slurmctld.service"], ["slurmrestd.service", "headway-rest.socket"]]
+        assert "prometheus.service" in starts["monitoring"][0]
+    else:
+        assert starts["node"] == [["slurmd.service"], ["headway-agent.service"]]
 
 
 CONTROLLER = Unit("slurmctld.service", restart_on=(slurm_state_folder.PROGRAM,), stage="controller")

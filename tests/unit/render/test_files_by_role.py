@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headway.cluster.machine_steps import STAGES
 from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.domain.storage.folders import Dataset, StorageFolders
@@ -114,9 +115,7 @@ def test_units_reference_only_rendered_files(cluster: Cluster) -> None:
             for path in (*unit.restart_on, *unit.reload_on):
                 assert path in rendered[role] or path in maybe, (role, unit.name, path)
             assert bool(unit.reload_on) == bool(unit.reload)
-    assert [unit.stage for unit in roles["head"]] == sorted(
-        (unit.stage for unit in roles["head"]), key=["base", "database", "accounting", "controller", "node"].index
-    )
+    assert [unit.stage for unit in roles["head"]] == sorted((unit.stage for unit in roles["head"]), key=STAGES.index)
 
 
 def test_rendered_files_contain_no_secrets() -> None:

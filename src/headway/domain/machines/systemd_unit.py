@@ -18,5 +18,5 @@ class Unit:
     reload_on: tuple[str, ...] = ()
     reload: tuple[str, ...] = ()
     disturbs: Disturbs = Disturbs.NOTHING  # what a restart does
-    stage: str = "base"  # order of bring-up: "base" | "database" | "accounting" | "controller" | "outside" | "node"
+    stage: str = "base"  # of bring-up, one of machine_steps.STAGES
     may_fail: bool = False  # a failed start is reported, and the machine works without the unit

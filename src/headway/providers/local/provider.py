@@ -36,6 +36,8 @@ from headway.transport.process import run_to_completion
 
 UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")  # exists with cgroup v2
 _AT_ONCE = 4  # concurrent `podman run` calls; more would only wait for podman's own locks
+# Under jobs that use all CPUs the controller and the database get as much time as four nodes (a node has 1024).
+HEAD_CPU_SHARES = "4096"
 _HEAD_MIB = 400  # state folder: the first database files and logs of a new cluster
 _LEAST_MIB = 32  # for a change to an existing cluster
 _NOTICE = "reclaim"  # file next to the boot files of a machine: unix seconds at which it is taken back
@@ -221,6 +223,7 @@ class LocalProvider:
             *("--mac-address", network.mac_address(request.address), "--hostname", request.name),
             *("--no-hosts", "--dns", "none", "--log-driver", "none", "--pids-limit", "-1"),
             *("--shm-size", f"{shm_mib}m", "--pull", "never"),
+            *(("--cpu-shares", HEAD_CPU_SHARES) if request.head else ()),
             *labels(own),
             *(part for bind in binds for part in ("--volume", bind)),
             *await self._podman.limits(tag),

@@ -56,14 +56,14 @@ def units() -> Sequence[Unit]:
             restart_on=(drop_in(_ALERTMANAGER),),
             reload_on=(ALERTS,),
             reload=(*reload, _ALERTMANAGER),
-            stage="controller",
+            stage="monitoring",
         ),
         Unit(
             _PROMETHEUS,
             restart_on=(drop_in(_PROMETHEUS),),
             reload_on=(CONFIG, RULES),
             reload=(*reload, _PROMETHEUS),
-            stage="controller",
+            stage="monitoring",
         ),
     )
 

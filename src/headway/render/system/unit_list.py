@@ -62,7 +62,7 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     of_node = (*wall_of_node, *node, munge, _ssh(intra_job_ssh.SSHD), _slurmd(), _agent("node"))
     parted = (*wall_of_node, *node, munge, _ssh(intra_job_ssh.SSHD), _gpu_parts(), _slurmd(), _agent("node"))
     wall_of_head = (*wall, *job_network.units(cluster, head=True))
-    second = (*wall_of_head, *head, munge, _ssh(), _standby(), _slurmrestd(), _rest_socket(), _agent("controller"))
+    second = (*wall_of_head, *head, munge, _ssh(), _standby(), _slurmrestd(), _rest_socket(), _agent("monitoring"))
     return {
         "head": (
             *wall_of_head,
@@ -71,9 +71,9 @@ def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
             munge,
             _ssh(),
             *_head(),
-            _agent("controller"),
-            *prometheus.units(),
             *package_sources.head_units(cluster),
+            _agent("monitoring"),
+            *prometheus.units(),
         ),
         **{cluster.role_of(name): second for name in cluster.heads[1:]},
         **{
