@@ -11,7 +11,7 @@ from headway.cli.output.output_formats import print_rows
 
 if TYPE_CHECKING:
     from headway.sizing.inference import SizedService
-    from headway.sizing.training_wish import TrainingAnswer
+    from headway.sizing.training_request import TrainingAnswer
 
 _GIB = 2**30
 _EXPLAIN = (
@@ -75,7 +75,7 @@ def print_training(answer: TrainingAnswer, *, explain: bool) -> None:
     tables.print_facts(facts)
     if answer.late_s:
         more = f"; {answer.in_time_gpus} GPUs meet it" if answer.in_time_gpus else ""
-        common.print_note(f"the deadline {answer.wish.deadline} is missed by {days(answer.late_s)}{more}")
+        common.print_note(f"the deadline {answer.request.deadline} is missed by {days(answer.late_s)}{more}")
     for reason in sized.outside:
         common.print_note(f"wider band: {reason}")
     if explain:

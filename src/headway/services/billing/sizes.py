@@ -9,7 +9,7 @@ from headway.catalog.gpu_types import GPU_TYPES, find_gpu_type
 from headway.errors import Refused, TooManyAtOnce
 from headway.schemas.billing.sizes import SizeIn, SizeOut
 from headway.sizing.models.model_source import shape_of_config, shape_of_name
-from headway.sizing.training_wish import TrainingWish, answer_training
+from headway.sizing.training_request import TrainingRequest, answer_training
 
 _AT_ONCE = threading.BoundedSemaphore(2)  # a search of layouts takes up to two seconds of a processor
 
@@ -36,12 +36,12 @@ def _size(body: SizeIn) -> SizeOut:
     if body.precision not in gpu.peak_flops:
         raise Refused(f"{gpu.name} has no {body.precision}", hint=f"it has {', '.join(gpu.peak_flops)}")
     shape = shape_of_config(body.config, "config") if body.config is not None else shape_of_name(body.model)
-    wish = TrainingWish(
+    request = TrainingRequest(
         shape=shape, task=body.task, precision=body.precision, optimizer=body.optimizer, sequence=body.sequence, gpus=body.gpus,
         nodes=body.nodes, gpus_per_node=body.gpus_per_node, tokens=body.tokens, deadline=body.deadline, batch=body.batch,
         price=body.usd_per_gpu_hour,
     )  # fmt: skip
-    found = answer_training(wish, gpu).for_programs()
+    found = answer_training(request, gpu).for_programs()
     return SizeOut.model_validate(
         {**found, "parameters": shape.parameters, "active_parameters": shape.active_parameters}
     )

@@ -95,13 +95,13 @@ def size(
         _print_services(shape, types, gpus, precision, sequence, concurrency, rate, price, output, explain=explain)
         return
     from headway.sizing.batch_script import batch_script
-    from headway.sizing.training_wish import TrainingWish, answer_training
+    from headway.sizing.training_request import TrainingRequest, answer_training
 
-    wish = TrainingWish(
+    request = TrainingRequest(
         shape=shape, task=task, precision=precision, optimizer=optimizer, sequence=sequence, gpus=gpus, nodes=nodes,
         gpus_per_node=gpus_per_node, tokens=tokens, deadline=deadline, batch=batch, price=price,
     )  # fmt: skip
-    answers = [answer_training(wish, one) for one in types]
+    answers = [answer_training(request, one) for one in types]
     if sbatch:
         if len(answers) > 1:
             raise Refused("--sbatch prints one script", hint="give one --gpu")

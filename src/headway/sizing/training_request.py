@@ -1,4 +1,4 @@
-"""What a person asks of a training, and the answer for one GPU type."""
+"""The training that a person asks about, and the answer for one GPU type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECONDS = {"h": 3600, "d": 86_400, "w": 604_800}
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingWish:
+class TrainingRequest:
     """A training to size. Texts and numbers are as the person wrote them; "" and 0: not given."""
 
     shape: ModelShape
@@ -46,7 +46,7 @@ class TrainingWish:
 class TrainingAnswer:
     """The answer for one GPU type. `late_s`: seconds after the deadline, 0 without one."""
 
-    wish: TrainingWish
+    request: TrainingRequest
     sized: SizedTraining
     price: GpuPrice | None
     late_s: float = 0.0
@@ -84,29 +84,30 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-def answer_training(wish: TrainingWish, gpu: GpuType) -> TrainingAnswer:
-    """Returns the fastest training on the GPUs of the wish, or on the fewest that fit and meet its deadline. Raises Refused for
-    contradictions, and where nothing fits, with the nearest that does."""
+def answer_training(request: TrainingRequest, gpu: GpuType) -> TrainingAnswer:
+    """Returns the fastest training on the GPUs of the request, or on the fewest that fit and meet its deadline. Raises
+    Refused for contradictions, and where nothing fits, with the nearest that does."""
     parameters = shipped_calibration().parameters
-    tokens = parse_tokens(wish.tokens) if wish.tokens else None
-    within = parse_duration(wish.deadline) if wish.deadline else None
+    tokens = parse_tokens(request.tokens) if request.tokens else None
+    within = parse_duration(request.deadline) if request.deadline else None
     if within is not None and tokens is None:
         raise Refused("a deadline needs --tokens", hint="say how many tokens the training has: --tokens 1T")
-    per_node = wish.gpus_per_node or gpu.gpus_per_node
-    gpus = _gpus(wish, per_node)
-    batch = parse_tokens(wish.batch) if wish.batch else default_batch_tokens(wish.shape.parameters)
-    if wish.task not in ("pretrain",) and not wish.batch:
-        batch = min(batch, 64 * wish.sequence)  # fine-tuning takes small steps
+    per_node = request.gpus_per_node or gpu.gpus_per_node
+    gpus = _gpus(request, per_node)
+    batch = parse_tokens(request.batch) if request.batch else default_batch_tokens(request.shape.parameters)
+    if request.task != "pretrain" and not request.batch:
+        batch = min(batch, 64 * request.sequence)  # fine-tuning takes small steps
     if tokens is not None and batch > tokens:
         raise Refused(
             f"a step of {batch:,.0f} tokens is more than the {tokens:,.0f} of the whole training",
             hint="give --batch, or more --tokens",
         )
     run = TrainingRun(
-        wish.shape, wish.sequence, gpu, gpus or per_node, precision=wish.precision, gpus_per_node=min(per_node, gpus or per_node),
-        attention="flash2" if gpu.generation in ("ampere", "ada") else "flash3", task=wish.task, optimizer=wish.optimizer,
+        request.shape, request.sequence, gpu, gpus or per_node, precision=request.precision,
+        gpus_per_node=min(per_node, gpus or per_node),
+        attention="flash2" if gpu.generation in ("ampere", "ada") else "flash3", task=request.task, optimizer=request.optimizer,
     )  # fmt: skip
-    price = GpuPrice(wish.price, "--price") if wish.price else lowest_price(gpu, run.gpus_per_node)
+    price = GpuPrice(request.price, "--price") if request.price else lowest_price(gpu, run.gpus_per_node)
     if gpus:
         sized = size_training(run, batch, parameters, tokens=tokens)
         if sized is None:
@@ -114,28 +115,29 @@ def answer_training(wish: TrainingWish, gpu: GpuType) -> TrainingAnswer:
             raise Refused(message, hint=hint)
         late = max(0.0, (sized.seconds or 0) - within) if within is not None else 0.0
         enough = smallest_training(run, batch, parameters, tokens=tokens, within_s=within) if late else None
-        return TrainingAnswer(wish, sized, price, late, enough.best.run.gpus if enough else 0)
+        return TrainingAnswer(request, sized, price, late, enough.best.run.gpus if enough else 0)
     sized = smallest_training(run, batch, parameters, tokens=tokens, within_s=within)
     if sized is None:
         if within is not None and (slow := smallest_training(run, batch, parameters, tokens=tokens)) is not None:
             raise Refused(
-                f"no number of {gpu.name} up to {4096 * per_node:,} ends within {wish.deadline}, with {batch:,.0f} tokens a step",
+                f"no number of {gpu.name} up to {4096 * per_node:,} ends within {request.deadline}, with {batch:,.0f} tokens "
+                "a step",
                 hint=f"give a larger --batch, or a later --deadline: {slow.best.run.gpus} GPUs take "
                 f"{(slow.seconds or 0) / 86_400:,.1f} days",
             )
         message, hint = why_nothing_fits(replace(run, gpus=4096 * per_node), batch, parameters)
         raise Refused(message, hint=hint)
-    return TrainingAnswer(wish, sized, price)
+    return TrainingAnswer(request, sized, price)
 
 
-def _gpus(wish: TrainingWish, per_node: int) -> int:
-    """Returns the number of GPUs, 0 if the wish leaves it open. Raises Refused for contradictions."""
-    if wish.nodes and wish.gpus and wish.gpus != wish.nodes * per_node:
+def _gpus(request: TrainingRequest, per_node: int) -> int:
+    """Returns the number of GPUs, 0 if the request leaves it open. Raises Refused for contradictions."""
+    if request.nodes and request.gpus and request.gpus != request.nodes * per_node:
         raise Refused(
-            f"--gpus {wish.gpus} and --nodes {wish.nodes} contradict each other: they have {wish.nodes * per_node} GPUs",
+            f"--gpus {request.gpus} and --nodes {request.nodes} contradict each other: they have {request.nodes * per_node} GPUs",
             hint="give one of them, or --gpus-per-node",
         )
-    gpus = wish.gpus or wish.nodes * per_node
+    gpus = request.gpus or request.nodes * per_node
     if gpus > per_node and gpus % per_node:
         lower = gpus // per_node * per_node
         raise Refused(

@@ -1,4 +1,4 @@
-"""Wishes are answered with a layout that fits, days and prices; contradictions and what can't be are refused with a way out."""
+"""Requests are answered with a layout that fits, days and prices; contradictions and what can't be are refused with a way out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headway.sizing.batch_script import batch_script
 from headway.sizing.checkpoints import GPU_HOURS_PER_INTERRUPTION, plan_checkpoints
 from headway.sizing.layouts import USABLE
 from headway.sizing.models.model_source import shape_of_name
-from headway.sizing.training_wish import TrainingAnswer, TrainingWish, answer_training, parse_duration
+from headway.sizing.training_request import TrainingAnswer, TrainingRequest, answer_training, parse_duration
 
 
-def answer(model: str, gpu: str = "h100", **wish: Any) -> TrainingAnswer:
-    return answer_training(TrainingWish(shape_of_name(model), **wish), GPU_TYPES[gpu])
+def answer(model: str, gpu: str = "h100", **fields: Any) -> TrainingAnswer:
+    return answer_training(TrainingRequest(shape_of_name(model), **fields), GPU_TYPES[gpu])
 
 
 def test_the_answer_fits_and_adds_up() -> None:
@@ -54,7 +54,7 @@ def test_a_deadline_decides_the_number_of_gpus() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("fields", "message"),
     [
         ({"gpus": 8, "nodes": 2}, "contradict each other: they have 16 GPUs"),
         ({"gpus": 12}, "12 GPUs are not whole nodes of 8"),
@@ -64,9 +64,9 @@ def test_a_deadline_decides_the_number_of_gpus() -> None:
         ({"tokens": "1M"}, "a step of 4,000,000 tokens is more than the 1,000,000"),
     ],
 )
-def test_contradictions(wish: dict[str, Any], message: str) -> None:
+def test_contradictions(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(Refused, match=message):
-        answer("8b", **wish)
+        answer("8b", **fields)
 
 
 def test_durations() -> None:
