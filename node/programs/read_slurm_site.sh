@@ -77,6 +77,8 @@ if have sacctmgr; then
 fi
 if have scontrol; then
     limit scontrol --version 2>/dev/null | part slurm-version.txt
+    held=$(limit scontrol --oneliner show reservation 2>/dev/null)
+    case $held in ReservationName=*) printf '%s\n' "$held" | part scontrol-reservations.txt ;; esac
     nodes=$(limit scontrol show nodes --json 2>/dev/null) || nodes=
     case $nodes in *'"nodes"'*) printf '%s\n' "$nodes" | part scontrol-nodes.json ;; esac
 fi

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from headway.changes.account_changes import account_changes
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.changes.quota_changes import quota_notes
+from headway.changes.reservation_changes import reservation_changes
 from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN_GROUP, Cluster
 from headway.domain.machines.gpu_parts import GpuParts
@@ -129,7 +130,8 @@ def _ended_jobs_text(cluster: Cluster, observed: Observed, ending: AbortingChang
 
 
 def _all_changes(goal: DesiredState, observed: Observed) -> Iterator[Change]:
-    """Yields all changes in order: storage, machines, files and units of each machine, accounts."""
+    """Yields all changes in order: storage, machines, files and units of each machine, accounts,
+    reservations."""
     goal = with_effects(goal, observed)
     yield from _storage(goal.cluster, observed)
     yield from _machines(goal, observed)
@@ -145,6 +147,10 @@ def _all_changes(goal: DesiredState, observed: Observed) -> Iterator[Change]:
         yield from account_changes(goal.accounts, observed.accounts)
     elif goal.cluster.head in observed.machines:
         yield Change("account.all", "cluster", "accounts", "the accounting database does not answer yet")
+    if observed.reservations is not None:
+        yield from reservation_changes(goal.cluster.reservations, goal.cluster.slot_names, observed.reservations)
+    elif goal.cluster.reservations and goal.cluster.head in observed.machines:
+        yield Change("reservation.all", "cluster", "reservations", "slurmctld does not answer yet")
 
 
 def _storage(cluster: Cluster, observed: Observed) -> Iterator[Change]:

@@ -11,6 +11,7 @@ from headway.changes.machine_changes import DesiredMachine
 from headway.cluster import remote_steps
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
+from headway.cluster.planned_reservations import read_reservations
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.machines.observed_state import Observed, ObservedMachine
@@ -69,6 +70,7 @@ async def observe_cluster(goal: DesiredState, context: ClusterContext) -> Observ
     looking = [asyncio.create_task(observe(machine)) for machine in running]
     images = asyncio.create_task(_of_earlier_image(cluster.image, running))
     accounts = await read_accounts(context, head)
+    reservations = await read_reservations(context, head)
     attached = await context.provider.attached(cluster.name)
     await asyncio.gather(*looking)
     for error in failed:
@@ -84,6 +86,7 @@ async def observe_cluster(goal: DesiredState, context: ClusterContext) -> Observ
         seen,
         unreachable,
         accounts,
+        reservations,
         there,
         frozenset(attached),
         jobs,

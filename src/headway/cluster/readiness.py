@@ -11,6 +11,7 @@ from headway.changes.cluster_changes import DesiredState
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys import secrets
+from headway.cluster.planned_reservations import update_reservations
 from headway.cluster.scaling.scale_in import keep_node
 from headway.cluster.scaling.spare_selection import spares_to_reserve
 from headway.domain.cluster import Cluster
@@ -230,7 +231,8 @@ async def finish_bring_up(
     failed: Collection[str] = (),
 ) -> None:
     """Finishes a bring-up after the daemons have started: sets slots without a machine down, waits for nodes to
-    register, returns nodes to service that this run or an earlier one started, and reserves spares. `leaving`: nodes
+    register, returns nodes to service that this run or an earlier one started, reserves spares, and
+    makes the reservations of the file. `leaving`: nodes
     that another operation has drained; `failed`: machines that could not be set up."""
     cluster = goal.cluster
     machines = await context.machines(cluster.name)
@@ -244,3 +246,4 @@ async def finish_bring_up(
     await hold_spares(cluster, context, head, report)
     if started:
         await report("nodes", "registered with Slurm", done=True, seconds=time.monotonic() - began)
+    await update_reservations(cluster, context, head, report)

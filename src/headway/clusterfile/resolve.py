@@ -23,6 +23,7 @@ from headway.clusterfile.models.network import resolve_network, resolve_team_net
 from headway.clusterfile.models.scheduling.limits import resolve_job_limits, resolve_user_limits, resource_limits
 from headway.clusterfile.models.scheduling.partitions import PartitionPart
 from headway.clusterfile.models.scheduling.qos import resolve_qos
+from headway.clusterfile.models.scheduling.reservations import resolve_reservations
 from headway.clusterfile.models.software.containers import SignaturesPart
 from headway.clusterfile.models.software.environments import resolve_environments
 from headway.clusterfile.models.software.packages import resolve_packages
@@ -78,6 +79,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         teams=teams,
         users=_users(file, teams, owner),
         qos=resolve_qos(file.qos, teams),
+        reservations=resolve_reservations(file.reservations, slots, teams),
         slurm=dict(file.slurm),
         hosts=_hosts(file, slots),
         departed_jobs=file.departures.jobs,

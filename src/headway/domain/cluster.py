@@ -17,6 +17,7 @@ from headway.domain.machines.machine import Jump
 from headway.domain.machines.rented import CloudSettings
 from headway.domain.network_policy import Network
 from headway.domain.provider_traits import ProviderTraits
+from headway.domain.slurm.reservations import PlannedReservation
 from headway.domain.slurm.site_scripts import SiteScripts
 from headway.domain.storage.folders import StorageFolders
 from headway.domain.teams import JobLimits, Team, User, UserLimits
@@ -291,6 +292,7 @@ class Cluster:
     cloud: CloudSettings | None = None  # providers that rent machines
     qos: tuple[JobQos, ...] = ()  # QOS that jobs choose, besides those of teams and partitions
     scripts: SiteScripts = field(default_factory=SiteScripts)
+    reservations: tuple[PlannedReservation, ...] = ()
 
     @property
     def head(self) -> str:

@@ -33,6 +33,13 @@ from headway.slurm_import.keys_not_carried import OTHER_FILES
 from headway.slurm_import.node_groups import NodeGroup, make_groups
 from headway.slurm_import.node_lines import NodeReport, SiteNode, gpu_type, read_nodes
 from headway.slurm_import.partition_lines import Surroundings, make_partitions, read_partitions
+from headway.slurm_import.reservation_lines import (
+    ReservationSurroundings,
+    SiteReservation,
+    is_reservation_table,
+    make_reservations,
+    read_reservations,
+)
 from headway.slurm_import.values import holds_below
 from headway.slurm_import.verdicts import Item, Kind, Ledger, Verdict
 from headway.validation import syntax_rules
@@ -88,6 +95,7 @@ class _Reading:
     unread: dict[str, str]
     plain: dict[str, list[Record]]  # files that Headway writes itself
     people: list[tuple[str, str]]  # path and text of passwd files
+    reservations: list[SiteReservation] = field(default_factory=list)
 
 
 def import_site(files: SiteFiles) -> Imported:
@@ -115,8 +123,10 @@ def import_site(files: SiteFiles) -> Imported:
     )  # fmt: skip
     partitions = make_partitions(found, around, ledger)
     preemption = Preemption(around.preempt_type, around.preempt_mode)
-    qos = make_qos(reading.accounting, teams, around.used_qos, preemption, ledger)
     people = {user for team in teams.fields.values() for user in team.get("users", ())}
+    held = ReservationSurroundings(groups, frozenset(nodes), teams.of_account, frozenset(people))
+    reservations = make_reservations(reading.reservations, held, ledger)
+    qos = make_qos(reading.accounting, teams, around.used_qos, preemption, ledger)
     for path, text in reading.people:
         for name, uid in other_files.read_passwd(path, text, ledger, people).items():
             teams.users.setdefault(name, {"uid": uid})
@@ -124,7 +134,7 @@ def import_site(files: SiteFiles) -> Imported:
     if without:
         more = f" and {len(without) - 5:,} more" if len(without) > 5 else ""
         notes.append(f"no uid was read of {', '.join(without[:5])}{more}: their files may belong to other uids")
-    spec = _spec(items, head, groups, partitions, teams, qos, reading, ledger)
+    spec = _spec(items, head, groups, partitions, teams, qos, reservations, reading, ledger)
     catalogue = {group.plan_name: dict(group.plan) for group in groups}
     spec = _finish(spec, catalogue, items, version, reading, ledger)
     _, faults = check_cluster_file(spec, load_catalogue(catalogue), owner=_OWNER)
@@ -153,10 +163,9 @@ def _decide_merged(records: list[Record], note: str, ledger: Ledger) -> None:
 
 def rehearsal(imported: Imported) -> dict[str, Any]:
     """Returns the cluster file of a rehearsal in local containers: one node of each group, without the site's machines,
-    volumes and switches."""
-    spec = {
-        key: value for key, value in imported.spec.items() if key not in ("hosts", "fabric", "storage", "controllers")
-    }
+    volumes, switches and reservations, which would keep its only nodes from jobs."""
+    left_out = ("hosts", "fabric", "storage", "controllers", "reservations")
+    spec = {key: value for key, value in imported.spec.items() if key not in left_out}
     groups = {name: {**group, "nodes": min(1, group["nodes"])} for name, group in spec["groups"].items()}
     return {**spec, "provider": "local", "groups": groups}
 
@@ -178,6 +187,8 @@ def _read(files: SiteFiles, ledger: Ledger) -> _Reading:
             read_associations(path, text, ledger, reading.accounting)
         elif is_qos_table(text):
             read_qos(path, text, ledger, reading.accounting)
+        elif is_reservation_table(text):
+            reading.reservations += read_reservations(path, text, ledger)
         elif name == "gres.conf":
             types |= other_files.read_gres(reader.read(path), ledger)
         elif name == "topology.conf":
@@ -300,7 +311,7 @@ def _template_notes(files: SiteFiles) -> list[str]:
 
 def _spec(
     items: list[Item], head: str, groups: list[NodeGroup], partitions: dict[str, Any], teams: Teams,
-    qos: dict[str, dict[str, Any]], reading: _Reading, ledger: Ledger,
+    qos: dict[str, dict[str, Any]], reservations: dict[str, dict[str, Any]], reading: _Reading, ledger: Ledger,
 ) -> dict[str, Any]:  # fmt: skip
     given = cluster_keys.last(items, "clustername")
     name = site_names.cluster_name(given)
@@ -312,6 +323,7 @@ def _spec(
     spec["partitions"] = partitions
     spec["qos"] = qos
     spec["teams"] = teams.fields
+    spec["reservations"] = reservations
     spec["users"] = {name: teams.users[name] for name in sorted(teams.users)}
     spec["storage"] = {"volumes": reading.volumes} if reading.volumes else {}
     spec["hosts"] = [{"address": head, "role": "head"}, *_hosts(groups)]

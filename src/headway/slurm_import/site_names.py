@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable
 
+from headway.domain.slurm.nodes_and_jobs import OURS
 from headway.validation import reserved_names, syntax_rules
 
 LONGEST_CLUSTER, LONGEST_GROUP, LONGEST_NAME = 21, 12, 31
@@ -65,6 +66,11 @@ def group_names() -> Names:
 def plain_names() -> Names:
     """Returns names of switches and plans."""
     return Names(LONGEST_NAME, "-", syntax_rules.name_fault)
+
+
+def reservation_names() -> Names:
+    """Returns the names of reservations."""
+    return Names(LONGEST_NAME, "-", lambda name: syntax_rules.name_fault(name) or "own" * name.startswith(OURS))
 
 
 def qos_names(teams: Iterable[str]) -> Names:

@@ -64,6 +64,7 @@ async def seen(monkeypatch: pytest.MonkeyPatch, *errors: HeadwayError) -> dict[s
     monkeypatch.setattr(observing, "RETRY_S", 0.0)
     monkeypatch.setattr(observing, "observe_machine", look_at)
     monkeypatch.setattr(observing, "read_accounts", no_accounts)
+    monkeypatch.setattr(observing, "read_reservations", no_accounts)
     monkeypatch.setattr(observing, "_of_earlier_image", nothing)
     monkeypatch.setattr(observing.local_images, "list_images", nothing)
     context = ClusterContext(cast(Any, Provider()), cast(Any, None), cast(Any, None), Path("/nowhere"))

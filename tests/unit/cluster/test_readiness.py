@@ -112,6 +112,7 @@ async def test_machine_left_down_by_a_killed_apply_is_returned_to_service(
     monkeypatch.setattr(readiness, "wait_for_nodes", wait)
     monkeypatch.setattr(readiness, "return_nodes", give)
     monkeypatch.setattr(readiness, "hold_spares", spares)
+    monkeypatch.setattr(readiness, "update_reservations", spares)
     context: Any = ClusterContext(provider, None, controller, Path())  # type: ignore[arg-type]
     await readiness.finish_bring_up(
         DesiredState(lab, {}, desired_accounts(lab), lab.slot_names), context, report, frozenset(), failed=("lab-1-4",)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from datetime import datetime
 
 from headway.changes.account_changes import account_changes
 from headway.changes.desired_accounts import desired_accounts
+from headway.changes.reservation_changes import creation_words, is_over
 from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.domain.slurm.accounts import Accounts, Qos
 from headway.slurm.accounting.sacctmgr_commands import account_change_argv, add_argv
+from headway.slurm.planned_reservations import creation_argv
 
-QOS, ACCOUNTS, USERS = "qos.sh", "accounts.sh", "users.sh"
+QOS, ACCOUNTS, USERS, RESERVATIONS = "qos.sh", "accounts.sh", "users.sh", "reservations.sh"
 
 # sacctmgr refuses to add what is there, so that the scripts can be run again.
 _RUN = """\
 run() {
     said=$("$@" 2>&1) && return
-    case $said in *"Nothing new added"* | *"already exists"* | *"Nothing modified"*) return ;; esac
+    case $said in *"Nothing new added"* | *"already exists"* | *"Nothing modified"* | *"uplicate reservation"*) return ;; esac
     printf '%s\\n' "$*" "$said" >&2
     exit 1
 }
@@ -49,6 +52,13 @@ def accounts_script(cluster: Cluster) -> str:
     added = Accounts(qos=tuple(Qos(qos.name) for qos in desired.qos))
     commands = [account_change_argv(change.data) for change in account_changes(desired, added)]
     return _script("Adds limits, accounts and users' associations, when slurmctld runs.", commands)
+
+
+def reservations_script(cluster: Cluster, now: datetime) -> str:
+    """Returns the script that makes the reservations that are not over. `now`: in the head's time zone."""
+    planned = [one for one in cluster.reservations if not is_over(one, now)]
+    commands = [creation_argv(creation_words(one, now)) for one in planned]
+    return _script("Makes the reservations, when slurmctld runs and the nodes are registered.", commands)
 
 
 def users_script(cluster: Cluster, site: Site) -> str:

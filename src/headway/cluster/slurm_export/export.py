@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from headway.cluster.context import ClusterContext
 from headway.cluster.desired_state import read_site
@@ -54,11 +55,13 @@ async def export_slurm(cluster: Cluster, context: ClusterContext) -> SlurmExport
     site = await read_site(
         cluster, context, seen.place(place) if seen else place, give_uids=False, known_uids=seen.uids if seen else None
     )
-    return await asyncio.to_thread(exported_files, cluster, site)
+    # Occurrences that begin within a day are left out: the head's time zone may be another one.
+    now = datetime.now(tz=UTC).replace(tzinfo=None) + timedelta(days=1)
+    return await asyncio.to_thread(exported_files, cluster, site, now)
 
 
-def exported_files(cluster: Cluster, site: Site) -> SlurmExport:
-    """Returns the files. Pure."""
+def exported_files(cluster: Cluster, site: Site, now: datetime) -> SlurmExport:
+    """Returns the files; `now`: in the head's time zone. Pure."""
     rendered = render_files(cluster, site)["head"]
     files: dict[str, str] = {}
     keys: list[ExportedKey] = []
@@ -86,6 +89,8 @@ def exported_files(cluster: Cluster, site: Site) -> SlurmExport:
     files[account_scripts.USERS] = account_scripts.users_script(cluster, site)
     files[account_scripts.QOS] = account_scripts.qos_script(cluster)
     files[account_scripts.ACCOUNTS] = account_scripts.accounts_script(cluster)
+    if cluster.reservations:
+        files[account_scripts.RESERVATIONS] = account_scripts.reservations_script(cluster, now)
     files["README.md"] = texts.readme(cluster, tuple(files))
     files["report.md"] = texts.report(cluster, keys)
     return SlurmExport(files, tuple(keys), tuple(texts.lost_features(cluster)))

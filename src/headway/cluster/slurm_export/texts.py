@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headway.catalog.node_images import IMAGES
-from headway.cluster.slurm_export.account_scripts import ACCOUNTS, QOS, USERS
+from headway.cluster.slurm_export.account_scripts import ACCOUNTS, QOS, RESERVATIONS, USERS
 from headway.cluster.slurm_export.plain_conf import PLAIN_STATE_FOLDER, ExportedKey
 from headway.domain.cluster import Cluster
 
@@ -163,7 +163,7 @@ systemctl restart slurmd
 rm munge.key
 ```
 
-`sinfo` then shows the nodes as idle.
+`sinfo` then shows the nodes as idle.@RESERVATIONS@
 """
 
 
@@ -181,6 +181,7 @@ def readme(cluster: Cluster, files: Sequence[str]) -> str:
         "CONFS": confs,
         "LUA": " job_submit.lua" if "job_submit.lua" in files else "",
         "SCRIPTS": f"install -m 755 {' '.join(scripts)} /etc/slurm/\n" if scripts else "",
+        "RESERVATIONS": f" Then run `sh {RESERVATIONS}` on the head." if RESERVATIONS in files else "",
         "STATE": cluster.state_folder if cluster.storage.state else PLAIN_STATE_FOLDER,
     }
     text = _README

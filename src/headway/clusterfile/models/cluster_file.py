@@ -24,6 +24,7 @@ from headway.clusterfile.models.hosts import FirewallPart, HostPart, hosts_were_
 from headway.clusterfile.models.network import NetworkPart
 from headway.clusterfile.models.scheduling.partitions import PartitionPart
 from headway.clusterfile.models.scheduling.qos import QosPart
+from headway.clusterfile.models.scheduling.reservations import ReservationPart
 from headway.clusterfile.models.software.containers import ContainersPart
 from headway.clusterfile.models.software.environments import (
     ContainerImage,
@@ -42,6 +43,7 @@ from headway.validation.field_types import (
     ClusterName,
     FileSection,
     GroupName,
+    Name,
     PartitionName,
     PublicKey,
     SlurmKeys,
@@ -113,6 +115,12 @@ class ClusterFile(FileSection):
     )
     qos: dict[TeamName, QosPart] = Field(
         default_factory=dict, max_length=100, description="QOS that jobs choose with --qos (default: none)."
+    )
+    reservations: dict[Name, ReservationPart] = Field(
+        default_factory=dict,
+        max_length=100,
+        description="Reservations and maintenance windows (default: none).",
+        examples=[{"maintenance": {"start": "2026-12-05T22:00", "duration": "06:00:00", "maintenance": True}}],
     )
     users: dict[UserName, UserPart] = Field(
         default_factory=dict, max_length=MOST_USERS, description="SSH keys of the users named in teams."

@@ -19,6 +19,7 @@ from headway.clusterfile.rules import group_rules
 from headway.clusterfile.rules.cloud_rules import check_cloud
 from headway.clusterfile.rules.gpu_parts_rules import check_gpu_parts
 from headway.clusterfile.rules.qos_rules import check_qos
+from headway.clusterfile.rules.reservation_rules import check_reservations
 from headway.clusterfile.rules.slurm_state_folder import state_folder_faults
 from headway.clusterfile.rules.team_rules import check_parents, check_partition_limits, check_people, check_team_limits
 from headway.validation import mount_line, syntax_rules
@@ -402,5 +403,6 @@ _RULES: tuple[Callable[[FileDraft], None], ...] = (
     check_team_limits,
     check_partition_limits,
     check_qos,
+    check_reservations,
     _slurm,
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.accounts import Accounts
+from headway.domain.slurm.reservations import ObservedReservations
 from headway.domain.storage.quotas import ObservedQuota
 
 
@@ -56,6 +57,7 @@ class Observed:
     seen: Mapping[str, ObservedMachine] = field(default_factory=dict)
     unreachable: Mapping[str, str] = field(default_factory=dict)
     accounts: Accounts | None = None  # None: the accounting database does not answer (yet)
+    reservations: ObservedReservations | None = None  # None: slurmctld does not answer (yet)
     texts: Mapping[str, str] = field(default_factory=dict)  # current text of the Slurm files of a head
     datasets: frozenset[str] = frozenset()  # names of datasets that are mounted now
     jobs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by node that will be removed: its jobs

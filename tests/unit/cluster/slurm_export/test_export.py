@@ -6,22 +6,25 @@ import re
 import subprocess
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from headway.cluster.slurm_export.export import SlurmExport, exported_files
+from headway.domain.slurm.reservations import PlannedReservation
 from headway.domain.slurm.site_scripts import SiteScript, SiteScripts
 from headway.render.files_by_role import render_files
 from headway.render.slurm.conf_syntax import parse_lines
 from tests.support.clusters.render_cases import cases
 
 CASES = cases()
+NOW = datetime.fromisoformat("2026-11-29T06:40")
 
 
 @pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest) -> tuple[str, SlurmExport]:
-    return request.param, exported_files(*CASES[request.param])
+    return request.param, exported_files(*CASES[request.param], NOW)
 
 
 def pairs(text: str) -> Counter[tuple[str, str]]:
@@ -65,7 +68,7 @@ def test_scripts_are_valid_shell(case: tuple[str, SlurmExport], tmp_path: Path) 
 
 
 def test_gpu_cluster_exports_these_lines() -> None:
-    export = exported_files(*CASES["local-gpus-24.11"])
+    export = exported_files(*CASES["local-gpus-24.11"], NOW)
     conf = export.files["slurm.conf"]
     for line in (
         "SlurmctldHost=lab-head",
@@ -86,7 +89,7 @@ def test_gpu_cluster_exports_these_lines() -> None:
 
 
 def test_accounts_and_users_are_in_scripts() -> None:
-    export = exported_files(*CASES["local-gpus-24.11"])
+    export = exported_files(*CASES["local-gpus-24.11"], NOW)
     cluster, site = CASES["local-gpus-24.11"]
     assert "run sacctmgr -i add cluster lab\n" in export.files["qos.sh"]
     for team in cluster.teams:
@@ -102,7 +105,7 @@ def test_accounts_and_users_are_in_scripts() -> None:
 def test_scripts_of_the_site_are_exported() -> None:
     cluster, site = CASES["local-gpus-24.11"]
     prolog, lua = SiteScript.of("mounts.sh", "#!/bin/sh\ntrue\n"), SiteScript.of("rules.lua", "return slurm.SUCCESS\n")
-    export = exported_files(replace(cluster, scripts=SiteScripts(prolog=(prolog,), job_submit=lua)), site)
+    export = exported_files(replace(cluster, scripts=SiteScripts(prolog=(prolog,), job_submit=lua)), site, NOW)
     conf = export.files["slurm.conf"]
     assert "\nProlog=/etc/slurm/site-prolog-*\n" in conf
     assert "\nEpilog=" not in conf
@@ -112,3 +115,17 @@ def test_scripts_of_the_site_are_exported() -> None:
     head, node = re.findall(r"```sh\n(.*?)```", export.files["README.md"], re.DOTALL)
     assert " job_submit.lua /etc/slurm/\n" in head
     assert "\ninstall -m 755 site-prolog-01-mounts.sh /etc/slurm/\n" in node
+
+
+def test_reservations_are_exported_as_commands() -> None:
+    cluster, site = CASES["local-gpus-24.11"]
+    window = PlannedReservation("window", NOW, 3600, "weekly", users=("root",), flags=("MAINT", "WEEKLY"))
+    over = PlannedReservation("over", NOW - timedelta(days=3), 3600, users=("root",))
+    export = exported_files(replace(cluster, reservations=(window, over)), site, NOW)
+    commands = [line for line in export.files["reservations.sh"].splitlines() if line.startswith("run ")]
+    assert commands == [
+        "run scontrol create reservation ReservationName=window StartTime=2026-12-06T06:40:00 EndTime=2026-12-06T07:40:00 "
+        "Nodes=ALL Users=root Flags=MAINT,WEEKLY"
+    ]
+    assert "sh reservations.sh" in export.files["README.md"]
+    assert "reservations.sh" not in exported_files(cluster, site, NOW).files

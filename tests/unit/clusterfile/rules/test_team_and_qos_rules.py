@@ -29,6 +29,47 @@ ROWS: list[tuple[str, str, str]] = [
         "qos.q.teams",
         "includes a",
     ),
+    # reservations
+    (
+        "reservations: {headway_x: {start: 2026-12-05T22:00, duration: 60, maintenance: true}}",
+        "reservations.headway_x",
+        "own",
+    ),
+    (
+        "reservations: {a: {start: 2026-12-05T22:00, duration: 60}}",
+        "reservations.a",
+        "give users or teams, or maintenance",
+    ),
+    (
+        "reservations: {a: {start: tomorrow, duration: 60, maintenance: true}}",
+        "reservations.a.start",
+        "not a date and time",
+    ),
+    (
+        "reservations: {a: {start: 2026-12-05 22:00, duration: 0, maintenance: true}}",
+        "reservations.a.duration",
+        "longer",
+    ),
+    (
+        "reservations: {a: {start: 2026-12-05T22:00, duration: 60, users: [ann, eve], nodes: [lab-1-9]}}",
+        "reservations.a.users[1]",
+        "user eve does not exist",
+    ),
+    (
+        "reservations: {a: {start: 2026-12-05T22:00, duration: 60, users: [ann], nodes: [lab-1-99]}}",
+        "reservations.a.nodes[0]",
+        "node lab-1-99 does not exist",
+    ),
+    (
+        "reservations: {a: {start: 2026-12-05T22:00, duration: 60, users: [ann], nodes: 99}}",
+        "reservations.a.nodes",
+        "more than",
+    ),
+    (
+        "reservations: {a: {start: 2026-12-05T22:00, duration: 60, users: [ann], partition: train}}",
+        "reservations.a.partition",
+        "needs a number of nodes",
+    ),
     # QOS
     ("qos: {normal: {}}", "qos.normal", "a reserved word of Slurm"),
     ("qos: {t: {}}\nteams: {t: {}}", "qos.t", "also the name of a team"),
