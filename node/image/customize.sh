@@ -7,7 +7,7 @@ root=$1
 in_root() { chroot "$root" "$@"; }
 
 # `headway apply` starts these units after it has written their configuration. The image must not start them.
-for unit in slurmd slurmctld slurmdbd slurmrestd prometheus prometheus-alertmanager mariadb nfs-server nfs-blkmap nftables; do
+for unit in slurmd slurmctld slurmdbd slurmrestd prometheus prometheus-alertmanager haproxy mariadb nfs-server nfs-blkmap nftables; do
     in_root systemctl disable "$unit.service" 2>/dev/null || true
 done
 # Only a head that exports folders needs NFS, and version 4 needs no portmapper.

@@ -68,6 +68,7 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
             CommandEntry("convert", "jobs.convert:convert", "Convert a job file of another scheduler."),
             CommandEntry("secret", "jobs.secret:app", "Manage secrets of jobs: API keys that jobs get as files."),
             CommandEntry("pipeline", "jobs.pipeline:app", "Run steps as jobs that depend on each other."),
+            CommandEntry("serve", "jobs.serve:app", "Run HTTP servers as jobs, behind one address."),
             CommandEntry("sweep", "jobs.sweep:app", "Search for the best parameters of a command."),
             CommandEntry(
                 "shell",

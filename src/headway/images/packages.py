@@ -7,7 +7,7 @@ from headway.catalog.node_images import IMAGES, Image
 _COMMON: list[str] = """
 systemd systemd-sysv dbus libpam-systemd libpam-modules openssh-server munge slurmctld slurmd slurmdbd slurmrestd
 slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin libpam-slurm-adopt libnss-extrausers
-mariadb-server prometheus prometheus-alertmanager python3-torch python3-numpy lmod
+mariadb-server prometheus prometheus-alertmanager haproxy python3-torch python3-numpy lmod
 iproute2 iputils-ping nftables nfs-common nfs-kernel-server procps less rsync perftest
 gcc g++ gfortran libc6-dev libslurm-dev openmpi-bin libopenmpi-dev cmake make pkgconf python3-dev python3-venv python3-pip
 skopeo umoci squashfs-tools squashfuse fuse3 bubblewrap crun
@@ -29,7 +29,7 @@ _JUPYTERLAB = [
 # Packages that only heads use. An image has all packages; an owned machine gets only those of its role.
 _HEAD_ONLY = frozenset(
     ("slurmctld", "slurmdbd", "slurmrestd", "slurm-wlm-mysql-plugin", "mariadb-server", "prometheus",
-     "prometheus-alertmanager", "bsd-mailx", "msmtp-mta", "msmtp")
+     "prometheus-alertmanager", "haproxy", "bsd-mailx", "msmtp-mta", "msmtp")
 )  # fmt: skip
 # Packages without which the steps on an owned machine can't work; every image has them.
 _OWNED_MACHINES = ("libc-bin", "python3")

@@ -28,6 +28,7 @@ from headway.sdk.resources.nodes import Nodes
 from headway.sdk.resources.notebooks import Notebooks
 from headway.sdk.resources.pipelines import Pipelines
 from headway.sdk.resources.secrets import Secrets
+from headway.sdk.resources.services import Services
 from headway.sdk.resources.storage import Storage
 from headway.sdk.resources.sweeps import Sweeps
 
@@ -171,6 +172,19 @@ class AsyncPipelines(AsyncResource[Pipelines]):
     list = _threaded(Pipelines.list)
     get = _threaded(Pipelines.get)
     retry = _threaded(Pipelines.retry)
+
+
+class AsyncServices(AsyncResource[Services]):
+    """`Services` for asyncio."""
+
+    start = _threaded(Services.start)
+    list = _threaded(Services.list)
+    get = _threaded(Services.get)
+    stop = _threaded(Services.stop)
+    scale = _threaded(Services.scale)
+    create_key = _threaded(Services.create_key)
+    keys = _threaded(Services.keys)
+    revoke_key = _threaded(Services.revoke_key)
 
 
 class AsyncSweeps(AsyncResource[Sweeps]):
@@ -318,6 +332,7 @@ class AsyncClient:
         self.notebooks = AsyncNotebooks(sync.notebooks)
         self.pipelines = AsyncPipelines(sync.pipelines)
         self.sweeps = AsyncSweeps(sync.sweeps)
+        self.services = AsyncServices(sync.services)
         self.secrets = AsyncSecrets(sync.secrets)
         self.bundles = AsyncBundles(sync.bundles)
         self.commands = AsyncCommands(sync.commands)

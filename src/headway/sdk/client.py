@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headway.sdk.resources.notebooks import Notebooks
     from headway.sdk.resources.pipelines import Pipelines
     from headway.sdk.resources.secrets import Secrets
+    from headway.sdk.resources.services import Services
     from headway.sdk.resources.storage import Storage
     from headway.sdk.resources.sweeps import Sweeps
 
@@ -40,6 +41,7 @@ PARTS = {
     "jobs": ("jobs", "Jobs"),
     "notebooks": ("notebooks", "Notebooks"),
     "pipelines": ("pipelines", "Pipelines"),
+    "services": ("services", "Services"),
     "sweeps": ("sweeps", "Sweeps"),
     "secrets": ("secrets", "Secrets"),
     "bundles": ("bundles", "Bundles"),
@@ -68,6 +70,7 @@ class Client:
     notebooks: Notebooks
     pipelines: Pipelines
     sweeps: Sweeps
+    services: Services
     secrets: Secrets
     bundles: Bundles
     commands: Commands

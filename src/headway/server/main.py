@@ -41,6 +41,7 @@ from headway.server.workers.job_secret_delivery import JobSecretDelivery
 from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
 from headway.server.workers.rented_machines import RentedMachinesCheck
+from headway.server.workers.services import ServiceWorker
 from headway.server.workers.slurm_polling import FaultHandler, SnapshotWorker
 from headway.server.workers.sweeps import SweepWorker
 from headway.server.workers.training_metrics import TrainingMetrics
@@ -271,6 +272,7 @@ class _Server:
             "secrets of jobs": JobSecretDelivery(state).run,
             "metrics of trainings": TrainingMetrics(state).run,
             "sweeps": SweepWorker(state).run,
+            "services": ServiceWorker(state).run,
             "changes of users": UserChanges(state).run,
         }
         if backend.health is not None:

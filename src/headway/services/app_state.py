@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from headway.domain.service_proxy import ProxyReading
 from headway.schemas.nodes.nodes import NodeActionOut
 from headway.services.cluster.resolved_clusters import ResolvedClusters
 from headway.services.cluster.shown_plan import ShownPlan
@@ -49,6 +50,10 @@ class AppState:
     clock: Callable[[], float] = time.time
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # set when there is an operation to claim
     sweeps_due: asyncio.Event = field(default_factory=asyncio.Event)  # set when a sweep was started or stopped
+    services_due: asyncio.Event = field(default_factory=asyncio.Event)  # set when a service or a key was changed
+    proxies: dict[str, ProxyReading] = field(
+        default_factory=dict
+    )  # what proxies reported in the last round, by cluster
     waiting: set[str] = field(default_factory=set)  # operations that at present only wait for jobs
     plans: dict[str, ShownPlan] = field(default_factory=dict)
     # Of running commands, by (person, input id)
@@ -108,5 +113,6 @@ class AppState:
         self.overviews.forget(name)
         self.job_keys.pop(name, None)
         self.delivered_secrets.pop(name, None)
+        self.proxies.pop(name, None)
         self.readings.forget(name)
         self.live.forget_cluster(name)

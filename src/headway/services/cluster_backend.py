@@ -29,6 +29,7 @@ from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
 from headway.services.cluster_backend_measurements import ClusterFabricTests, ClusterMonitoring, ClusterUsage
+from headway.services.cluster_backend_proxy import ClusterServiceProxy
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
@@ -456,6 +457,11 @@ class ClusterBackend(Protocol):
     @property
     def job_secrets(self) -> ClusterJobSecrets:
         """Returns the calls that write the secrets of jobs to the heads."""
+        ...
+
+    @property
+    def proxy(self) -> ClusterServiceProxy:
+        """Returns the call that steers the proxy of services."""
         ...
 
     @property

@@ -51,6 +51,7 @@ from headway.store.db.transactions import Database
 from headway.store.jobs.job_records import JobRecordStore
 from headway.store.jobs.notebooks import NotebookStore
 from headway.store.jobs.pipelines import PipelineStore
+from headway.store.jobs.services import ServiceStore
 from headway.store.jobs.sweeps import SweepStore
 from headway.store.jobs.trainings import TrainingStore
 from headway.store.key_rotation import KeyRotationStore
@@ -94,6 +95,7 @@ class Store:
         self.jobs = JobRecordStore(database)
         self.pipelines = PipelineStore(database)
         self.sweeps = SweepStore(database)
+        self.services = ServiceStore(database)
         self.trainings = TrainingStore(database)
         self.notebooks = NotebookStore(database, box)
         # Billing: collected data

@@ -33,6 +33,7 @@ from tests.support.api.api_routes import (
     ask,
     body_of,
     filled,
+    new_service,
     routes,
     server,
     things,
@@ -194,6 +195,11 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     if key.endswith("{sweep}/stop"):
         new = await made.store.sweeps.save("lab", "s", person=ADMIN, user=ADMIN, document=SWEEP)
         names["sweep"] = new.id
+    if "{service}/" in key:
+        new_row = await new_service(made.store, "red", f"s-{secrets.token_hex(4)}", ADMIN)
+        names["service"] = new_row.id
+        if "{service_key}" in key:
+            names["service_key"] = (await made.store.services.create_key("lab", new_row.proxy_name, "", ADMIN))[0].id
     if key.endswith("{sweep}/best"):
         trial = TrialRow(names["sweep"], "lab", 1, {"a": 1}, 1.0, state="done", ended_at=2.0, value=0.5)
         await made.store.sweeps.add_trials([trial])
@@ -267,6 +273,11 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
                 "/notebooks/{notebook_id}",
                 "{notebook_id}/stop",
                 "{secret}",
+                "/services",
+                "{service}/stop",
+                "{service}/scale",
+                "{service}/keys",
+                "{service_key}",
                 "/sweeps",
                 "{sweep}/stop",
                 "{sweep}/trials",

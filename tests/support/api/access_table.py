@@ -50,6 +50,8 @@ SPEC = {"text": "name: lab\n", "spec": {"name": "lab", "plan": "h100-8", "nodes"
 
 SWEEP_FILE = {"name": "s", "run": "true", "metric": {"name": "loss"}, "parameters": {"a": [1]}, "method": "manual"}
 
+SERVICE_FILE = {"name": "s", "run": "true"}
+
 SCIM_ROUTES = " /scim/v2/"  # only a token of scope scim is admitted, which none of the roles has
 SCIM_USER = {"userName": "zoe", "externalId": "z1"}
 SCIM_PATCH = {"Operations": [{"op": "replace", "path": "displayName", "value": "x"}]}
@@ -189,6 +191,14 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/pipelines": Row(ALL),
     "GET api/clusters/{name}/pipelines/{pipeline}": Row(ALL),
     "POST api/clusters/{name}/pipelines/{pipeline}/retry": OWNER,
+    "POST api/clusters/{name}/services": Row(WORK, body={"document": SERVICE_FILE}),
+    "GET api/clusters/{name}/services": Row(ALL),
+    "GET api/clusters/{name}/services/{service}": Row(ALL),
+    "POST api/clusters/{name}/services/{service}/stop": TOUCH,
+    "POST api/clusters/{name}/services/{service}/scale": Row(WORK, LEAD, ADMIN, body={"min": 1, "max": 1}),
+    "POST api/clusters/{name}/services/{service}/keys": Row(WORK, LEAD, ADMIN, body={}),
+    "GET api/clusters/{name}/services/{service}/keys": TOUCH,
+    "DELETE api/clusters/{name}/services/{service}/keys/{service_key}": TOUCH,
     "POST api/clusters/{name}/sweeps": Row(WORK, body={"document": SWEEP_FILE}),
     "GET api/clusters/{name}/sweeps": Row(ALL),
     "GET api/clusters/{name}/sweeps/{sweep}": Row(ALL),

@@ -26,8 +26,8 @@ from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.services.jobs.trainings.training_rows import training_row
-from headway.store import NotebookRow
-from tests.support.api.access_table import SWEEP_FILE, Row
+from headway.store import NotebookRow, ServiceRow, Store
+from tests.support.api.access_table import SERVICE_FILE, SWEEP_FILE, Row
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
@@ -40,6 +40,7 @@ EVERYBODY = tuple(ROLE)
 JOBS = {person: number for number, person in enumerate(EVERYBODY, 11)}
 ENVIRONMENT = EnvironmentVersion("lab", "tools", 1, "0" * 64, "3.13.5", 1, 1, "requirements.txt", "", "ann", 1.0, 7)
 SWEEP = {"file": SWEEP_FILE, "mark": "m", "bundle": "", "git": None, "usd_per_hour": None, "gpus": 0}
+SERVICE = {"file": SERVICE_FILE, "mark": "m", "bundle": "", "git": None}
 DOCUMENT = {"name": "p", "steps": {"one": {"run": "true"}}}
 
 
@@ -108,6 +109,7 @@ class Things:
     tokens: dict[str, str]
     pipelines: dict[str, str]
     sweeps: dict[str, str]
+    services: dict[str, str]
     operation: str
 
     async def everybody(self) -> None:
@@ -135,6 +137,7 @@ class Things:
             "operation_id": self.operation,
             "pipeline": self.pipelines[owner],
             "sweep": self.sweeps[owner],
+            "service": self.services[owner],
             "digest": "0" * 64,
             "key": "k",
             "dataset": "wide",
@@ -152,6 +155,9 @@ class Things:
         store = self.server.store
         if "{token_id}" in path:
             names["token_id"] = (await store.tokens.create(owner))[0].id
+        if "{service_key}" in path:
+            row = await store.services.get("lab", self.services[owner])
+            names["service_key"] = (await store.services.create_key("lab", row.proxy_name, "", owner))[0].id
         if "{session_id}" in path:
             cookie, _ = await store.sessions.create(owner)
             found = await store.sessions.all(owner, cookie)
@@ -163,6 +169,11 @@ class Things:
         return names
 
 
+async def new_service(store: Store, team: str, name: str, person: str) -> ServiceRow:
+    """Returns a new service of a person."""
+    return await store.services.put("lab", team, name, person=person, user=person, document=SERVICE, least=1, most=1)
+
+
 def reading() -> SlurmReading:
     """Returns what Slurm says: one node and one job of each person."""
     jobs = (builders.job(JOBS[user], user=user, account="blue" if user == STRANGER else "red") for user in EVERYBODY)
@@ -172,10 +183,10 @@ def reading() -> SlurmReading:
 @pytest.fixture
 async def things(server: Server) -> Things:
     """Returns the objects that the routes concern, one of each kind for each person."""
-    store, pipelines, sweeps = server.store, {}, {}
+    store, pipelines, sweeps, services = server.store, {}, {}, {}
     kept: dict[str, Any] = {"document": DOCUMENT, "bundle": ""}
     sent: dict[str, Any] = {"kind": "submit", "request": {"script": "#!/bin/sh\n"}, "facts": {}, "audit": {}}
-    made = Things(server, {}, pipelines, sweeps, (await store.operations.recent("lab"))[0].id)
+    made = Things(server, {}, pipelines, sweeps, services, (await store.operations.recent("lab"))[0].id)
     await made.everybody()
     await store.datasets.add(DatasetVersion("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
     await store.environments.add(ENVIRONMENT, "models==1\n")
@@ -184,6 +195,8 @@ async def things(server: Server) -> Things:
         pipelines[person] = row.id
         swept = await store.sweeps.save("lab", "s", person=person, user=person, document=SWEEP)
         sweeps[person] = swept.id
+        team = "blue" if person == STRANGER else "red"
+        services[person] = (await new_service(store, team, f"s-{person}", person)).id
         await store.jobs.record("lab", JOBS[person], person=person, user=person, **sent)
     jobs = {job.user: job for job in reading().jobs}
     await store.trainings.save(

@@ -9,6 +9,7 @@ from typing import Any, Self
 from headway.domain.access.user_change_results import UserUpdateResult
 from headway.domain.cluster import Cluster
 from headway.domain.machines.scale_in_deadline import Deadline
+from headway.domain.service_proxy import ProxySettings
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document
@@ -230,6 +231,13 @@ class FakeJobSecrets(_Part):
         return await self._fake.call("install_job_secrets", cluster, content)
 
 
+class FakeServiceProxy(_Part):
+    """Stands in for services.cluster_backend_proxy.ClusterServiceProxy."""
+
+    async def steer_proxy(self, cluster: Cluster, settings: ProxySettings) -> Any:
+        return await self._fake.call("steer_proxy", cluster, settings)
+
+
 class FakeUserChanges(_Part):
     """Stands in for services.cluster_backend.ClusterUserChanges."""
 
@@ -358,6 +366,7 @@ class FakeBackend:
         self.slurm = FakeSlurmState(self)
         self.jobs = FakeJobs(self)
         self.job_secrets = FakeJobSecrets(self)
+        self.proxy = FakeServiceProxy(self)
         self.user_changes = FakeUserChanges(self)
         self.commands = FakeCommands(self)
         self.nodes = FakeNodeActions(self)
@@ -402,6 +411,7 @@ PARTS = (
     FakeSlurmState,
     FakeJobs,
     FakeJobSecrets,
+    FakeServiceProxy,
     FakeUserChanges,
     FakeCommands,
     FakeNodeActions,

@@ -18,6 +18,7 @@ from headway.server.cluster_backend.nodes.fabric_tests import FabricTestsBackend
 from headway.server.cluster_backend.nodes.node_actions import NodeActionsBackend
 from headway.server.cluster_backend.nodes.rollouts import RolloutsBackend
 from headway.server.cluster_backend.rentals import RentalsBackend
+from headway.server.cluster_backend.service_proxy import ServiceProxyBackend
 from headway.server.cluster_backend.slurm_state import SlurmStateBackend
 from headway.server.cluster_backend.storage import StorageBackend
 from headway.server.cluster_backend.user_changes import UserChangesBackend
@@ -39,6 +40,7 @@ class Backend:
         self.slurm = SlurmStateBackend(pool)
         self.jobs = JobsBackend(pool, self.slurm)
         self.job_secrets = JobSecretsBackend(pool)
+        self.proxy = ServiceProxyBackend(pool)
         self.user_changes = UserChangesBackend(pool)
         self.commands = CommandsBackend(pool)
         self.nodes = NodeActionsBackend(pool)

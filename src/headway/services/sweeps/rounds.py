@@ -1,14 +1,13 @@
 """The rounds of a sweep: each reads its jobs and metrics, stops trials, submits others, and stores the result.
 
 Everything that a round needs is in the store, so a killed server loses nothing. A trial is stored before it is submitted, and
-the head submits one job for a trial, however often it is asked (`_tag`)."""
+the head submits one job for a trial, however often it is asked."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import structlog
@@ -19,20 +18,16 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, TooManySubmits, Unanswered, Unreachable
 from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.metrics.metric_files import JobMetrics
-from headway.jobs.submission.prepare_job import prepare_run
 from headway.jobs.sweeps.decisions import end_of_sweep, free_places, spent_usd, trials_to_begin, trials_to_stop
 from headway.jobs.sweeps.search import trial_parameters
 from headway.jobs.sweeps.trial_run import trial_run
-from headway.services.access.ownership_rights import require_still_listed
-from headway.services.access.role_rights import Principal, Right, principal_for
-from headway.services.access.submit_rate import limit_submissions
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.jobs.submission import node_offer, record_submission
+from headway.services.jobs.tagged_submission import absent_person, submit_tagged
 from headway.services.jobs.training_metrics import collect_metrics, metric_files
 from headway.services.sweeps.stored_sweep import StoredSweep
 from headway.store import SweepRow, TrialRow
 
-TAG_KEPT_S = 80_000.0  # seconds for which the head surely knows a tag; see node/user_helper/idempotency.py
 _ACTIVE = ("waiting", "submitting", "pending", "running")
 
 log = structlog.get_logger("headway.services.sweeps")
@@ -178,7 +173,7 @@ async def _begin(
     if not waiting:
         return
     try:
-        who = await _principal(state, cluster, row)
+        who = await absent_person(state, cluster, row.person)
     except HeadwayError as error:
         await state.store.sweeps.conclude(row.id, "stopped", error.message)
         return
@@ -202,30 +197,12 @@ async def _begin(
 async def _submit(
     state: AppState, who: Principal, cluster: Cluster, row: SweepRow, stored: StoredSweep, trial: TrialRow
 ) -> int:
-    """Submits a trial and returns its job's number. Raises Unanswered if it is not known whether it was submitted: asked again,
-    the head answers with the same job."""
-    if state.clock() - trial.at > TAG_KEPT_S:
-        raise HeadwayError("its submission was interrupted more than a day ago; it may have a job that no one follows")
-    tag = hashlib.sha256(f"{row.id}\n{trial.number}".encode()).hexdigest()
-    who = replace(who, idempotency_key=tag, first_sent_at=trial.at)
-    limit_submissions(state.submit_buckets, who, state.clock())
+    """Submits a trial and returns its job's number. Raises Unanswered if it is not known whether it was submitted."""
     run = trial_run(stored.sweep, trial.number, trial.parameters, sweep_id=row.id, bundle=stored.bundle, git=stored.git)
-    prepared = prepare_run(run, cluster, row.user, stored.mark, offer=node_offer(state, cluster))
-    answer = await state.backend.jobs.submit(cluster, prepared.request, row.user, prepared.stage, tag=tag)
-    links: Mapping[str, str] = {"pipeline": row.id, "step": str(trial.number)}
-    await record_submission(state, who, cluster, prepared, row.user, answer, "run", **links)
-    return answer.job_id
-
-
-async def _principal(state: AppState, cluster: Cluster, row: SweepRow) -> Principal:
-    """Returns the person of the sweep. Raises NotAllowed if they may no longer submit jobs here."""
-    person = await state.store.people.get(row.person)
-    if person is None or person.disabled:
-        raise HeadwayError(f"{row.person} is no person of this server any more")
-    who = principal_for(person)
-    who.require(Right.RUN_JOBS)
-    await require_still_listed(state, cluster, who)
-    return who
+    links = {"pipeline": row.id, "step": str(trial.number)}
+    return await submit_tagged(
+        state, who, cluster, run, user=row.user, mark=stored.mark, series=row.id, number=trial.number, at=trial.at, links=links
+    )  # fmt: skip
 
 
 def finite(value: float) -> float | None:

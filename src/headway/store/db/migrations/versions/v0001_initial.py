@@ -543,6 +543,59 @@ def _create_tables() -> None:
     )
     op.create_index("ix_trials_cluster", "trials", ["cluster"], unique=False)
     op.create_table(
+        "services",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("team", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("user", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("least", sa.Integer(), nullable=False),
+        sa.Column("most", sa.Integer(), nullable=False),
+        sa.Column("wanted", sa.Integer(), nullable=False),
+        sa.Column("low_since", sa.Float(), nullable=True),
+        sa.Column("ended_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_services"),
+    )
+    op.create_index("ix_services_cluster_ended_at", "services", ["cluster", "ended_at"], unique=False)
+    op.create_table(
+        "service_replicas",
+        sa.Column("service", sa.String(length=32), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("port", sa.Integer(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("since", sa.Float(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("node", sa.String(length=64), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("failed", sa.Boolean(), nullable=False),
+        sa.Column("healthy_at", sa.Float(), nullable=True),
+        sa.Column("ended_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("service", "number", name="pk_service_replicas"),
+    )
+    op.create_index("ix_service_replicas_cluster", "service_replicas", ["cluster"], unique=False)
+    op.create_table(
+        "service_keys",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("service", sa.String(length=160), nullable=False),
+        sa.Column("label", sa.String(length=200), nullable=False),
+        sa.Column("hash", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("revoked_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_service_keys"),
+    )
+    op.create_index("ix_service_keys_cluster", "service_keys", ["cluster"], unique=False)
+    op.create_table(
         "training_tags",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),

@@ -1,0 +1,341 @@
+"""Makes the HAProxy of a head carry the traffic of services as standard input asks, and prints its figures as JSON. Runs as root,
+again and again; what is as asked already stays untouched.
+
+Input: {"port": PORT, "keys": {HASH: "TEAM:NAME"}, "services": [{"name": "TEAM:NAME", "health": PATH, "hold_s": S, "servers":
+[{"name": NAME, "node": NODE, "port": PORT, "state": "new" | "ready" | "drain", "weight": 1..256}]}]}
+Output: {"services": {"TEAM:NAME": {"requests": N, ..., "servers": {NAME: {"healthy": BOOL, "sessions": N, "check": TEXT}}}}}
+
+Servers and keys change through HAProxy's runtime socket. A new service changes the configuration file: HAProxy then starts a
+new process that takes over the listening socket, and the old one finishes its requests. The file always has all servers, so
+a HAProxy that is started again carries on alone. A server that is new gets no request until its health check has passed."""
+
+import csv
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+FOLDER = "/etc/headway/serve"
+RUN = "/run/headway-serve"
+UNIT = "headway-serve.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT
+HAPROXY = "/usr/sbin/haproxy"
+ANSWER_S = 10
+START_S = 20
+CHECK = "check inter 1s fastinter 500ms downinter 500ms fall 2 rise 1"
+HOLD = """\
+-- Holds a request while its service has no server that could answer it, for a number of seconds at most.
+core.register_action("hold", { "http-req" }, function(txn, seconds)
+    local name = txn.f:be_name()
+    local left = tonumber(seconds) * 20
+    while left > 0 and txn.f:nbsrv(name) == 0 do
+        core.msleep(50)
+        left = left - 1
+    end
+end, 1)
+"""
+SERVICE_UNIT = """\
+[Unit]
+Description=Proxy of Headway's services
+After=network-online.target
+
+[Service]
+Type=notify
+ExecStart={haproxy} -Ws -f {folder}/haproxy.cfg -p {run}/haproxy.pid -S {run}/master.sock,mode,600
+ExecReload=/bin/kill -USR2 $MAINPID
+RuntimeDirectory=headway-serve
+KillMode=mixed
+Restart=always
+RestartSec=1
+SuccessExitStatus=143
+LimitNOFILE=20000
+
+[Install]
+WantedBy=multi-user.target
+"""
+# The old process of a reload ends after `hard-stop-after`, with whatever requests it still has.
+HEAD = """\
+global
+    log stdout format raw daemon notice
+    user haproxy
+    group haproxy
+    maxconn 9900
+    hard-stop-after 60m
+    stats socket {run}/admin.sock mode 600 level admin expose-fd listeners
+    stats timeout 30s
+    lua-load {folder}/hold.lua
+
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 10m
+    timeout server 60m
+    timeout tunnel 60m
+    timeout http-request 15s
+    timeout http-keep-alive 75s
+    timeout queue 60s
+    retries 3
+    retry-on conn-failure
+    option redispatch 1
+    option http-server-close
+    option idle-close-on-response
+    option forwardfor
+
+frontend serve
+    bind :{port}
+    http-request return status 404 content-type text/plain string "no such service\\n" unless {{ path_beg /serve/ }}
+    http-request set-var(txn.team) path,field(3,/)
+    http-request set-var(txn.name) path,field(4,/)
+    http-request set-var-fmt(txn.service) "%[var(txn.team)]:%[var(txn.name)]"
+    http-request set-var(txn.key) http_auth_bearer,sha2(256),hex,lower
+    http-request set-var(txn.granted) var(txn.key),map_str({folder}/keys.map)
+    acl known_key var(txn.granted) -m found
+    acl key_of_service var(txn.granted),strcmp(txn.service) eq 0
+    http-request return status 401 content-type text/plain string "invalid key\\n" hdr WWW-Authenticate Bearer unless known_key
+    http-request return status 403 content-type text/plain string "key of another service\\n" unless key_of_service
+    http-request del-header Authorization
+    http-request replace-path /serve/[^/]+/[^/]+/?(.*) /\\1
+    use_backend %[var(txn.service)]
+"""
+BACKEND = """
+backend {name}
+    balance leastconn
+    option httpchk
+    http-check send meth GET uri {health} ver HTTP/1.1 hdr Host {host}
+    http-check expect status 200-299
+    http-request lua.hold {hold_s}
+"""
+
+
+def main():
+    wish = json.load(sys.stdin)
+    os.makedirs(FOLDER, mode=0o755, exist_ok=True)
+    if not wish["services"]:
+        if os.path.exists(UNIT_FILE):
+            subprocess.run(["systemctl", "disable", "--now", UNIT], check=True, capture_output=True, timeout=60)
+            os.remove(UNIT_FILE)
+        print(json.dumps({"services": {}}))
+        return
+    resolve(wish)
+    write(FOLDER + "/hold.lua", HOLD, 0o644)
+    write(FOLDER + "/keys.map", "".join(f"{key} {service}\n" for key, service in sorted(wish["keys"].items())), 0o600)
+    write(FOLDER + "/haproxy.cfg", configuration(wish), 0o600)
+    if not start_or_reload(shape_of(wish)):
+        set_keys(wish["keys"])
+    set_servers(wish)
+    print(json.dumps({"services": read_figures()}))
+
+
+def resolve(wish):
+    """Adds the address of each server."""
+    for service in wish["services"]:
+        for server in service["servers"]:
+            server["address"] = socket.gethostbyname(server["node"])
+
+
+def configuration(wish):
+    """Returns the text of the configuration file."""
+    text = HEAD.format(run=RUN, folder=FOLDER, port=wish["port"])
+    for service in wish["services"]:
+        host = service["name"].replace(":", ".")
+        text += BACKEND.format(name=service["name"], health=service["health"], hold_s=service["hold_s"], host=host)
+        for server in service["servers"]:
+            weight = server["weight"] if server["state"] == "ready" else 0
+            text += f"    server {server['name']} {server_words(server)} weight {weight}\n"
+    return text
+
+
+def address_of(server):
+    """Returns ADDRESS:PORT of a server."""
+    return f"{server['address']}:{server['port']}"
+
+
+def server_words(server):
+    """Returns address and checks of a server, as the file and the runtime socket take them."""
+    return f"{address_of(server)} {CHECK}"
+
+
+def shape_of(wish):
+    """Returns a digest of the configuration without its servers: if it is unchanged, the runtime socket suffices."""
+    bare = {**wish, "services": [{**service, "servers": []} for service in wish["services"]]}
+    return hashlib.sha256((configuration(bare) + HOLD).encode()).hexdigest()
+
+
+def start_or_reload(shape):
+    """Starts HAProxy, or lets it read its file again. Returns whether it did so."""
+    unit = write(UNIT_FILE, SERVICE_UNIT.format(haproxy=HAPROXY, folder=FOLDER, run=RUN), 0o644)
+    if unit:
+        subprocess.run(["systemctl", "daemon-reload"], check=True, capture_output=True, timeout=60)
+    running = subprocess.run(["systemctl", "is-active", "--quiet", UNIT], timeout=60).returncode == 0
+    if running and read(FOLDER + "/shape") == shape:
+        return False
+    check = [HAPROXY, "-c", "-f", FOLDER + "/haproxy.cfg"]
+    checked = subprocess.run(check, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    if checked.returncode:
+        raise SystemExit("HAProxy refuses its configuration: " + " ".join(checked.stdout.split()))
+    if running:
+        before = worker()
+        subprocess.run(["systemctl", "reload", UNIT], check=True, capture_output=True, timeout=60)
+        wait_for(lambda: worker() not in ("", before))
+    else:
+        subprocess.run(["systemctl", "enable", UNIT], check=True, capture_output=True, timeout=60)
+        subprocess.run(["systemctl", "restart", UNIT], check=True, capture_output=True, timeout=60)
+        wait_for(worker)
+    write(FOLDER + "/shape", shape, 0o644)
+    return True
+
+
+def wait_for(ready):
+    """Waits until `ready` returns something true."""
+    ends = time.monotonic() + START_S
+    while not ready():
+        if time.monotonic() > ends:
+            raise SystemExit("HAProxy does not answer; journalctl -u " + UNIT)
+        time.sleep(0.05)
+
+
+def worker():
+    """Returns the process id of the HAProxy process that accepts connections; "" if none answers."""
+    try:
+        told = ask("show info")
+    except OSError:
+        return ""
+    return next((line.split()[1] for line in told.splitlines() if line.startswith("Pid:")), "")
+
+
+def ask(*commands, path=RUN + "/admin.sock"):
+    """Returns the answer of a HAProxy socket to commands."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(ANSWER_S)
+        connection.connect(path)
+        connection.sendall(("; ".join(commands) + "\n").encode())
+        connection.shutdown(socket.SHUT_WR)  # the master's socket stays open otherwise
+        parts = []
+        while part := connection.recv(65536):
+            parts.append(part)
+    return b"".join(parts).decode()
+
+
+def set_keys(keys):
+    """Makes the keys of the running HAProxy those that are asked for."""
+    path = FOLDER + "/keys.map"
+    known = dict(line.split()[1:3] for line in ask("show map " + path).splitlines() if line)
+    for key in known.keys() - keys.keys():
+        ask(f"del map {path} {key}")
+    for key, service in keys.items():
+        if key not in known:
+            ask(f"add map {path} {key} {service}")
+
+
+def set_servers(wish):
+    """Makes the servers of the running HAProxy those that are asked for."""
+    rows = server_rows(ask("show stat"))
+    for service in wish["services"]:
+        known = {row["svname"]: row for row in rows if row["pxname"] == service["name"]}
+        wanted = {server["name"]: server for server in service["servers"]}
+        for name, server in wanted.items():
+            where = f"{service['name']}/{name}"
+            if name in known and known[name]["addr"] != address_of(server):
+                remove(where)
+                del known[name]
+            if name not in known:
+                ask(f"add server {where} {server_words(server)} weight {server['weight']}")
+                ask("enable health " + where)
+            weight = server["weight"] if server["state"] == "ready" else 0
+            if name not in known or int(known[name]["weight"] or 0) != weight or "MAINT" in known[name]["status"]:
+                ask(f"set server {where} weight {weight}", f"set server {where} state ready")
+        for name in known.keys() - wanted.keys():
+            remove(f"{service['name']}/{name}")
+
+
+def remove(where):
+    """Removes a server. One that still has requests stays, in maintenance, and is removed later."""
+    ask(f"set server {where} state maint")
+    ask("del server " + where)
+
+
+def server_rows(text):
+    """Returns the rows of servers of HAProxy's figures."""
+    rows = csv.DictReader(text.lstrip("# ").splitlines())
+    return [row for row in rows if row["svname"] not in ("FRONTEND", "BACKEND")]
+
+
+def read_figures():
+    """Returns the figures of all services. Sessions include those of processes that a reload has left."""
+    text = ask("show stat")
+    rows = [row for row in csv.DictReader(text.lstrip("# ").splitlines()) if ":" in row["pxname"]]
+    found = {}
+    for row in rows:
+        if row["svname"] == "BACKEND":
+            found.setdefault(row["pxname"], {"servers": {}}).update(
+                requests=number(row["req_tot"]),
+                active=number(row["scur"]),
+                errors_4xx=number(row["hrsp_4xx"]),
+                errors_5xx=number(row["hrsp_5xx"]),
+                retries=number(row["wretr"]),
+                first_byte_ms=number(row["rtime"]),
+                total_ms=number(row["ttime"]),
+            )
+        else:
+            service = found.setdefault(row["pxname"], {"servers": {}})
+            service["servers"][row["svname"]] = {
+                "healthy": row["check_status"].startswith("L7OK"),
+                "sessions": number(row["scur"]),
+                "requests": number(row["stot"]),
+                "check": " ".join(filter(None, (row["check_status"], row["check_code"], row["last_chk"]))),
+            }
+    for row in (row for process in old_processes() for row in server_rows(process)):
+        server = found.get(row["pxname"], {"servers": {}})["servers"].get(row["svname"])
+        if server is not None:
+            server["sessions"] += number(row["scur"])
+    return found
+
+
+def old_processes():
+    """Yields the figures of processes that still finish requests after a reload."""
+    master = RUN + "/master.sock"
+    old = False
+    for line in ask("show proc", path=master).splitlines():
+        if line.startswith("#"):
+            old = line.startswith("# old workers")
+        elif old and line.split():
+            try:
+                yield ask(f"@!{line.split()[0]} show stat", path=master)
+            except OSError:  # it has just ended
+                continue
+
+
+def number(text):
+    """Returns the number of a field; 0 for an empty one."""
+    return int(text or 0)
+
+
+def read(path):
+    """Returns the text of a file; "" if there is none."""
+    try:
+        with open(path) as opened:
+            return opened.read()
+    except FileNotFoundError:
+        return ""
+
+
+def write(path, text, mode):
+    """Writes a file atomically. Returns whether it has changed."""
+    if os.path.exists(path) and read(path) == text:
+        return False
+    new = path + ".new"
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    with os.fdopen(handle, "w") as out:
+        os.fchmod(out.fileno(), mode)
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(new, path)
+    return True
+
+
+if __name__ == "__main__":
+    main()

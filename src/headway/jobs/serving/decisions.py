@@ -1,0 +1,107 @@
+"""What a service does next, decided from its replicas: start some, drain some, end some. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headway.domain.slurm.nodes_and_jobs import OUT, JobState, NodeState
+from headway.jobs.serving.service_file import Replicas, Service
+from headway.store.db.rows import ReplicaRow
+
+COMING = ("submitting", "pending", "starting")
+SERVING = ("serving", "unhealthy")
+UNHEALTHY_S = 30.0  # after so long without health a replica is replaced
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 300.0  # before a replica follows one that failed
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What is to be done with a service. Numbers of replicas, with the reason."""
+
+    start: int
+    drain: Mapping[int, str]
+    end: Mapping[int, str]
+
+
+def wanted_replicas(limits: Replicas, now_wanted: int, active: int, low_since: float | None, now: float) -> int:
+    """Returns how many replicas are to run. `active`: requests that run or wait. More start at once; fewer follow when for
+    `idle_s` fewer would have sufficed."""
+    needed = min(max(math.ceil(active / limits.requests), limits.min), limits.max)
+    current = min(max(now_wanted, limits.min), limits.max)
+    if needed >= current:
+        return needed
+    return needed if low_since is not None and now - low_since >= limits.idle_s else current
+
+
+def reason_to_leave(
+    service: Service,
+    version: int,
+    replica: ReplicaRow,
+    job: JobState | None,
+    nodes: Mapping[str, NodeState],
+    now: float,
+) -> str:
+    """Returns the reason for which another replica has to take the place of this one; "" if it may stay."""
+    if replica.version != version:
+        return f"version {version} replaces it"
+    node = nodes.get(replica.node)
+    if node is not None and not OUT.isdisjoint(node.states):
+        return f"node {node.name} is out of service: {node.reason or node.states[-1]}"
+    if replica.state == "unhealthy" and now - replica.since > UNHEALTHY_S:
+        return f"it has not been healthy for {UNHEALTHY_S:.0f} s"
+    if job is not None and replica.node and job.time_limit_s and job.end_time:
+        left = job.end_time - now
+        if left < min(service.start_s + service.drain_s, job.time_limit_s / 2):
+            return "its time limit is near"
+    return ""
+
+
+def start_failed(service: Service, replica: ReplicaRow, now: float) -> bool:
+    """Returns whether a replica has run for `start_s` without a healthy answer."""
+    return replica.state == "starting" and now - replica.since > service.start_s
+
+
+def pause_after_failures(replicas: Sequence[ReplicaRow]) -> tuple[int, float]:
+    """Returns how many replicas have failed since one was last healthy, and until when the next one waits (unix seconds)."""
+    healthy = max((one.healthy_at or 0.0 for one in replicas), default=0.0)
+    failed = [one for one in replicas if one.failed and (one.ended_at or 0.0) > healthy]
+    if not failed:
+        return 0, 0.0
+    last = max(one.ended_at or 0.0 for one in failed)
+    return len(failed), last + min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (len(failed) - 1))
+
+
+def next_step(wanted: int, replicas: Sequence[ReplicaRow], leaving: Mapping[int, str], *, may_start: bool) -> NextStep:
+    """Returns what to do so that `wanted` replicas run. `leaving`: replicas that are to be replaced, with the reason. One that
+    serves is drained only when enough others are healthy."""
+    coming = [one for one in replicas if one.state in COMING and one.number not in leaving]
+    good = [one for one in replicas if one.state in SERVING and one.number not in leaving]
+    going = [one for one in replicas if one.state in SERVING and one.number in leaving]
+    end = {one.number: leaving[one.number] for one in replicas if one.state in COMING and one.number in leaving}
+    start = max(0, wanted - len(good) - len(coming)) if may_start else 0
+    for one in sorted(coming, key=lambda one: -one.number)[: max(0, len(good) + len(coming) - wanted)]:
+        end[one.number] = "fewer replicas are wanted"
+    healthy = sum(one.state == "serving" for one in good)
+    # Sick ones first: they answer no requests.
+    going.sort(key=lambda one: (one.state == "serving", one.number))
+    surplus = max(0, healthy + len(going) - wanted)
+    drain = {one.number: leaving[one.number] for one in going if one.state == "unhealthy"}
+    for one in going[:surplus]:
+        drain[one.number] = leaving[one.number]
+    for one in sorted(good, key=lambda one: (one.state == "serving", -one.number))[: max(0, len(good) - wanted)]:
+        drain[one.number] = "fewer replicas are wanted"
+    return NextStep(start, drain, end)
+
+
+def with_step(replicas: Sequence[ReplicaRow], step: NextStep, now: float) -> list[ReplicaRow]:
+    """Returns the replicas after a decision."""
+    found = []
+    for one in replicas:
+        if one.number in step.end:
+            one = replace(one, state="ending", since=now, why=step.end[one.number])
+        elif one.number in step.drain:
+            one = replace(one, state="draining", since=now, why=step.drain[one.number])
+        found.append(one)
+    return found

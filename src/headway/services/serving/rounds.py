@@ -1,0 +1,297 @@
+"""The rounds of the services of a cluster: each reads jobs and nodes, gives the proxy its servers and keys, reads the health of
+replicas from it, and then starts, drains and ends replicas.
+
+Everything that a round needs is in the store, so a killed server loses nothing. Until the next round the proxy continues
+with the servers and keys that it has."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from headway.domain.cluster import Cluster
+from headway.domain.service_proxy import (
+    ProxyServer,
+    ProxyService,
+    ProxySettings,
+    ServerState,
+    ServiceReading,
+    service_path,
+)
+from headway.domain.slurm.job_states import ENDED, RUNNING
+from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.errors import HeadwayError, NotFound, TooManySubmits, Unanswered, Unreachable
+from headway.jobs.explain.reason_sentences import job_reason
+from headway.jobs.serving.decisions import (
+    next_step,
+    pause_after_failures,
+    reason_to_leave,
+    start_failed,
+    wanted_replicas,
+    with_step,
+)
+from headway.jobs.serving.service_file import Replicas, replica_run
+from headway.services.app_state import AppState
+from headway.services.jobs.tagged_submission import absent_person, submit_tagged
+from headway.services.read_model.snapshot import Snapshot
+from headway.services.serving.stored_service import StoredService
+from headway.store import ReplicaRow, ServiceRow
+
+# Ports of replicas. Below those that the launcher gives to ranks (node/programs/rank_launcher.py).
+PORTS = range(17000, 20000)
+IN_PROXY = {
+    "starting": ServerState.NEW,
+    "serving": ServerState.READY,
+    "unhealthy": ServerState.READY,
+    "draining": ServerState.DRAIN,
+}
+
+log = structlog.get_logger("headway.services.serving")
+
+
+@dataclass(frozen=True)
+class _Observed:
+    """A service with its replicas as their jobs are now. `before`: as they are stored."""
+
+    row: ServiceRow
+    stored: StoredService
+    before: tuple[ReplicaRow, ...]
+    replicas: tuple[ReplicaRow, ...]
+    jobs: Mapping[int, JobState]
+
+
+async def advance_services(state: AppState, name: str, rows: Sequence[ServiceRow]) -> None:
+    """Does one round of the services of a cluster. Raises Unreachable while it does not answer; the next round tries again."""
+    _, cluster = await state.clusters.get(name)
+    snapshot = await state.readings.snapshot(cluster)
+    if snapshot.stale:
+        raise Unreachable(snapshot.stale)
+    stored = await state.store.services.replicas(*(row.id for row in rows))
+    found = [
+        await _observe(state, cluster, snapshot, row, [one for one in stored if one.service == row.id]) for row in rows
+    ]
+    carried = [one for one in found if one.row.state == "running" or any(map(_active, one.replicas))]
+    proxy = await state.backend.proxy.steer_proxy(cluster, await _settings(state, name, carried))
+    state.proxies[name] = proxy
+    taken = {one.port for one in stored if _active(one)}
+    for one in found:
+        await _advance(state, cluster, snapshot, one, proxy.services.get(one.row.proxy_name, ServiceReading()), taken)
+
+
+def _active(replica: ReplicaRow) -> bool:
+    return replica.ended_at is None
+
+
+async def _observe(
+    state: AppState, cluster: Cluster, snapshot: Snapshot, row: ServiceRow, known: Sequence[ReplicaRow]
+) -> _Observed:
+    """Returns the replicas as their jobs are now."""
+    jobs: dict[int, JobState] = {}
+    replicas = []
+    for replica in known:
+        new = replica
+        if replica.job_id and _active(replica):
+            job = snapshot.by_id.get(replica.job_id)
+            if job is None:
+                with contextlib.suppress(NotFound):
+                    job = await state.readings.job(cluster, replica.job_id)
+            new = _with_job(replica, job, state.clock())
+            if job is not None:
+                jobs[replica.number] = job
+        replicas.append(new)
+    return _Observed(row, StoredService.of(row), tuple(known), tuple(replicas), jobs)
+
+
+def _with_job(replica: ReplicaRow, job: JobState | None, now: float) -> ReplicaRow:
+    """Returns the replica with the state of its job."""
+    asked = replica.state in ("draining", "ending")
+    if job is None:
+        why = replica.why if asked else f"Slurm does not know job {replica.job_id} any more"
+        return replace(replica, state="ended", since=now, ended_at=now, why=why, failed=replica.failed or not asked)
+    if job.state in ENDED:
+        why = replica.why if asked else job_reason(job) or f"its job ended: {job.state}"
+        return replace(replica, state="ended", since=now, ended_at=now, why=why, failed=replica.failed or not asked)
+    if job.state in RUNNING and job.nodes:
+        if replica.state == "pending" or (replica.node != job.nodes[0] and not asked):
+            return replace(replica, state="starting", since=now, node=job.nodes[0], why="")
+        return replica
+    if asked:
+        return replica
+    if replica.state != "pending":  # requeued
+        return replace(replica, state="pending", since=now, node="", why=job_reason(job))
+    return replace(replica, why=job_reason(job))
+
+
+async def _settings(state: AppState, cluster: str, found: Sequence[_Observed]) -> ProxySettings:
+    """Returns the servers and keys that the proxy is to have."""
+    services = tuple(
+        ProxyService(
+            one.row.proxy_name,
+            one.stored.service.health,
+            one.stored.service.hold_s,
+            tuple(
+                ProxyServer(server_name(replica), replica.node, replica.port, IN_PROXY[replica.state])
+                for replica in one.replicas
+                if replica.state in IN_PROXY and replica.node
+            ),
+        )
+        for one in found
+    )
+    names = {service.name for service in services}
+    keys = await state.store.services.keys(cluster) if names else ()
+    return ProxySettings({key.hash: key.service for key in keys if key.service in names}, services)
+
+
+def server_name(replica: ReplicaRow) -> str:
+    """Returns the name of a replica's server in the proxy."""
+    return f"r{replica.number}"
+
+
+async def _advance(
+    state: AppState, cluster: Cluster, snapshot: Snapshot, one: _Observed, reading: ServiceReading, taken: set[int]
+) -> None:
+    """Decides about a service, stores the decision, and carries it out."""
+    now, row, service = state.clock(), one.row, one.stored.service
+    replicas = [_with_health(replica, reading, service.drain_s, now) for replica in one.replicas]
+    replicas = [
+        _start_failed(replica, reading, service.start_s, now) if start_failed(service, replica, now) else replica
+        for replica in replicas
+    ]
+    wanted, low_since = 0, None
+    if row.state == "running":
+        limits = Replicas(
+            min=row.least, max=row.most, requests=service.replicas.requests, idle_s=service.replicas.idle_s
+        )
+        wanted = wanted_replicas(limits, row.wanted, reading.active, row.low_since, now)
+        fewer = wanted_replicas(limits, 0, reading.active, None, now) < wanted
+        low_since = (row.low_since or now) if fewer else None
+    nodes = {node.name: node for node in snapshot.nodes}
+    leaving = {
+        replica.number: why
+        for replica in replicas
+        if _active(replica)
+        if (why := reason_to_leave(service, row.version, replica, one.jobs.get(replica.number), nodes, now))
+    }
+    failures, until = pause_after_failures(replicas)
+    step = next_step(wanted, replicas, leaving, may_start=now >= until)
+    replicas = with_step(replicas, step, now)
+    replicas = [_without_job(replica, now) for replica in replicas]
+    await state.store.services.update_replicas(new for old, new in zip(one.before, replicas, strict=True) if new != old)
+    why = row.why if row.state == "stopped" else _why(replicas, failures, until, now)
+    if (wanted, low_since, why) != (row.wanted, row.low_since, row.why):
+        await state.store.services.change(row.id, wanted=wanted, low_since=low_since, why=why)
+    await _end(state, cluster, row, [replica for replica in replicas if replica.state == "ending"])
+    if row.state == "running":
+        await _start(state, cluster, row, one.stored, replicas, step.start, taken)
+    elif not any(map(_active, one.before)):  # the proxy no longer has it: this round began without replicas
+        await state.store.services.close(row.id)
+
+
+def _with_health(replica: ReplicaRow, reading: ServiceReading, drain_s: int, now: float) -> ReplicaRow:
+    """Returns the replica with the health that the proxy reports. One that was drained ends when it has no requests."""
+    server = reading.servers.get(server_name(replica))
+    if replica.state == "draining":
+        idle = server is None or server.sessions == 0 or now - replica.since > drain_s
+        return replace(replica, state="ending", since=now) if idle else replica
+    if server is None or replica.state not in IN_PROXY:
+        return replica
+    if server.healthy and replica.state in ("starting", "unhealthy"):
+        return replace(replica, state="serving", since=now, healthy_at=replica.healthy_at or now, why="")
+    if not server.healthy and replica.state == "serving":
+        return replace(replica, state="unhealthy", since=now, why=f"health check: {server.check}")
+    return replica
+
+
+def _start_failed(replica: ReplicaRow, reading: ServiceReading, start_s: int, now: float) -> ReplicaRow:
+    """Returns a replica that never got healthy as failed."""
+    server = reading.servers.get(server_name(replica))
+    check = server.check if server and server.check else "it did not answer"
+    return replace(
+        replica, state="ending", since=now, failed=True, why=f"it was not healthy within {start_s} s: {check}"
+    )
+
+
+def _without_job(replica: ReplicaRow, now: float) -> ReplicaRow:
+    """Returns the replica as ended if it is to end before it had a job."""
+    if replica.state == "ending" and not replica.job_id:
+        return replace(replica, state="ended", since=now, ended_at=now)
+    return replica
+
+
+def _why(replicas: Sequence[ReplicaRow], failures: int, until: float, now: float) -> str:
+    """Returns the reason for which the service lacks replicas; "" if it does not."""
+    if not failures:
+        return ""
+    last = max((one for one in replicas if one.failed), key=lambda one: one.ended_at or 0.0)
+    pause = f"; the next one starts in {until - now:.0f} s" if until > now else ""
+    return f"{failures} replicas failed in a row; replica {last.number}: {last.why}{pause}"
+
+
+async def _end(state: AppState, cluster: Cluster, row: ServiceRow, ending: Sequence[ReplicaRow]) -> None:
+    """Cancels the jobs of replicas that are to end, again in each round until they have ended."""
+    for replica in ending:
+        with contextlib.suppress(NotFound):
+            await state.backend.jobs.cancel(cluster, str(replica.job_id), row.user, as_operator=False)
+    if ending:
+        state.live.request_refresh(cluster.name, tuple(one.job_id for one in ending))
+
+
+async def _start(
+    state: AppState,
+    cluster: Cluster,
+    row: ServiceRow,
+    stored: StoredService,
+    replicas: Sequence[ReplicaRow],
+    count: int,
+    taken: set[int],
+) -> None:
+    """Submits new replicas, after those whose submission was interrupted."""
+    last = max((one.number for one in replicas), default=0)
+    new = []
+    for number in range(last + 1, last + 1 + count):
+        port = _free_port(taken)
+        taken.add(port)
+        new.append(ReplicaRow(row.id, row.cluster, number, row.version, port, state.clock(), state.clock()))
+    waiting = [one for one in replicas if one.state == "submitting"] + new
+    if not waiting:
+        return
+    try:
+        who = await absent_person(state, cluster, row.person)
+    except HeadwayError as error:
+        await state.store.services.stop(row.id, error.message)
+        return
+    await state.store.services.add_replicas(new)
+    path = service_path(row.team, row.name)
+    for replica in waiting:
+        run = replica_run(
+            stored.service, replica.number, path=path, port=replica.port, bundle=stored.bundle, git=stored.git
+        )
+        try:
+            job = await submit_tagged(
+                state, who, cluster, run, user=row.user, mark=stored.mark, series=row.id, number=replica.number,
+                at=replica.at, links={},
+            )  # fmt: skip
+        except (TooManySubmits, Unreachable) as error:  # tried again in the next round
+            log.info("a replica waits for its submission", service=row.id, replica=replica.number, error=error.message)
+            if not isinstance(error, Unanswered):
+                return
+            continue
+        except HeadwayError as error:
+            now = state.clock()
+            done = replace(replica, state="ended", since=now, ended_at=now, why=error.message, failed=True)
+        else:
+            done = replace(replica, state="pending", since=state.clock(), job_id=job)
+        await state.store.services.update_replicas([done])
+
+
+def _free_port(taken: Collection[int]) -> int:
+    """Returns a port that no replica of the cluster has. It is random, so that a replica that found its port in use gets another
+    one the next time."""
+    free = [port for port in PORTS if port not in taken]
+    if not free:
+        raise HeadwayError(f"all ports from {PORTS.start} to {PORTS.stop - 1} have replicas")
+    return secrets.choice(free)

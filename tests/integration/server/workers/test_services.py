@@ -1,0 +1,256 @@
+"""The worker carries out a service round by round: replicas start, get traffic when healthy, are replaced before they go, and end
+only when they have no requests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.domain.service_proxy import ProxyReading, ProxySettings, ServerReading, ServerState, ServiceReading
+from headway.errors import Unanswered, Unreachable
+from headway.schemas.submission.submit_request import SubmitOut
+from headway.server.workers.services import ServiceWorker
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
+
+SERVICES = "/api/v1/clusters/lab/services"
+FILE: dict[str, Any] = {"name": "chat", "run": "serve {port}", "replicas": 2, "gpus": 1, "start_s": 60, "drain_s": 30}
+
+
+class Lab:
+    """A server with a cluster whose jobs, nodes and health the test changes."""
+
+    def __init__(self, server: Server, clock: builders.Clock) -> None:
+        self.server, self.clock = server, clock
+        self.jobs: dict[int, Any] = {}
+        self.nodes = [builders.node("lab-1-1", "IDLE"), builders.node("lab-1-2", "IDLE")]
+        self.known: dict[str, int] = {}
+        self.healthy: set[str] = set()
+        self.sessions: dict[str, int] = {}
+        self.active = 0
+        self.settings = ProxySettings({}, ())
+        server.backend.answers |= {
+            "submit": self.submit,
+            "read": lambda *_: builders_reading(self.nodes, self.jobs.values()),
+            "machines": (),
+            "steer_proxy": self.steer,
+            "cancel": self.cancel,
+        }
+
+    def submit(self, _: Any, request: Any, user: str, *__: Any) -> SubmitOut:
+        number = self.known.setdefault(self.server.backend.tags[-1], 41 + len(self.known))
+        self.jobs.setdefault(number, builders.job(number, "PENDING", user=user, start_time=0))
+        return SubmitOut(job_id=number, cluster="lab", user=user, workdir=request.chdir)
+
+    def cancel(self, _: Any, job: str, *__: Any, **___: Any) -> None:
+        self.jobs[int(job)] = builders.job(int(job), "CANCELLED", user="eve", end_time=int(self.clock()))
+
+    def steer(self, _: Any, settings: ProxySettings) -> ProxyReading:
+        self.settings = settings
+        found = {}
+        for service in settings.services:
+            servers = {
+                one.name: ServerReading(one.name in self.healthy, self.sessions.get(one.name, 0), 0, "L7OK 200")
+                for one in service.servers
+            }
+            found[service.name] = ServiceReading(active=self.active, servers=servers)
+        return ProxyReading("10.0.0.1", found)
+
+    def run(self, job: int, node: str = "lab-1-1", state: str = "RUNNING", **fields: Any) -> None:
+        self.jobs[job] = builders.job(job, state, user="eve", nodes=(node,), start_time=int(self.clock()), **fields)
+
+    async def round(self, seconds: float = 2.0) -> None:
+        """Does a round with a new reading of Slurm."""
+        self.clock.now += seconds
+        await ServiceWorker(self.server.state).advance_all()
+
+    @property
+    def servers(self) -> dict[str, ServerState]:
+        return {one.name: one.state for service in self.settings.services for one in service.servers}
+
+
+def builders_reading(nodes: Any, jobs: Any) -> Any:
+    from headway.services.cluster_backend import SlurmReading
+
+    return SlurmReading(tuple(nodes), tuple(jobs))
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    clock = builders.Clock()
+    clock.now = 1e6
+    made = await server_fakes.start(tmp_path, clock)
+    await made.apply()
+    yield Lab(made, clock)
+    await made.close()
+
+
+async def start(lab: Lab, **change: Any) -> httpx.AsyncClient:
+    eve = await lab.server.client("eve", "member")
+    answer = await eve.post(SERVICES, json={"document": {**FILE, **change}})
+    assert answer.status_code == 201, answer.text
+    return eve
+
+
+async def states(eve: httpx.AsyncClient) -> dict[int, str]:
+    found = (await eve.get(f"{SERVICES}/chat")).json()
+    return {one["number"]: one["state"] for one in found["replicas"]}
+
+
+async def serving(lab: Lab, **change: Any) -> httpx.AsyncClient:
+    """Returns the client of a service whose two replicas serve, as jobs 41 and 42."""
+    eve = await start(lab, **change)
+    await lab.round()
+    lab.run(41)
+    lab.run(42)
+    await lab.round()
+    lab.healthy |= {"r1", "r2"}
+    await lab.round()
+    await lab.round()
+    return eve
+
+
+async def test_dry_run_shows_the_script_and_stores_nothing(lab: Lab) -> None:
+    eve = await lab.server.client("eve", "member")
+    answer = (await eve.post(SERVICES, json={"document": FILE, "dry_run": True})).json()
+    assert "#SBATCH --gpus-per-node=1" in [line["text"] for line in answer["script"]]
+    assert (answer["id"], answer["state"], (await eve.get(SERVICES)).json()) == ("", "planned", [])
+
+
+async def test_replica_gets_requests_when_it_is_healthy(lab: Lab) -> None:
+    eve = await start(lab)
+    await lab.round()
+    assert (await states(eve), lab.servers) == ({1: "pending", 2: "pending"}, {})
+    lab.run(41)
+    await lab.round()
+    assert (await states(eve), lab.servers) == ({1: "starting", 2: "pending"}, {"r1": ServerState.NEW})
+    lab.healthy.add("r1")
+    await lab.round()
+    await lab.round()
+    assert (await states(eve), lab.servers) == ({1: "serving", 2: "pending"}, {"r1": ServerState.READY})
+    shown = (await eve.get(f"{SERVICES}/chat")).json()
+    assert (shown["healthy"], shown["url"]) == (1, "http://10.0.0.1:8470/serve/eve/chat")
+
+
+async def test_drained_node_loses_its_replicas_after_others_are_healthy_and_no_request_runs(lab: Lab) -> None:
+    eve = await serving(lab)
+    lab.nodes[0] = builders.node("lab-1-1", "MIXED", "DRAIN")
+    await lab.round()
+    assert lab.servers == {"r1": ServerState.READY, "r2": ServerState.READY}
+    lab.run(43, "lab-1-2")
+    lab.healthy.add("r3")
+    lab.sessions = {"r1": 3}
+    for _ in range(3):
+        await lab.round()
+    assert lab.servers == {"r1": ServerState.DRAIN, "r2": ServerState.READY, "r3": ServerState.READY}
+    assert lab.server.backend.named("cancel") == []
+    lab.sessions = {}
+    await lab.round()
+    assert [call[1] for call in lab.server.backend.named("cancel")] == ["41"]
+    assert (await states(eve))[1] == "ending"
+
+
+async def test_new_version_replaces_replicas_one_by_one(lab: Lab) -> None:
+    eve = await serving(lab)
+    await start(lab, run="serve --new {port}")
+    await lab.round()
+    assert await states(eve) == {1: "serving", 2: "serving", 3: "pending", 4: "pending"}
+    for job in (43, 44):
+        lab.run(job, "lab-1-2")
+    lab.healthy |= {"r3"}
+    for _ in range(3):
+        await lab.round()
+    found = await states(eve)
+    assert (found[2], found[3], found[4]) == ("serving", "serving", "starting")
+    assert found[1] in ("ending", "ended")
+    lab.healthy |= {"r4"}
+    for _ in range(5):
+        await lab.round()
+    assert await states(eve) == {1: "ended", 2: "ended", 3: "serving", 4: "serving"}
+
+
+async def test_dead_replica_is_replaced(lab: Lab) -> None:
+    eve = await serving(lab)
+    lab.run(41, state="FAILED", end_time=int(lab.clock()), exit_code=1)
+    await lab.round()
+    assert (await states(eve))[1] == "ended"
+    await lab.round(3)
+    assert (await states(eve))[3] == "pending"
+    assert "1 replicas failed in a row" in (await eve.get(f"{SERVICES}/chat")).json()["why"]
+
+
+async def test_interrupted_submission_makes_one_job(lab: Lab) -> None:
+    eve = await start(lab, replicas=1)
+    submit = lab.server.backend.answers["submit"]
+
+    def lost(*words: Any) -> SubmitOut:
+        submit(*words)
+        raise Unanswered("gone")
+
+    lab.server.backend.answers["submit"] = lost
+    await lab.round()
+    assert await states(eve) == {1: "submitting"}
+    lab.server.backend.answers["submit"] = submit
+    await lab.round()
+    assert (await states(eve), list(lab.jobs)) == ({1: "pending"}, [41])
+
+
+async def test_unreachable_cluster_changes_nothing(lab: Lab) -> None:
+    eve = await serving(lab)
+    lab.server.backend.answers["steer_proxy"] = Unreachable("gone")
+    await lab.round()
+    assert await states(eve) == {1: "serving", 2: "serving"}
+
+
+async def test_number_of_replicas_follows_requests_and_hands(lab: Lab) -> None:
+    eve = await serving(lab, replicas={"min": 2, "max": 4, "requests": 5, "idle_s": 60})
+    lab.active = 14
+    await lab.round()
+    assert sorted((await states(eve)).values()) == ["pending", "serving", "serving"]
+    lab.active = 0
+    answer = await eve.post(f"{SERVICES}/chat/scale", json={"min": 1, "max": 1})
+    assert answer.status_code == 200
+    await lab.round()
+    found = await states(eve)
+    assert (found[1], found[2], found[3]) == ("serving", "draining", "ending")
+
+
+async def test_stopped_service_drains_its_replicas_and_leaves_the_proxy(lab: Lab) -> None:
+    eve = await serving(lab)
+    assert (await eve.post(f"{SERVICES}/chat/stop")).status_code == 200
+    assert (await eve.post(f"{SERVICES}/chat/stop")).status_code == 409
+    for _ in range(5):
+        await lab.round()
+    assert lab.settings.services == ()
+    found = (await eve.get(f"{SERVICES}/chat")).json()
+    assert found["ended_at"] is not None
+    assert (await eve.get(SERVICES)).json() == []
+
+
+async def test_keys_reach_the_proxy_as_hashes_and_leave_it(lab: Lab) -> None:
+    eve = await serving(lab)
+    made = (await eve.post(f"{SERVICES}/chat/keys", json={"label": "ci"})).json()
+    await lab.round()
+    digest = hashlib.sha256(made["key"].encode()).hexdigest()
+    assert lab.settings.keys == {digest: "eve:chat"}
+    listed = (await eve.get(f"{SERVICES}/chat/keys")).json()
+    assert [(one["label"], one["key"]) for one in listed] == [("ci", "")]
+    assert (await eve.delete(f"{SERVICES}/chat/keys/{made['id']}")).status_code == 204
+    assert (await eve.delete(f"{SERVICES}/chat/keys/{made['id']}")).status_code == 404
+    await lab.round()
+    assert lab.settings.keys == {}
+
+
+async def test_other_people_may_look_and_not_touch(lab: Lab) -> None:
+    await serving(lab)
+    bob = await lab.server.client("bob", "member")
+    assert (await bob.get(f"{SERVICES}/chat")).status_code == 200
+    for path, body in (("stop", None), ("scale", {"min": 1, "max": 1}), ("keys", {})):
+        assert (await bob.post(f"{SERVICES}/chat/{path}", json=body)).status_code == 403
+    assert (await bob.get(f"{SERVICES}/chat/keys")).status_code == 403

@@ -1,0 +1,74 @@
+"""The configuration has all servers, and only those that are healthy get requests; its shape depends on services alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from programs import steer_proxy
+
+
+def wish(*states: str, health: str = "/health") -> dict[str, Any]:
+    servers = [
+        {"name": f"r{n}", "node": "n1", "address": "10.0.0.7", "port": 17000 + n, "state": state, "weight": 100}
+        for n, state in enumerate(states, 1)
+    ]
+    return {
+        "port": 8470,
+        "keys": {},
+        "services": [{"name": "red:chat", "health": health, "hold_s": 60, "servers": servers}],
+    }
+
+
+def test_only_healthy_servers_have_weight() -> None:
+    lines = steer_proxy.configuration(wish("new", "ready", "drain")).splitlines()
+    servers = [line.split() for line in lines if line.startswith("    server ")]
+    assert [(words[1], words[2], words[-1]) for words in servers] == [
+        ("r1", "10.0.0.7:17001", "0"),
+        ("r2", "10.0.0.7:17002", "100"),
+        ("r3", "10.0.0.7:17003", "0"),
+    ]
+    assert "backend red:chat" in lines
+
+
+def test_servers_do_not_change_the_shape_and_services_do() -> None:
+    assert steer_proxy.shape_of(wish("new")) == steer_proxy.shape_of(wish("ready", "ready"))
+    assert steer_proxy.shape_of(wish()) != steer_proxy.shape_of(wish(health="/ready"))
+
+
+def test_servers_and_keys_change_through_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    stat = "# pxname,svname,status,weight,addr\nred:chat,r1,UP,100,10.0.0.7:17001\nred:chat,r9,UP,100,10.0.0.7:17009\n"
+
+    def ask(*commands: str, path: str = "") -> str:
+        told.extend(commands)
+        answers = {"show stat": stat, "show map /etc/headway/serve/keys.map": "0x1 aa red:chat\n0x2 bb red:chat\n"}
+        return answers.get(commands[0], "")
+
+    monkeypatch.setattr(steer_proxy, "ask", ask)
+    steer_proxy.set_servers(wish("drain", "new"))
+    assert told[1:] == [
+        "set server red:chat/r1 weight 0",
+        "set server red:chat/r1 state ready",
+        f"add server red:chat/r2 10.0.0.7:17002 {steer_proxy.CHECK} weight 100",
+        "enable health red:chat/r2",
+        "set server red:chat/r2 weight 0",
+        "set server red:chat/r2 state ready",
+        "set server red:chat/r9 state maint",
+        "del server red:chat/r9",
+    ]
+    told.clear()
+    steer_proxy.set_keys({"bb": "red:chat", "cc": "red:chat"})
+    assert told[1:] == [
+        "del map /etc/headway/serve/keys.map aa",
+        "add map /etc/headway/serve/keys.map cc red:chat",
+    ]
+
+
+def test_empty_file_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "keys.map"
+    assert steer_proxy.write(str(file), "", 0o600)
+    assert file.read_text() == ""
+    assert not steer_proxy.write(str(file), "", 0o600)
