@@ -13,6 +13,7 @@ from user_helper import identity
 
 REPORTS = "/var/lib/headway/reports"
 POLL_S = 0.1
+COUNTED = 64 * 1024 * 1024  # bytes before a part of a log whose line breaks are counted
 SEARCH_S = 8
 LONGEST = 500  # bytes shown of a line in search results
 
@@ -84,7 +85,8 @@ def answer_log_request(request):
 
 
 def read_part(request):
-    """Returns a part of a file as a JSON object. A negative offset counts from the end."""
+    """Returns a part of a file as a JSON object. A negative offset counts from the end. With `count`, `breaks` is the number of
+    line breaks before the part, unless it begins after COUNTED bytes."""
     try:
         handle = open_log(request["path"])
     except OSError as error:
@@ -96,7 +98,19 @@ def read_part(request):
     data, limit = b"", request["limit"]
     while len(data) < limit and (chunk := os.pread(handle, min(identity.CHUNK, limit - len(data)), offset + len(data))):
         data += chunk
-    return {"size": size, "offset": offset, "b64": binascii.b2a_base64(data, newline=False).decode()}
+    part = {"size": size, "offset": offset, "b64": binascii.b2a_base64(data, newline=False).decode()}
+    if request.get("count") and offset <= COUNTED:
+        part["breaks"] = count_breaks(handle, offset)
+    return part
+
+
+def count_breaks(handle, end):
+    """Returns the number of line breaks in the first `end` bytes of the file."""
+    number, at = 0, 0
+    while at < end and (chunk := os.pread(handle, min(identity.CHUNK, end - at), at)):
+        number += chunk.count(b"\n")
+        at += len(chunk)
+    return number
 
 
 def search_log(request):

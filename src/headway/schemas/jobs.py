@@ -105,6 +105,9 @@ class JobOut(ResponseModel):
     array_task: str = ""
     progress: ProgressOut | None = None
     why: str = ""  # why it waits or how it ended, in words
+    error: str = (
+        ""  # the last error in the log of a failed job; only if it is requested by its number by a reader of the log
+    )
     tasks: ArrayOut | None = None  # only for an array that is requested by its first job number
     needs: str = ""  # what a pending job needs to start, in words; only if the job is requested by its number
     expected_nodes: str = ""  # nodes on which Slurm plans to start it, at start_time
@@ -172,12 +175,14 @@ class ScriptOut(ResponseModel):
 
 class LogPartOut(ResponseModel):
     """A part of a log, in whole lines. `start` and `end` are byte offsets in the file and `size` is its size. To read
-    the lines before this part, request `before=start`; to read on, follow from `end`."""
+    the lines before this part, request `before=start`; to read on, follow from `end`. `line` is the number of the first
+    line, 0 if it is unknown because the part begins after 64 MiB."""
 
     text: str
     start: int
     end: int
     size: int
+    line: int = 0
 
 
 class LogLineOut(ResponseModel):

@@ -48,7 +48,7 @@ class Log:
     def part(self, _: Cluster, job: JobState, before: int | None, lines: int, __: bool) -> LogPartOut:
         self.read.append(job.id)
         data = self.data[:before]
-        return last_lines(data, 0, len(self.data), lines)
+        return last_lines(data, 0, len(self.data), lines, 0)
 
     def search(self, _: Cluster, job: JobState, text: str, __: bool) -> LogFoundOut:
         self.read.append(job.id)

@@ -121,13 +121,13 @@ def test_last_array_task_shows_its_own_log(demo: Site, page: Page, monkeypatch: 
     demo.backend.answers["task"] = lambda _, __, task: {"9": last}[task]
     asked: list[str] = []
     page.on("request", lambda request: asked.append(_log(request)) if _log(request) else None)
-    demo.goto(page, "/clusters/demo/jobs/120", role="member")
+    demo.goto(page, "/clusters/demo/jobs/120_9", role="member")
     expect(page.locator("#log-state")).to_have_text("live")
     log.write(b"more of it\n", end=True)
     expect(page.locator("#log-state")).to_have_text("complete")
     shows(page, "of task 9\nmore of it")
     page.get_by_label("Search the whole log").fill("more")
-    page.get_by_role("button", name="Find").click()
+    page.get_by_role("button", name="Search").click()
     expect(page.locator("#log-found button")).to_have_count(1)
     assert page.locator("#log-download").get_attribute("href") == "/api/v1/clusters/demo/jobs/120/log?task=9"
     assert len(asked) == 3
@@ -147,7 +147,7 @@ def test_clicked_search_result_is_marked_in_the_log(demo: Site, page: Page, monk
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
     expect(page.locator("#log-state")).to_have_text("complete")
     page.get_by_label("Search the whole log").fill("loss")
-    page.get_by_role("button", name="Find").click()
+    page.get_by_role("button", name="Search").click()
     hits = page.locator("#log-found button")
     for number in (120, 7):
         hits.nth(number).click()
@@ -201,8 +201,8 @@ def test_scroll_position_and_selection_stay_while_the_log_grows(
     expect(page.locator("#log-state")).to_have_text("live")
     grows(1, 999)
     page.evaluate("""() => {
-        const pre = document.getElementById("log-text"), text = pre.firstChild, at = text.data.indexOf("step 990");
-        getSelection().setBaseAndExtent(text, at, text, at + 8);
+        const pre = document.getElementById("log-text"), text = pre.children[990].firstChild;
+        getSelection().setBaseAndExtent(text, 0, text, 8);
         pre.scrollTop = pre.scrollHeight * 0.8;
     }""")
     first = page.evaluate(AT_TOP)
@@ -212,3 +212,57 @@ def test_scroll_position_and_selection_stay_while_the_log_grows(
     grows(1001, 5050)
     assert text.inner_text().startswith("step 551\n"), "its beginning made room"
     assert (page.evaluate(CHOSEN), page.evaluate(AT_TOP)) == ("step 990", first)
+
+
+def test_log_is_shown_as_a_terminal_shows_it_with_line_numbers(
+    demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bar = b"".join(b"\rEpoch 1: %3d%%" % number for number in range(101))
+    log = Log(demo, monkeypatch, b"\x1b[1;32m[INFO]\x1b[0m start\n" + bar + b"\n\x1b]0;title\x07third\r\n")
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    expect(page.locator("#log-state")).to_have_text("live")
+    log.write(b"\x1b[31mError: no GPU\x1b[0m\n", end=True)
+    expect(page.locator("#log-state")).to_have_text("complete")
+    shows(page, "[INFO] start\nEpoch 1: 100%\nthird\nError: no GPU")
+    expect(page.locator(".log-line .log-b.log-c2")).to_have_text("[INFO]")
+    expect(page.locator(".log-line .log-c1")).to_have_text("Error: no GPU")
+    numbers = page.locator(".log-line").evaluate_all("lines => lines.map((line) => line.dataset.n)")
+    assert numbers == ["1", "2", "3", "4"]
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    expect(page.locator("#log-state")).to_have_text("copied 4 lines")
+    assert page.evaluate("navigator.clipboard.readText()") == "[INFO] start\nEpoch 1: 100%\nthird\nError: no GPU"
+    page.get_by_role("button", name="Wrap").click()
+    expect(page.locator("#log-text")).to_have_class(re.compile("is-unwrapped"))
+
+
+def test_enter_and_buttons_go_from_match_to_match(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"step {step} {'warning' if step % 100 == 50 else 'ok'}" for step in range(300)]
+    Log(demo, monkeypatch, "".join(f"{line}\n" for line in lines).encode()).ended = True
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    expect(page.locator("#log-state")).to_have_text("complete")
+    field, marked = page.get_by_label("Search the whole log"), page.locator("#log-text .log-line:has(mark)")
+    field.fill("warning")
+    field.press("Enter")
+    expect(page.locator("#log-found button")).to_have_count(3)
+    for number in (1, 2, 3, 1):
+        field.press("Enter")
+        expect(page.locator("#log-match")).to_have_text(f"match {number} of 3")
+        expect(marked).to_contain_text(lines[100 * (number - 1) + 50])
+        expect(marked).to_have_attribute("data-n", str(100 * (number - 1) + 51))
+    page.get_by_role("button", name="Previous").click()
+    expect(page.locator("#log-match")).to_have_text("match 3 of 3")
+
+
+def test_last_error_of_a_failed_job_is_in_its_banner(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB."
+    Log(demo, monkeypatch, f"step 1\nTraceback (most recent call last):\n{error}\n".encode()).ended = True
+    failed = replace(builders.job(120, "FAILED", user="alice", exit_code=3), start_time=900, end_time=990)
+    known = demo.state.live.snapshot("demo")
+    demo_state.SHOWN["demo"] = replace(known, jobs=(*known.jobs, failed))
+    demo.loop.call_soon_threadsafe(demo.state.live.store_snapshot, demo_state.SHOWN["demo"])
+    demo.goto(page, "/clusters/demo/jobs/120", role="member")
+    expect(page.locator("#head .notice")).to_contain_text("the program ended with exit code 3")
+    expect(page.locator("#head .notice")).to_contain_text(error)
+    demo.goto(page, "/clusters/demo/jobs/120", role="viewer")
+    expect(page.locator("#head .notice")).not_to_contain_text(error)

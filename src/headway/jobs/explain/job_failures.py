@@ -17,6 +17,21 @@ _CODES = {
     126: "the program can't be run (exit code 126): make the file executable",
     127: "the program was not found (exit code 127)",
 }
+_LONGEST = 400
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+# The last line of a Python traceback, also with the rank that torchrun or srun --label puts before it.
+_EXCEPTION = re.compile(
+    r"^(?:\[?(?:rank)?\d+\]?: ?)*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?$"
+)
+_ERROR = re.compile(
+    r"\b(?:error|fatal|killed|panic|segmentation fault|bus error|out of memory|no such file|permission denied|"
+    r"command not found|no space left|illegal instruction|cannot|failed)\b",
+    re.IGNORECASE,
+)
+# What launchers say about a rank that ended: the cause is in an earlier line.
+_OF_LAUNCHERS = re.compile(
+    r"ChildFailedError|exitcode +:|error_file|^srun: |^slurmstepd: error: (?:Detected|\*\*\*)|^Traceback"
+)
 
 
 def explain_failure(job: JobState) -> str:
@@ -34,6 +49,24 @@ def explain_failure(job: JobState) -> str:
     if match:
         return f"the program was ended by signal {match[1]}"
     return "could not be started" if job.reason in ("JobLaunchFailure", "LaunchFailure") else ""
+
+
+def last_error(log: str) -> str:
+    """Returns the last line of a log's end that states an error, or "" if there is none. The line of an exception comes before
+    other lines with the word error."""
+    lines = [plain_line(line) for line in log.split("\n")]
+    stated = [line for line in lines if line and not _OF_LAUNCHERS.search(line)]
+    for pattern in (_EXCEPTION, _ERROR):
+        for line in reversed(stated):
+            if pattern.search(line):
+                return line[:_LONGEST]
+    return ""
+
+
+def plain_line(line: str) -> str:
+    """Returns a line as a terminal shows it in the end: without colours, and without text that was overwritten."""
+    shown = [part for part in _ESCAPES.sub("", line).split("\r") if part.strip()]
+    return "".join(letter for letter in shown[-1] if letter.isprintable()).strip() if shown else ""
 
 
 def container_error(log: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import codecs
 import json
+from io import BytesIO
 from typing import Any
 
 from headway.domain.machines.machine import Machine
@@ -26,26 +27,34 @@ async def read_log_part(
     path = _path(job, err)
     start = -WINDOW_BYTES if before is None else max(0, before - WINDOW_BYTES)
     limit = WINDOW_BYTES if before is None else before - start
-    request = {"do": "read", "files": [{"user": job.user, "path": path, "offset": start, "limit": limit}]}
+    request = {
+        "do": "read",
+        "files": [{"user": job.user, "path": path, "offset": start, "limit": limit, "count": True}],
+    }
     ran = await call_helper(links, head, request, timeout_s=30)
     answer = _parse_answer(ran.stdout, path, head)
     if answer.get("missing"):
         return LogPartOut(text="", start=0, end=0, size=0)
-    return last_lines(base64.b64decode(answer["b64"]), int(answer["offset"]), int(answer["size"]), lines)
+    breaks = answer.get("breaks")
+    return last_lines(base64.b64decode(answer["b64"]), int(answer["offset"]), int(answer["size"]), lines, breaks)
 
 
-def last_lines(data: bytes, offset: int, size: int, lines: int) -> LogPartOut:
+def last_lines(data: bytes, offset: int, size: int, lines: int, breaks: int | None = None) -> LogPartOut:
     """Returns the last lines of what was read. A partial line at the beginning is left for the part before it. The
-    last line may be incomplete; then no line break ends it."""
+    last line may be incomplete; then no line break ends it. `breaks`: the number of line breaks before the data, None if it
+    is unknown."""
     data = _whole(data)
+    before = data
     end = offset + len(data)
     if offset:
         first = data.find(b"\n") + 1
         if 0 < first < len(data):
             data = data[first:]
-    kept = data.splitlines(keepends=True)[-lines:]
+    kept = BytesIO(data).readlines()[-lines:]  # only at line breaks: progress bars overwrite their line after a "\r"
     text = b"".join(kept)
-    return LogPartOut(text=text.decode(errors="replace"), start=end - len(text), end=end, size=size)
+    dropped = before[: len(before) - len(text)]
+    line = 0 if breaks is None else breaks + dropped.count(b"\n") + 1
+    return LogPartOut(text=text.decode(errors="replace"), start=end - len(text), end=end, size=size, line=line)
 
 
 def _whole(data: bytes) -> bytes:

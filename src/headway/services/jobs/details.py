@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 from headway.domain.access.credential_redaction import mask_script_text, mask_words
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
-from headway.domain.slurm.job_states import RUNNING, WAITING
+from headway.domain.slurm.job_states import FAILED, RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound
-from headway.jobs.explain.job_failures import CONTAINER_FAILED_CODE, container_error
+from headway.jobs.explain.job_failures import CONTAINER_FAILED_CODE, container_error, last_error
 from headway.jobs.submission.user_script_lines import split_arguments
 from headway.jobs.view.array_tasks import array_out
 from headway.jobs.view.placement import fewest_leaves, leaves_of
@@ -44,6 +44,8 @@ from headway.slurm.commands_as_user import batch_script_argv
 from headway.store import JobRecord
 
 _LOG_TAIL_BYTES = 4096  # of a failed container job's log, searched for the reason
+_ERROR_LINES = 200  # lines at the end of a failed job's log that are searched for its last error
+_ERROR_AGE_S = 600.0
 _MAX_INCIDENTS_READ = 10_000
 _MAX_INCIDENTS_SHOWN = 20
 
@@ -65,7 +67,27 @@ async def get_job(state: AppState, who: Principal, name: str, job_id: int, task:
             mask = await log_mask(state, cluster, job)
             reason = container_error(mask.mask(base64.b64decode(done.stdout_b64)).decode(errors="replace"))
             out = out.model_copy(update={"why": reason or out.why})
+    with contextlib.suppress(HeadwayError):
+        await authorize_log(state, cluster, who, job, job_id)
+        out.error = await get_last_error(state, cluster, job)
     return out
+
+
+async def get_last_error(state: AppState, cluster: Cluster, job: JobState) -> str:
+    """Returns the last error in the log of a failed job, "" if there is none or the log can't be read. The caller checks who
+    may read the log."""
+    if job.state not in FAILED - {"CANCELLED"} or not job.start_time:
+        return ""
+
+    async def read() -> str:
+        err = job.stderr != job.stdout and job.stderr.startswith("/")
+        part = await state.backend.jobs.log_part(cluster, job, before=None, lines=_ERROR_LINES, err=err)
+        return last_error((await log_mask(state, cluster, job)).mask_part(part).text)
+
+    try:
+        return await state.cache.get(f"{cluster.name}/error/{job.id}/{job.end_time}", _ERROR_AGE_S, read)
+    except (HeadwayError, TimeoutError, OSError):
+        return ""
 
 
 async def get_runs(state: AppState, name: str, job_id: int) -> JobRunsOut:

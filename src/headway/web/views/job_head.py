@@ -35,6 +35,7 @@ class Head:
     restarts: int
     actions: tuple[str, ...]  # the actions of ACTIONS that the state allows and this person may take
     clone: bool
+    error: str = ""  # the last error in its log
 
 
 def array_head(
@@ -62,8 +63,9 @@ def array_head(
     )
 
 
-def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, clone: bool) -> Head:
-    """Returns the top of the page. `mine`: the person may act on the job; `clone`: the person may submit a copy."""
+def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, clone: bool, error: str = "") -> Head:
+    """Returns the top of the page. `mine`: the person may act on the job; `clone`: the person may submit a copy. `error`: the
+    last error in its log."""
     kind, word = job_word(job.state, job.reason)
     actions = [action for action, states in ACTIONS.items() if mine and job.state in states]
     is_held = word == "held"
@@ -84,4 +86,5 @@ def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, 
         restarts=job.restarts,
         actions=tuple(actions),
         clone=clone,
+        error=error,
     )

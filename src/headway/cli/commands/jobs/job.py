@@ -203,6 +203,7 @@ def _facts(j: JobOut, cluster: str, simulated: bool, terminal: Terminal) -> list
         ("job", f"{job_label(j.id, j.array_job_id, j.array_task)} {j.name}"),
         ("state", [(j.state, formatting.job_style(j.state)), (f" {why}" if why else "", "")]),
         ("why", j.why),
+        ("last error", j.error),
         ("reports", _reports(j)),
         ("warning", j.progress.warning if j.progress else ""),
         ("needs", j.needs),

@@ -129,7 +129,14 @@ async def _parts(
 ) -> Parts:
     progress = await state.readings.progress(cluster, job)
     parts: dict[str, object] = {
-        "head": job_head.head(cluster.name, job, pending_reason(state, cluster, job), mine=mine, clone=clone),
+        "head": job_head.head(
+            cluster.name,
+            job,
+            pending_reason(state, cluster, job),
+            mine=mine,
+            clone=clone,
+            error=await details.get_last_error(state, cluster, job) if mine else "",
+        ),
         "facts": job_facts.facts(job, progress, runs, simulated=cluster.simulated_gpus),
         "timeline": job_timeline.timeline(cluster.name, job, runs),
         "chart": job_charts.loss_chart(job.id, progress),

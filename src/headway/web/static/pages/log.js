@@ -7,14 +7,17 @@
   const MOST = 5000, FIRST = 500, AFTER = 1500, AGAIN_MS = 1000, LONGEST_MS = 15000;
   const OUT = 0, ERROR = 3, SAID = 4, AT = 5, END = 6; // kinds of schemas/stream_frames.py
   const PASSING = ["unreachable", "command_failed", "too_many_tries", "too_many_at_once", "bug"]; // temporary errors
+  const { NOTE, isNote, plain, nodes } = window.headwayLogLines;
   const pre = document.getElementById("log-text"), state = document.getElementById("log-state");
   const earlier = document.getElementById("log-earlier"), toEnd = document.getElementById("log-end");
   const found = document.getElementById("log-found"), download = document.getElementById("log-download");
   const encoder = new TextEncoder();
   let lines = [], start = 0, end = 0, err = "", atEnd = true, drawn = false;
   let rest = "", decoder = new TextDecoder(), said = ""; // incomplete last line, incomplete character, last line from Headway
-  let shown = "", cut = 0; // the drawn text, and how many of its first characters were removed since
+  let shown = [], cut = 0; // the drawn lines as {raw, node}, and how many of the first ones were removed since
+  let first = 0, next = 0; // number in the file of the first line and of the next one to be drawn; 0: unknown
   let hit = null; // the line that the search found: offset, text, q, and whether it was scrolled into view
+  let matches = [], match = -1, searched = ""; // what the last search found, the chosen one, and the text
 
   const address = (path, values) => {
     const query = new URLSearchParams({ ...values, ...(err ? { err: "true" } : {}), ...(box.dataset.task ? { task: box.dataset.task } : {}) }).toString();
@@ -31,20 +34,43 @@
 
   const ask = async (path, values, signal) => (await fetched(path, values, { signal, headers: { accept: "application/json" } })).json();
 
-  // Writes text, never HTML. Appends to the same text node, so that a selection and the scroll position stay.
+  // Draws the lines that are new or have changed. Other elements stay, and with them a selection and the scroll position.
   function write() {
-    const text = lines.join("\n"), stays = shown.slice(cut), node = pre.firstChild;
-    if (hit || !stays || pre.childNodes.length !== 1 || !text.startsWith(stays)) pre.replaceChildren(text);
-    else {
-      if (cut) {
-        const height = pre.scrollHeight, top = pre.scrollTop;
-        node.deleteData(0, cut);
-        pre.scrollTop = top - (height - pre.scrollHeight);
-      }
-      node.appendData(text.slice(stays.length));
+    if (cut) {
+      const height = pre.scrollHeight, top = pre.scrollTop;
+      for (const one of shown.splice(0, cut)) one.node.remove();
+      pre.scrollTop = top - (height - pre.scrollHeight);
+      cut = 0;
     }
-    shown = text;
+    const at = shown.length - 1; // only the last drawn line can have grown
+    if (at >= 0 && at < lines.length && shown[at].raw !== lines[at]) {
+      shown[at].raw = lines[at];
+      fill(shown[at]);
+    }
+    if (at >= 0 && lines.length > shown.length) shown[at].node.append("\n");
+    const added = document.createDocumentFragment();
+    for (let i = shown.length; i < lines.length; i += 1) {
+      const one = { raw: lines[i], node: document.createElement("span") };
+      one.node.className = isNote(one.raw) ? "log-line log-note" : "log-line";
+      if (!isNote(one.raw) && next) { one.node.dataset.n = String(next); next += 1; }
+      fill(one);
+      if (i < lines.length - 1) one.node.append("\n");
+      shown.push(one);
+      added.append(one.node);
+    }
+    pre.append(added);
+  }
+
+  function fill(one) { one.node.replaceChildren(...nodes(one.raw)); }
+
+  // Draws all lines again. `number`: of the first one in the file, 0 if it is unknown.
+  function rewrite(number) {
+    first = next = number;
+    shown = [];
     cut = 0;
+    pre.replaceChildren();
+    pre.style.setProperty("--digits", String(Math.max(3, String(number + lines.length).length)));
+    write();
   }
 
   // Draws at most once per animation frame.
@@ -64,28 +90,35 @@
     });
   }
 
-  // Returns the line that begins with the found text and is nearest to its offset. Offsets are exact only for valid UTF-8.
+  // Returns the index of the line that begins with the found text and is nearest to its offset. Offsets are exact only for valid UTF-8.
   function place() {
-    let at = start, from = 0, best = null, holds = null;
-    for (const line of lines) {
-      const next = at + encoder.encode(line).length + 1, off = Math.abs(at - hit.offset);
-      if (line.startsWith(hit.text) && off < (best?.off ?? Infinity)) best = { line, from, off };
-      if (at <= hit.offset && hit.offset < next) holds = { line, from };
-      at = next;
-      from += line.length + 1;
-    }
-    return best || holds;
+    let at = start, best = null, holds = -1;
+    lines.forEach((line, i) => {
+      const after = at + encoder.encode(line).length + 1, off = Math.abs(at - hit.offset);
+      if (line.startsWith(hit.text) && off < (best?.off ?? Infinity)) best = { i, off };
+      if (at <= hit.offset && hit.offset < after) holds = i;
+      at = after;
+    });
+    return best ? best.i : holds;
   }
 
   function mark() {
-    const where = place();
-    if (!where) return;
-    const at = where.line.toLowerCase().indexOf(hit.q.toLowerCase());
-    const text = pre.firstChild.splitText(where.from + Math.max(at, 0)), shown = document.createElement("mark");
-    text.splitText(at < 0 ? where.line.length : hit.q.length);
-    text.replaceWith(shown);
-    shown.append(text);
-    if (!hit.seen) shown.scrollIntoView({ block: "center" });
+    const node = shown[place()]?.node;
+    if (!node || node.querySelector("mark")) return;
+    for (const other of pre.querySelectorAll("mark")) other.replaceWith(...other.childNodes);
+    const made = document.createElement("mark"), walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT), wanted = hit.q.toLowerCase();
+    let text = null, at = -1;
+    while (at < 0 && (text = walker.nextNode())) at = text.data.toLowerCase().indexOf(wanted);
+    if (at >= 0) {
+      const found = text.splitText(at);
+      found.splitText(hit.q.length);
+      found.replaceWith(made);
+      made.append(found);
+    } else { // the text goes over several colours, or was overwritten
+      made.append(...node.childNodes);
+      node.append(made);
+    }
+    if (!hit.seen) made.scrollIntoView({ block: "center" });
     hit.seen = true;
   }
 
@@ -135,7 +168,7 @@
   async function begin(signal) {
     const part = await ask("/part", { lines: FIRST }, signal).catch((error) => {
       if (error.kind !== "not_found") throw error; // the stream then shows what it waits for
-      return { text: "", start: 0, end: 0 };
+      return { text: "", start: 0, end: 0, line: 1 };
     });
     lines = split(part.text);
     ({ start, end } = part);
@@ -143,7 +176,7 @@
     decoder = new TextDecoder();
     said = "";
     atEnd = true;
-    write();
+    rewrite(start || !part.text ? part.line ?? 0 : 1);
     pre.scrollTop = pre.scrollHeight;
     draw();
   }
@@ -158,7 +191,7 @@
       heard();
       if (placed === null) {
         placed = kind === AT;
-        if (!placed) { lines = []; rest = ""; start = 0; }
+        if (!placed) { lines = []; rest = ""; start = 0; rewrite(0); }
       }
       if (kind === END) return true;
       if (kind === ERROR) throw fault(JSON.parse(new TextDecoder().decode(data)));
@@ -174,6 +207,7 @@
   function moved(at) {
     if (at === end) return;
     start = end = at; // the file was truncated: only this page still has the earlier content
+    next = at ? 0 : 1;
     rest = "";
     decoder = new TextDecoder();
   }
@@ -191,7 +225,7 @@
     if (placed && text === said) return; // after a reconnect the server repeats why it waits
     said = text;
     rest = "";
-    for (const line of split(text)) lines.push(line);
+    for (const line of split(text)) lines.push(NOTE + line);
   }
 
   async function* frames(reader) {
@@ -217,8 +251,9 @@
     if (lines.length <= MOST) return;
     const gone = lines.splice(0, lines.length - MOST + MOST / 10); // removes a tenth more at once, so that not every line moves the text
     for (const line of gone) {
-      start += encoder.encode(line).length + 1;
-      cut += line.length + 1;
+      if (!isNote(line)) start += encoder.encode(line).length + 1;
+      cut += 1;
+      if (first && !isNote(line)) first += 1;
     }
   }
 
@@ -229,7 +264,7 @@
     lines = split(part.text).concat(lines);
     start = part.start;
     if (lines.length > MOST) { stop(); say("paused"); lines.length = MOST; atEnd = false; }
-    write();
+    rewrite(part.line);
     pre.scrollTop += pre.scrollHeight - height;
     draw();
   });
@@ -238,6 +273,11 @@
   box.querySelector("form").addEventListener("submit", async (event) => {
     event.preventDefault();
     const q = event.target.elements.q.value;
+    if (q && q === searched && matches.length) { choose(match + 1); return; } // Enter again goes to the next match
+    matches = [];
+    match = -1;
+    searched = q;
+    tell();
     found.hidden = !q;
     if (!q) return;
     found.replaceChildren(paragraph("Searching …"));
@@ -245,7 +285,10 @@
       const answer = await ask("/search", { q });
       const most = answer.more ? " and perhaps more" : "";
       found.replaceChildren(paragraph(answer.found.length ? `${answer.found.length} line${answer.found.length === 1 ? "" : "s"}${most}` : `Nothing${most}`));
-      for (const one of answer.found) found.append(choice(one, q));
+      matches = answer.found.map((one) => ({ one, q, button: choice(one) }));
+      found.append(...matches.map(({ button }) => button));
+      matches.forEach(({ button }, i) => button.addEventListener("click", () => choose(i)));
+      tell();
     } catch (error) {
       found.replaceChildren(paragraph(error.message));
     }
@@ -258,26 +301,71 @@
     return made;
   }
 
-  function choice(one, q) {
+  function choice(one) {
     const button = document.createElement("button"), number = document.createElement("span"), text = document.createElement("code");
     button.type = "button";
     number.className = "soft num";
     number.textContent = one.line.toLocaleString("en");
-    text.textContent = one.text;
+    text.textContent = plain(one.text);
     button.append(number, text);
-    button.addEventListener("click", async () => {
-      const before = one.offset + encoder.encode(one.text).length + AFTER; // enough bytes that the part contains the hit
-      const part = await ask("/part", { before, lines: AFTER + FIRST }).catch((error) => { say(error.message); return null; });
-      if (!part) return;
-      stop();
-      say("paused");
-      lines = split(part.text);
-      ({ start, end } = part);
-      atEnd = false;
-      hit = { offset: one.offset, text: one.text.replace(/\uFFFD+$/, ""), q, seen: false }; // the last character may be incomplete
-      draw();
-    });
     return button;
+  }
+
+  // Writes which match is shown.
+  function tell() {
+    document.getElementById("log-matches").hidden = !matches.length;
+    document.getElementById("log-match").textContent = match < 0 ? "" : `match ${match + 1} of ${matches.length}`;
+    matches.forEach(({ button }, i) => button.setAttribute("aria-current", String(i === match)));
+  }
+
+  // Shows a match in its part of the log. After the last one comes the first.
+  async function choose(number) {
+    match = (number + matches.length) % matches.length;
+    tell();
+    const { one, q, button } = matches[match];
+    button.scrollIntoView({ block: "nearest" });
+    const before = one.offset + encoder.encode(one.text).length + AFTER; // enough bytes that the part contains the hit
+    const part = await ask("/part", { before, lines: AFTER + FIRST }).catch((error) => { say(error.message); return null; });
+    if (!part || matches[match]?.one !== one) return;
+    stop();
+    say("paused");
+    lines = split(part.text);
+    ({ start, end } = part);
+    atEnd = false;
+    hit = { offset: one.offset, text: one.text.replace(/\uFFFD+$/, ""), q, seen: false }; // the last character may be incomplete
+    rewrite(part.line);
+    draw();
+  }
+  document.getElementById("log-next").addEventListener("click", () => choose(match + 1));
+  document.getElementById("log-previous").addEventListener("click", () => choose(match < 0 ? -1 : match - 1));
+
+  const wrap = document.getElementById("log-wrap");
+  function wraps(on) {
+    wrap.setAttribute("aria-pressed", String(on));
+    pre.classList.toggle("is-unwrapped", !on);
+  }
+  wrap.addEventListener("click", () => {
+    const on = wrap.getAttribute("aria-pressed") !== "true";
+    wraps(on);
+    try { localStorage.setItem("headway-log-wrap", on ? "1" : "0"); } catch { /* storage is blocked */ }
+  });
+  try { wraps(localStorage.getItem("headway-log-wrap") !== "0"); } catch { /* storage is blocked */ }
+
+  document.getElementById("log-copy").addEventListener("click", async () => {
+    const text = lines.map(plain).join("\n");
+    say(await copied(text) ? `copied ${lines.length.toLocaleString("en")} line${lines.length === 1 ? "" : "s"}` : "the browser does not allow to copy");
+  });
+
+  async function copied(text) {
+    try { await navigator.clipboard.writeText(text); return true; } catch { /* over plain HTTP there is no clipboard */ }
+    const area = document.createElement("textarea");
+    area.value = text;
+    area.className = "sr";
+    box.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
   }
 
   for (const button of box.querySelectorAll("[data-err]")) {
