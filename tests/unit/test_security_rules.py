@@ -58,7 +58,7 @@ def test_templates_and_patterns_of_text_are_never_input() -> None:
     """Jinja renders files of the package only. Templates of `str.format` are constants, or come from tables of the package."""
     from_tables = {
         "cluster/monitoring/metric_queries.py", "domain/operation_kinds.py", "render/system/login/sshd.py",
-        "services/storage/versions.py", "slurm/reader.py", "store/clusters/versions.py",
+        "services/storage/version_removal.py", "slurm/reader.py", "store/clusters/versions.py",
     }  # fmt: skip
     found = {}
     for path, file in modules().items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headway import paths
 from headway.domain.access.role import Role
-from headway.domain.access.token_validity import DEFAULT_TOKEN_DAYS
+from headway.domain.access.token_lifetime import DEFAULT_TOKEN_DAYS
 from headway.server import state_files
 from headway.server.local_tokens import RENEW_BEFORE_S, first_admin, write_local_tokens
 from tests.support.clusters import builders

@@ -8,7 +8,7 @@ import runpy
 import pytest
 
 from headway.domain.access.session_validity import SESSION_IDLE_S, SESSION_S, SIGNIN_CODE_S
-from headway.domain.access.token_validity import DEFAULT_TOKEN_DAYS
+from headway.domain.access.token_lifetime import DEFAULT_TOKEN_DAYS
 from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT
 from headway.render.system.agent_config import AGENT_PORT, METRICS_PORT
 from headway.render.system.package_sources import PROXY_PORT

@@ -1,5 +1,5 @@
 """`Idempotency-Key`: a POST with this header is carried out once. If it is resent within a day with the same key, it
-gets the stored response; with another body it is refused. The period is KEPT_S of store/access/idempotency_keys.py.
+gets the stored response; with another body it is refused. The period is IDEMPOTENCY_KEPT_S of store/access/idempotency_keys.py.
 
 If the server was stopped during a request, the resent one is continued where its progress is known
 (`RESUMABLE_PATHS`): an operation is found by the key, and the head stores the key of each submission. At other paths

@@ -14,11 +14,10 @@ from headway.health.detection.agent_events import Heartbeats
 from headway.health.detection.probe import probe_node, read_heartbeat_ages
 from headway.health.detection.silence_rules import (
     CHECK_EVERY_S,
-    LEASE_EXPIRED_S,
     PROBE_EVERY_S,
     QUIET_S,
-    SILENT_S,
     find_suspects,
+    probe_after_s,
 )
 
 Messages = list[tuple[str, str]]  # (node or job, text), shown to users
@@ -61,7 +60,7 @@ class DeadNodeDetector:
     async def _probe_silent(self, context: HealthContext, beats: Heartbeats, now: float) -> Messages:
         """Probes the nodes that have been silent long enough and calls `on_dead` for those that do not answer. Returns
         messages."""
-        late_s = SILENT_S if context.cluster_context.provider.traits.powers_off_machines else LEASE_EXPIRED_S
+        late_s = probe_after_s(context.cluster_context.provider.traits)
         due = [
             n for n, s in beats.silent_s.items() if s >= late_s and now - self.probed_at.get(n, 0.0) >= PROBE_EVERY_S
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headway.domain.provider_traits import ProviderTraits
 from headway.health.detection.agent_events import Heartbeats
 
 SILENT_S = 5.0
@@ -15,6 +16,12 @@ LEASE_EXPIRED_S = (
 )
 CHECK_EVERY_S = 2.0  # how often the provider is asked whether a silent node's machine runs
 PROBE_EVERY_S = 10.0  # how often a node is probed that answers although its agent is silent
+
+
+def probe_after_s(provider: ProviderTraits) -> float:
+    """Returns the seconds without heartbeats after which a node is probed. A machine that can't be powered off must have
+    ended its jobs by itself before."""
+    return SILENT_S if provider.powers_off_machines else LEASE_EXPIRED_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pydantic import Field
 
 from headway.domain.access.role import Role
+from headway.domain.access.token_lifetime import DEFAULT_TOKEN_DAYS, MAX_TOKEN_DAYS
 from headway.domain.access.token_scope import TokenScope
-from headway.domain.access.token_validity import DEFAULT_TOKEN_DAYS, MAX_TOKEN_DAYS
 from headway.schemas.base import RequestModel, ResponseModel
 
 
 class TokenIn(RequestModel):
-    """A request for a new access token. `days` is how long it is valid (default: 90); null: without end."""
+    """A request for a new access token. `days` is how long it is valid; null: without end."""
 
     person: str = ""  # "" is the person of the request; only admins may name another
     role: Role | None = None

@@ -27,7 +27,7 @@ from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.storage.datasets import require_free_name
 from headway.services.storage.path_policy import require_dataset_source
-from headway.services.storage.versions import record_removal
+from headway.services.storage.version_removal import record_removal
 from headway.store import Operation
 
 FIRST_LOOK_S = 1.0  # seconds between progress reports, growing up to LAST_LOOK_S

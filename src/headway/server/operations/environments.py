@@ -24,7 +24,7 @@ from headway.services.access.ownership_rights import require_still_listed
 from headway.services.access.role_rights import Principal, principal_for
 from headway.services.jobs.submission import submit_and_record
 from headway.services.storage.environments import require_owner
-from headway.services.storage.versions import record_removal
+from headway.services.storage.version_removal import record_removal
 from headway.store import StoreUnavailable
 
 FIRST_LOOK_S = 0.5  # seconds between looks at the job, growing up to LAST_LOOK_S

@@ -1,5 +1,5 @@
 """Access tokens and sign-in links: creating, listing and revoking them. When one stops being valid:
-domain/access/token_validity.py and session_validity.py."""
+domain/access/token_lifetime.py and session_validity.py."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation
 from headway.services.storage.path_policy import require_dataset_source
-from headway.services.storage.versions import find_version, require_unused
+from headway.services.storage.version_removal import find_version, require_unused
 
 
 async def list_versions(state: AppState, name: str) -> list[DatasetOut]:

@@ -20,7 +20,7 @@ from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.cluster.operation_to_schema import operation_out
 from headway.services.cluster.operations import queue_operation
-from headway.services.storage.versions import find_version, require_unused
+from headway.services.storage.version_removal import find_version, require_unused
 
 _TOLD = ("name", "source", "user", "partition", "team", "version", "force")  # in the audit trail
 

@@ -11,7 +11,8 @@ from sqlalchemy.exc import IntegrityError
 from headway.store.db import cluster_schema as t
 from headway.store.db.transactions import StorePart
 
-KEPT_S = 86400.0
+# The helper on the head (node/user_helper/idempotency.py) and sweeps (services/sweeps/rounds.py) have shorter ones.
+IDEMPOTENCY_KEPT_S = 86400.0
 
 
 class Answer(NamedTuple):
@@ -42,7 +43,7 @@ class IdempotencyKeyStore(StorePart):
         }
         try:
             async with self._database.write() as db:
-                await db.execute(delete(a).where(a.c.at <= now - KEPT_S))
+                await db.execute(delete(a).where(a.c.at <= now - IDEMPOTENCY_KEPT_S))
                 await db.execute(insert(a).values(begun))
         except IntegrityError:
             return await self.get(name)

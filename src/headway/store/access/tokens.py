@@ -8,9 +8,9 @@ from contextlib import suppress
 
 from sqlalchemy import delete, insert, select, update
 
+from headway.domain.access.token_lifetime import DEFAULT_TOKEN_DAYS, token_expiry, token_is_valid
 from headway.domain.access.token_scope import TokenScope
 from headway.domain.access.token_text import new_token_text
-from headway.domain.access.token_validity import DEFAULT_TOKEN_DAYS, token_expiry, token_is_valid
 from headway.errors import NotFound, Refused
 from headway.store.access.credential_cache import CredentialCache, digest
 from headway.store.access.people import PERSON_COLUMNS, person_of_row

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.operation_kinds import SECRET_PREFIXES, OperationKind, own_secret
 from headway.errors import Conflict, NotFound
-from headway.store.access.idempotency_keys import KEPT_S
+from headway.store.access.idempotency_keys import IDEMPOTENCY_KEPT_S
 from headway.store.clusters.secrets import ClusterSecretStore
 from headway.store.db import cluster_schema as t
 from headway.store.db.rows import Operation, OperationEvent
@@ -80,7 +80,7 @@ class OperationStore(StorePart):
         try:
             async with self._database.write() as db:
                 if key:
-                    a_day_old = and_(t.operations.c.key == key, t.operations.c.created_at <= now - KEPT_S)
+                    a_day_old = and_(t.operations.c.key == key, t.operations.c.created_at <= now - IDEMPOTENCY_KEPT_S)
                     await db.execute(update(t.operations).where(a_day_old).values(key=None))
                 if secret:
                     await self._secrets.insert(db, cluster, name, secret)

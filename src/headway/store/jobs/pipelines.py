@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import insert, select
 
 from headway.errors import NotFound
-from headway.store.access.idempotency_keys import KEPT_S
+from headway.store.access.idempotency_keys import IDEMPOTENCY_KEPT_S
 from headway.store.db import cluster_schema as t
 from headway.store.db.rows import PipelineRow
 from headway.store.db.transactions import StorePart
@@ -40,7 +40,7 @@ class PipelineStore(StorePart):
                 content = json.dumps([key, cluster, user, dict(document)], sort_keys=True)
                 of_key = hashlib.sha256(content.encode()).hexdigest()[:24]
                 known = (await db.execute(select(p).where(p.c.id == f"p-{of_key}"))).first()
-                if known is not None and known.at > now - KEPT_S:
+                if known is not None and known.at > now - IDEMPOTENCY_KEPT_S:
                     return PipelineRow(**known._mapping)
                 number = number if known else of_key
             row = PipelineRow(f"p-{number}", cluster, name, person, user, now, workdir, dict(document))

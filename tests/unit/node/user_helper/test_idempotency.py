@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.store.access.idempotency_keys import KEPT_S
+from headway.store.access.idempotency_keys import IDEMPOTENCY_KEPT_S
 from tests.support.paths import NODE
 
 # argv: the tag, the number of the error that a lock gives or 0. Its work leaves a line in `done` and says which one it was.
@@ -56,7 +56,7 @@ def test_tag_expires_before_the_server_may_reuse_its_key(tmp_path: Path) -> None
     """The server forgets after a day: a key that is good again must run again."""
     assert run(tmp_path, "a") == (0, "1")
     kept = tmp_path / ".headway-once" / "a"
-    at = time.time() - KEPT_S + 1
+    at = time.time() - IDEMPOTENCY_KEPT_S + 1
     os.utime(kept, (at, at))
     assert run(tmp_path, "a") == (0, "2")
 

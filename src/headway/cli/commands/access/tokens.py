@@ -10,6 +10,7 @@ from headway.cli import common
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.access.role import Role
+from headway.domain.access.token_lifetime import DEFAULT_TOKEN_DAYS
 from headway.domain.access.token_scope import TokenScope
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ def create(
     ] = "",
     role: Annotated[Role | None, typer.Option("--role", help="Set the person's role (admins only).")] = None,
     name: Annotated[str, typer.Option("--name", help="Purpose of the token, as a label.")] = "",
-    days: Annotated[int | None, typer.Option("--days", min=1, help="Days until it expires (default: 90).")] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, help=f"Days until it expires (default: {DEFAULT_TOKEN_DAYS}).")
+    ] = None,
     no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Create a token that never expires.")] = False,
     scope: Annotated[
         list[TokenScope] | None,
@@ -42,7 +45,6 @@ def create(
     output: Output = Format.table,
 ) -> None:
     """Create a token. It is shown only once."""
-    from headway.domain.access.token_validity import DEFAULT_TOKEN_DAYS
     from headway.schemas.access.tokens import TokenIn
 
     if no_expiry and days is not None:

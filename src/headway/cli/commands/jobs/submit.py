@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headway.cli import common
-from headway.cli.options import submit_flags
+from headway.cli.options import sbatch_line
 from headway.cli.output import formatting
 from headway.cli.output.output_formats import print_json
 from headway.errors import NotFound, Refused
@@ -85,7 +85,7 @@ def submit(
 
 
 # `submit --help` is this docstring.
-submit.__doc__ = inspect.cleandoc(submit.__doc__ or "").replace("{own_flags}", submit_flags.own_flags_help())
+submit.__doc__ = inspect.cleandoc(submit.__doc__ or "").replace("{own_flags}", sbatch_line.own_flags_help())
 
 
 def _request(**fields: Any) -> SubmitIn:
@@ -110,24 +110,24 @@ def _request(**fields: Any) -> SubmitIn:
         ) from None
 
 
-def _read(words: list[str]) -> tuple[submit_flags.SbatchLine, bool]:
+def _read(words: list[str]) -> tuple[sbatch_line.SbatchLine, bool]:
     """Returns (line, whether the first word may be a cluster or the script, which only the server knows)."""
     if not words or words[0].startswith("-") or "/" in words[0] or "." in words[0]:
-        return submit_flags.parse_sbatch_line(words), False
-    return submit_flags.SbatchLine(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {}), True
+        return sbatch_line.parse_sbatch_line(words), False
+    return sbatch_line.SbatchLine(own={"help": "1"} if words[1:] in (["--help"], ["-h"]) else {}), True
 
 
-def _which(api: Client, words: list[str]) -> tuple[str, submit_flags.SbatchLine]:
+def _which(api: Client, words: list[str]) -> tuple[str, sbatch_line.SbatchLine]:
     common.require_cluster_name(words[0])
     names = [c.name for c in api.clusters.list()]
     if words[0] in names:
-        return words[0], submit_flags.parse_sbatch_line(words[1:])
+        return words[0], sbatch_line.parse_sbatch_line(words[1:])
     if not Path(words[0]).exists():
         raise NotFound(
             f"{words[0]} is neither a cluster nor a script on this machine",
             hint=f"clusters: {', '.join(names)}" if names else "headway init, then headway apply",
         )
-    return common.choose_cluster(api, None), submit_flags.parse_sbatch_line(words)
+    return common.choose_cluster(api, None), sbatch_line.parse_sbatch_line(words)
 
 
 def _script(name: str | None, cluster: str) -> str:

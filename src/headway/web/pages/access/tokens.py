@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.failure_audit import audit_failure
+from headway.domain.access.token_lifetime import DEFAULT_TOKEN_DAYS, MAX_TOKEN_DAYS
 from headway.domain.access.token_scope import TokenScope
-from headway.domain.access.token_validity import DEFAULT_TOKEN_DAYS, MAX_TOKEN_DAYS
 from headway.errors import HeadwayError, SignInAgain
 from headway.schemas.access.tokens import TokenIn, TokenOut
 from headway.services.access import session_list, token_issuing

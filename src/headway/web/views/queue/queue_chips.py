@@ -1,4 +1,6 @@
-"""View models of the filter buttons (chips) above the queue's table. Pure."""
+"""View models of the filter buttons (chips) above the queue's table. Pure.
+
+A button for a new kind of filter begins in `services/queue/query.py`."""
 
 from __future__ import annotations
 

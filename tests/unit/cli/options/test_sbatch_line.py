@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from headway.cli.options import submit_flags
+from headway.cli.options import sbatch_line
 from headway.domain.slurm import sbatch_options as flags
 
 
@@ -49,7 +49,7 @@ from headway.domain.slurm import sbatch_options as flags
 def test_sbatch_line_is_split_into_options_script_and_arguments(
     words: str, args: str, script: str | None, rest: str
 ) -> None:
-    line = submit_flags.parse_sbatch_line(words.split())
+    line = sbatch_line.parse_sbatch_line(words.split())
     assert (line.args, line.script, line.script_args) == (args.split(), script, rest.split())
     assert line.own == {}
 
@@ -72,38 +72,38 @@ def test_sbatch_line_is_split_into_options_script_and_arguments(
     ],
 )
 def test_headway_options_are_taken_out_of_the_sbatch_line(words: str, own: dict[str, str], args: str) -> None:
-    line = submit_flags.parse_sbatch_line(words.split())
+    line = sbatch_line.parse_sbatch_line(words.split())
     assert (line.own, line.args) == (own, args.split())
 
 
 def test_every_own_flag_is_parsed_and_its_help_fits_a_terminal() -> None:
-    for flag in submit_flags.OWN_FLAGS:
+    for flag in sbatch_line.OWN_FLAGS:
         words = [f"--{flag.name}", *(["x"] if flag.metavar else []), "job.sh"]
-        line = submit_flags.parse_sbatch_line(words)
+        line = sbatch_line.parse_sbatch_line(words)
         assert (line.args, line.script) == ([], "job.sh")
-    lines = submit_flags.own_flags_help().splitlines()
+    lines = sbatch_line.own_flags_help().splitlines()
     assert max(map(len, lines)) <= 78
     assert [line.split()[0] for line in lines if line.startswith("--")] == [
-        f"--{flag.name}" for flag in submit_flags.OWN_FLAGS if flag.help
+        f"--{flag.name}" for flag in sbatch_line.OWN_FLAGS if flag.help
     ]
 
 
 def test_wrap_excludes_a_script() -> None:
-    line = submit_flags.parse_sbatch_line(["-N", "2", "--wrap", "srun hostname; date"])
+    line = sbatch_line.parse_sbatch_line(["-N", "2", "--wrap", "srun hostname; date"])
     assert line.wrap
     assert (line.args, line.script) == (["-N", "2", "--wrap", "srun hostname; date"], None)
     with pytest.raises(typer.BadParameter, match=r"the script x\.sh"):
-        submit_flags.parse_sbatch_line(["--wrap=hostname", "x.sh"])
+        sbatch_line.parse_sbatch_line(["--wrap=hostname", "x.sh"])
 
 
 @pytest.mark.parametrize("words", ["-N", "--nodes", "-HN", "--as", "-D", "--wrap"])
 def test_option_without_its_value_is_refused(words: str) -> None:
     with pytest.raises(typer.BadParameter, match="needs a value"):
-        submit_flags.parse_sbatch_line([words])
+        sbatch_line.parse_sbatch_line([words])
 
 
 def test_no_sbatch_flag_is_in_two_tables() -> None:
     tables = [flags.LONG_WITHOUT_VALUE, flags.LONG_WITH_OPTIONAL_VALUE, flags.LONG_WITH_VALUE]
     assert sum(map(len, tables)) == len(frozenset().union(*tables))
-    assert not submit_flags.SHORT_WITHOUT_VALUE & submit_flags.SHORT_WITH_VALUE
+    assert not sbatch_line.SHORT_WITHOUT_VALUE & sbatch_line.SHORT_WITH_VALUE
     assert not [name for table in tables for name in table if not name[-1].isalnum()]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from headway.domain.access.token_validity import token_expiry, token_is_valid
+from headway.domain.access.token_lifetime import token_expiry, token_is_valid
 
 
 def test_a_token_is_valid_for_its_days() -> None:

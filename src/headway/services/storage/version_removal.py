@@ -1,4 +1,4 @@
-"""What the use cases of datasets and of software environments have in common: their versions."""
+"""Finds a version of a dataset or of a software environment, and removes one unless jobs have used it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an API token is still valid, and how long a new one is. The store asks here each time a token is used."""
+"""How long a new API token is valid, and whether one still is. The store asks here each time a token is used."""
 
 from __future__ import annotations
 
