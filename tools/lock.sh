@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes requirements/constraints.txt: every version pinned, with the hashes of all its files, for Python 3.11 and
-# later on any Linux; and requirements/rest-client.txt, the generator of a test, which wants older libraries than
+# later on any Linux; requirements/rest-client.txt, the generator of a test, which wants older libraries than
 # Headway. Versions that are there stay; UPGRADE=1 takes the newest ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,3 +25,4 @@ pin() {  # pin OUTPUT INPUTS...
 
 pin requirements/constraints.txt pyproject.toml requirements/build.in --group dev
 pin requirements/rest-client.txt requirements/rest-client.in
+pin requirements/mlflow.txt requirements/mlflow.in

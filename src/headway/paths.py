@@ -45,6 +45,13 @@ def node_dir() -> Path:
     return inside if inside.is_dir() else package.parents[1] / "node"
 
 
+def mlflow_lock() -> Path:
+    """Returns the file that pins the packages of the MLflow server: from the source tree or from an installed package."""
+    package = Path(__file__).resolve().parent
+    inside = package / "_mlflow.txt"
+    return inside if inside.is_file() else package.parents[1] / "requirements" / "mlflow.txt"
+
+
 def config_dir() -> Path:
     """Returns the client's folder: keys, the user's own catalogue, the address of a remote server."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "headway"

@@ -175,6 +175,7 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
             CommandEntry("doctor", "admin.doctor:doctor", "Check whether this machine can run local clusters."),
             CommandEntry("server", "admin.server:app", "Start, stop and inspect the Headway server."),
             CommandEntry("image", "admin.image:app", "Build, list and remove node images."),
+            CommandEntry("mlflow", "admin.mlflow:app", "Install and inspect the MLflow server."),
             CommandEntry("version", "admin.version:version", "Print versions of this client and its server."),
         ),
     ),

@@ -5,6 +5,15 @@ from __future__ import annotations
 from headway.schemas.base import ResponseModel
 
 
+class MlflowOut(ResponseModel):
+    """The MLflow server: `not installed`, `starting`, `running`, or `failed` for the reason in `error`. `waiting_bytes`: what
+    jobs have logged and it has not taken yet, as far as that was read; by cluster."""
+
+    state: str
+    error: str = ""
+    waiting_bytes: dict[str, int] = {}
+
+
 class ServerOut(ResponseModel):
     """The server. Its process, folder and database are empty unless the person is an admin."""
 
@@ -18,6 +27,7 @@ class ServerOut(ResponseModel):
     leads: bool = True
     # SHA-256 fingerprint of the certificate that the server made for itself; "" with another or without TLS
     fingerprint: str = ""
+    mlflow: MlflowOut | None = None  # for admins
 
 
 class KeyRotatedOut(ResponseModel):

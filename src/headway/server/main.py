@@ -28,6 +28,8 @@ from headway.server import logging_config, state_files
 from headway.server.cluster_backend.backend import Backend
 from headway.server.listen_settings import DEFAULT_LISTEN_SETTINGS, DEFAULT_PORT, NOTEBOOK_PORT, ListenSettings
 from headway.server.local_tokens import renew_local_tokens, write_local_tokens
+from headway.server.mlflow.process import MlflowProcess
+from headway.server.mlflow.worker import MlflowJournals
 from headway.server.notebook_proxy import NotebookProxy, origin_of
 from headway.server.request_head_limits import BoundedHeaderProtocol
 from headway.server.tls_certificate import shown_host
@@ -273,6 +275,8 @@ class _Server:
             "metrics of trainings": TrainingMetrics(state).run,
             "sweeps": SweepWorker(state).run,
             "services": ServiceWorker(state).run,
+            "MLflow server": MlflowProcess(state.settings.data, state.mlflow).run,
+            "journals of MLflow": MlflowJournals(state).run,
             "changes of users": UserChanges(state).run,
         }
         if backend.health is not None:

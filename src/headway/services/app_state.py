@@ -17,6 +17,7 @@ from headway.services.cluster.shown_plan import ShownPlan
 from headway.services.cluster_backend import ClusterBackend
 from headway.services.jobs.notebooks.notebook_access import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
+from headway.services.mlflow.status import MlflowStatus
 from headway.services.read_model.live_state import LiveState
 from headway.services.read_model.readings import ClusterReadings
 from headway.services.read_model.snapshot import Snapshot
@@ -74,6 +75,7 @@ class AppState:
     )  # of running form posts; see web.form_idempotency
     # Of the copies of trainings' metrics, by cluster; see services.jobs.training_metrics
     metric_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    mlflow: MlflowStatus = field(default_factory=MlflowStatus)
     operation_views: WeakValueDictionary[str, Any] = field(
         default_factory=WeakValueDictionary
     )  # used by web.pages.cluster.operations

@@ -147,6 +147,19 @@ async def start_process(argv: Sequence[str], *, stderr: int | None = None) -> as
     return await _start(argv, stdin=pipe, stdout=pipe, stderr=stderr, limit=1024 * 1024)
 
 
+async def start_logged_process(
+    argv: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path
+) -> asyncio.subprocess.Process:
+    """Starts a program that runs until it is stopped; its output is appended to `log`, mode 600. `env` is added to this
+    process's environment. The caller must call `stop_process`."""
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        none = asyncio.subprocess.DEVNULL
+        return await _start(argv, stdin=none, stdout=handle, stderr=handle, env={**os.environ, **env}, cwd=cwd)
+    finally:
+        os.close(handle)
+
+
 async def stop_process(process: asyncio.subprocess.Process) -> None:
     """Ends a process that `start_process` returned."""
     if process.returncode is None:

@@ -92,7 +92,7 @@ class Receiver:
         self._journal, self._runs, self._token = journal, runs, token
         self._lock = threading.Lock()
         self._metrics = metrics_file.MetricsFile(began)
-        self.questions = Questions(lambda: journal.write("ask", {}))
+        self.questions = Questions(lambda: journal.write("ask", {"node": journal.node}))
 
     def allows(self, authorization: str) -> bool:
         """Returns whether a request carries the job's token."""

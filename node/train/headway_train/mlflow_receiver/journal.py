@@ -4,7 +4,7 @@ The file is `.headway/mlflow/JOB.jsonl` next to the job's metrics. Its lines:
 
     ["runs/log-batch", {...}]            a request of MLflow's REST API 2.0, with its body
     ["artifact", {"path": ..., "file": ..., "bytes": N}]   an uploaded file, kept next to the journal until the server has it
-    ["ask", {}]                          a request waits for an answer of the MLflow server, at the socket JOB.sock
+    ["ask", {"node": ...}]               a request waits for an answer of the MLflow server, on this node at JOB-NODE.sock
 
 A line is written before its request is answered, so a killed job loses nothing that was answered."""
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 
 from headway_train import metrics_file
 
+MOST_LINE = 900_000  # bytes; the server reads a megabyte at a time
 FOLDER = "mlflow"  # next to the folder of the metrics
 
 
@@ -30,13 +32,14 @@ def default_folder() -> Path | None:
 
 
 class Journal:
-    """The journal of one job. Raises OSError if its storage refuses a line."""
+    """The journal of one job. `write` raises OSError if its storage refuses the line, and ValueError if it is too long."""
 
     def __init__(self, folder: Path, job: str) -> None:
         self._folder, self._job = folder, job
         self._lock = threading.Lock()
         self._file: int | None = None
         self._files = 0
+        self.node = socket.gethostname()
 
     @property
     def path(self) -> Path:
@@ -46,7 +49,7 @@ class Journal:
     @property
     def socket(self) -> Path:
         """Returns the path of the socket at which the server takes requests that need an answer."""
-        return self._folder / f"{self._job}.sock"
+        return self._folder / f"{self._job}-{self.node}.sock"
 
     def read(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yields the complete lines of earlier runs of this job."""
@@ -62,6 +65,8 @@ class Journal:
     def write(self, name: str, body: dict[str, Any]) -> None:
         """Appends a line."""
         data = json.dumps([name, body], separators=(",", ":")).encode() + b"\n"
+        if len(data) > MOST_LINE:
+            raise ValueError(f"a request may have {MOST_LINE} bytes")
         with self._lock:
             if self._file is None:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -20,11 +20,14 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class MetricsAsk:
-    """A question for the next part of a job's file. `path`: "" if it is not known yet."""
+    """A question for the next part of a job's file. `path`: "" if it is not known yet. `folder`: where it is below the user's
+    folder. `whole_lines`: whether the part ends with a line."""
 
     job: JobState
     offset: int = 0
     path: str = ""
+    folder: str = FOLDER
+    whole_lines: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,9 @@ async def read_parts(
     links: HelperConnections, head: Machine, cluster: Cluster, asked: Sequence[MetricsAsk]
 ) -> dict[int, MetricsPart]:
     """Returns the next part of each file by job id; without jobs that have no file."""
-    files = [(ask, path) for ask in asked for path in ([ask.path] if ask.path else metric_paths(cluster, ask.job))]
+    files = [
+        (ask, path) for ask in asked for path in ([ask.path] if ask.path else file_paths(cluster, ask.job, ask.folder))
+    ]
     found: dict[int, MetricsPart] = {}
     for begin in range(0, len(files), _FILES):
         some = files[begin : begin + _FILES]
@@ -51,13 +56,13 @@ async def read_parts(
             answer = json.loads(line)
             if "size" in answer and ask.job.id not in found:
                 data = base64.b64decode(answer["b64"])
-                whole = data[: data.rfind(b"\n") + 1]
+                whole = data[: data.rfind(b"\n") + 1] if ask.whole_lines else data
                 too_long = not whole and len(data) >= PART_BYTES
                 found[ask.job.id] = MetricsPart(path, data if too_long else whole, int(answer["size"]))
     return found
 
 
-def metric_paths(cluster: Cluster, job: JobState) -> list[str]:
+def file_paths(cluster: Cluster, job: JobState, folder: str = FOLDER) -> list[str]:
     """Returns where the file of a job may be: on scratch, else in the home of its user."""
     places = dict.fromkeys(place for place in (cluster.storage.scratch, cluster.storage.home) if place)
-    return [f"{place}/{job.user}/{FOLDER}/{job.id}.jsonl" for place in places]
+    return [f"{place}/{job.user}/{folder}/{job.id}.jsonl" for place in places]

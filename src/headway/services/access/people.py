@@ -14,6 +14,7 @@ from headway.schemas.server import ServerOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import ROLE_RIGHTS, Principal, Right
 from headway.services.app_state import AppState
+from headway.services.mlflow.journals import describe_mlflow
 from headway.store import DueUserChange, Person
 from headway.validation.syntax_rules import user_name_fault, user_name_from
 
@@ -31,6 +32,7 @@ async def describe_server(state: AppState, who: Principal) -> ServerOut:
         clusters=len(clusters),
         leads=state.store.server_locks.leads,
         fingerprint=state.settings.fingerprint,
+        mlflow=await describe_mlflow(state) if admin else None,
     )
 
 

@@ -1,0 +1,151 @@
+"""Reads the journals of jobs from the clusters, and repeats them on the MLflow server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.job_states import ENDED
+from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.errors import Unreachable
+from headway.jobs.metrics.reader import MetricsAsk, MetricsPart
+from headway.jobs.mlflow.journal_lines import JOURNALS
+from headway.mlflow_files import FOLDER
+from headway.schemas.server import MlflowOut
+from headway.services.app_state import AppState
+from headway.services.jobs.find_job import find_record
+from headway.services.mlflow.journal_state import JournalState, JournalStates
+from headway.services.mlflow.mlflow_api import MlflowApi, workspace_name
+from headway.services.mlflow.replay import Replay, run_tags
+
+PARTS_AT_ONCE = 16  # parts of one journal, before other jobs get their turn
+
+
+@dataclass
+class RepeatedJournals:
+    """`complete`: jobs whose journals have nothing more now, or that have none. `asks`: (job, node) where a request waits for an
+    answer of the MLflow server."""
+
+    complete: set[int] = field(default_factory=set)
+    asks: set[tuple[int, str]] = field(default_factory=set)
+
+
+def journal_states(state: AppState) -> JournalStates:
+    """Returns how far each journal was repeated."""
+    return JournalStates(state.settings.data / FOLDER / "journals")
+
+
+async def team_api(state: AppState, cluster: str, team: str) -> MlflowApi:
+    """Returns calls in the workspace of a team, which exists then. Raises Unreachable if the MLflow server does not run."""
+    if state.mlflow.http is None:
+        raise Unreachable(f"the MLflow server is {state.mlflow.state}", hint="headway mlflow status")
+    api = MlflowApi(state.mlflow.http, workspace_name(cluster, team))
+    if api.workspace not in state.mlflow.workspaces:
+        await api.ensure_workspace(f"team {team} on {cluster}")
+        state.mlflow.workspaces.add(api.workspace)
+    return api
+
+
+async def repeat_journals(state: AppState, cluster: Cluster, jobs: Iterable[JobState]) -> RepeatedJournals:
+    """Repeats what the journals of these jobs have gained. Only the leader may call this. Raises Unreachable if the cluster or
+    the MLflow server does not answer; what was repeated before is noted."""
+    found = RepeatedJournals()
+    states = journal_states(state)
+    async with state.mlflow.locks.setdefault(cluster.name, asyncio.Lock()):
+        known = {job.id: (job, await asyncio.to_thread(states.read, cluster.name, job.id)) for job in jobs}
+        asked = [MetricsAsk(job, one.offset, one.path, JOURNALS) for job, one in known.values()]
+        parts = await state.backend.jobs.metric_parts(cluster, asked)
+        for number, (job, one) in known.items():
+            part = parts.get(number)
+            same = part is None or (part.size == one.offset and not one.waiting)
+            if part is None or same or await _repeat_job(state, cluster, job, one, part, found):
+                found.complete.add(number)
+    return found
+
+
+async def _repeat_job(
+    state: AppState, cluster: Cluster, job: JobState, known: JournalState, part: MetricsPart, found: RepeatedJournals
+) -> bool:
+    """Repeats some parts of a journal. Returns whether it has nothing more."""
+    if part.size < known.offset:  # the number of the job was given again
+        known = JournalState()
+        part = await _read_part(state, cluster, job, known) or part
+    known.path = part.path
+    api = await team_api(state, cluster.name, job.account)
+    files = part.path.removesuffix(".jsonl") + ".files/"
+    replay = Replay(api, known, await _tags(state, cluster, job), _FileReader(state, cluster, job, files))
+    try:
+        for _ in range(PARTS_AT_ONCE):
+            if not part.data:
+                break
+            await replay.repeat(part.data)
+            part = await _read_part(state, cluster, job, known) or MetricsPart(part.path, b"", known.offset)
+    finally:
+        known.waiting = max(0, part.size - known.offset)
+        await asyncio.to_thread(journal_states(state).write, cluster.name, job.id, known)
+    found.asks |= {(job.id, node) for node in replay.asks if node in job.nodes}
+    return not part.data
+
+
+async def _read_part(state: AppState, cluster: Cluster, job: JobState, known: JournalState) -> MetricsPart | None:
+    asked: Sequence[MetricsAsk] = [MetricsAsk(job, known.offset, known.path, JOURNALS)]
+    return (await state.backend.jobs.metric_parts(cluster, asked)).get(job.id)
+
+
+@dataclass(frozen=True)
+class _FileReader:
+    """Yields an uploaded file of a job, part by part."""
+
+    state: AppState
+    cluster: Cluster
+    job: JobState
+    folder: str
+
+    async def __call__(self, name: str) -> AsyncIterator[bytes]:
+        offset = 0
+        while True:
+            ask = MetricsAsk(self.job, offset, self.folder + name, whole_lines=False)
+            part = (await self.state.backend.jobs.metric_parts(self.cluster, [ask])).get(self.job.id)
+            if part is None or not part.data:
+                return
+            yield part.data
+            offset += len(part.data)
+            if offset >= part.size:
+                return
+
+
+async def _tags(state: AppState, cluster: Cluster, job: JobState) -> dict[str, str]:
+    """Returns the tags of a job's runs: where they come from."""
+    record = await find_record(state, cluster, job)
+    facts = record.facts if record is not None else {}
+    git = (record.request.get("git") or {}) if record is not None else {}
+    versions = {
+        kind: ", ".join(f"{row['name']}@{row['version']}" for row in facts.get(kind, []))
+        for kind in ("datasets", "environments")
+    }
+    return run_tags(
+        job=job.label,
+        cluster=cluster.name,
+        team=job.account,
+        user=job.user,
+        job_name=job.name,
+        lineage=f"{state.settings.url}/clusters/{cluster.name}/jobs/{job.id}" if record is not None else "",
+        commit=git.get("commit", ""),
+        container=facts.get("container_image", ""),
+        pipeline=record.pipeline if record is not None else "",
+        step=record.step if record is not None else "",
+        **versions,
+    )
+
+
+def has_ended(job: JobState) -> bool:
+    """Returns whether the journal of this job gains nothing more."""
+    return job.state in ENDED
+
+
+async def describe_mlflow(state: AppState) -> MlflowOut:
+    """Returns the state of the MLflow server."""
+    waiting = await asyncio.to_thread(journal_states(state).waiting)
+    return MlflowOut(state=state.mlflow.state, error=state.mlflow.error, waiting_bytes=waiting)

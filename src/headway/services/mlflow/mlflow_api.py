@@ -1,0 +1,103 @@
+"""Calls of the MLflow server's REST API, in the workspace of one team. A workspace contains the team's experiments, runs, models
+and files, and a call sees nothing outside of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import HeadwayError, Unreachable
+
+if TYPE_CHECKING:
+    import httpx
+
+API = "/api/2.0/mlflow/"
+WORKSPACES = "/api/3.0/mlflow/workspaces"
+ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts/"
+WORKSPACE_HEADER = "X-MLFLOW-WORKSPACE"
+RUN_HEADER = "X-Headway-Run"  # the id of a new run, see node/programs/mlflow_app.py
+TIMEOUT_S = 60.0
+
+
+class MlflowRefused(HeadwayError):
+    """The MLflow server refused a request. `code`: its error code, such as RESOURCE_DOES_NOT_EXIST."""
+
+    def __init__(self, status: int, code: str, text: str) -> None:
+        super().__init__(f"MLflow refused a request: {text}" if text else f"MLflow answered {status}")
+        self.status, self.code = status, code
+
+
+def workspace_name(cluster: str, team: str) -> str:
+    """Returns the workspace of a team. Workspaces may have lower-case letters, digits and hyphens, at most 63."""
+    digest = hashlib.sha256(f"{cluster}/{team}".encode()).hexdigest()[:8]
+    readable = f"{cluster}-{team}".replace("_", "-")[:50].strip("-")
+    return f"{readable}-{digest}"
+
+
+class MlflowApi:
+    """Calls in one workspace. `http` is connected to the MLflow server."""
+
+    def __init__(self, http: httpx.AsyncClient, workspace: str) -> None:
+        self._http, self.workspace = http, workspace
+
+    async def ensure_workspace(self, description: str) -> None:
+        """Creates the workspace if it does not exist."""
+        try:
+            await self._call("POST", WORKSPACES, {"name": self.workspace, "description": description}, {})
+        except MlflowRefused as error:
+            if error.code != "RESOURCE_ALREADY_EXISTS":
+                raise
+
+    async def get(self, name: str, **params: str) -> dict[str, Any]:
+        """Returns the answer of a GET request, such as `runs/get`. Raises MlflowRefused, and Unreachable."""
+        return await self._call("GET", API + name, None, {WORKSPACE_HEADER: self.workspace}, params)
+
+    async def post(self, name: str, body: Mapping[str, Any], *, run: str = "") -> dict[str, Any]:
+        """Returns the answer of a POST request. `run`: the id of the run that it creates."""
+        headers = {WORKSPACE_HEADER: self.workspace, **({RUN_HEADER: run} if run else {})}
+        return await self._call("POST", API + name, body, headers)
+
+    async def upload(self, path: str, content: AsyncIterator[bytes], size: int) -> None:
+        """Stores a file in the artifact store."""
+        import httpx
+
+        headers = {WORKSPACE_HEADER: self.workspace, "Content-Length": str(size)}
+        try:
+            answer = await self._http.put(httpx.URL(path=ARTIFACTS + path), content=content, headers=headers)
+        except httpx.HTTPError as error:
+            raise Unreachable(f"the MLflow server does not answer: {error!r}") from None
+        _check(answer)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        headers: Mapping[str, str],
+        params: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        import httpx
+
+        sent = json.dumps(body).encode() if body is not None else None
+        all_headers = {"Content-Type": "application/json", **headers}
+        try:
+            answer = await self._http.request(method, path, content=sent, headers=all_headers, params=params)
+        except httpx.HTTPError as error:
+            raise Unreachable(f"the MLflow server does not answer: {error!r}") from None
+        return _check(answer)
+
+
+def _check(answer: httpx.Response) -> dict[str, Any]:
+    """Returns the answer's JSON. Raises MlflowRefused, or Unreachable for an answer that another try may change."""
+    try:
+        said = answer.json() if answer.content else {}
+    except ValueError:
+        said = {}
+    if answer.is_success:
+        return dict(said) if isinstance(said, dict) else {}
+    code, text = str(said.get("error_code", "")), str(said.get("message", ""))[:500]
+    if answer.status_code in (429, 502, 503, 504) or code in ("TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED"):
+        raise Unreachable(f"the MLflow server is busy: {text or answer.status_code}")
+    raise MlflowRefused(answer.status_code, code, text)

@@ -1,0 +1,250 @@
+"""What jobs log is repeated on the MLflow server in their team's workspace, once, however often servers and jobs die."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.jobs.metrics.reader import MetricsPart
+from headway.server.mlflow.worker import MlflowJournals
+from headway.services.mlflow.journals import journal_states
+from headway.services.mlflow.mlflow_api import RUN_HEADER, WORKSPACE_HEADER, workspace_name
+from headway.services.read_model.snapshot import Snapshot
+from tests.support.clusters import builders
+from tests.support.servers.server_fakes import Server
+
+RUN = "0123456789abcdef0123456789abcdef"
+
+
+class Mlflow:
+    """An MLflow server: workspaces with experiments, runs and files. Refuses what it does not know."""
+
+    def __init__(self) -> None:
+        self.experiments: dict[tuple[str, str], str] = {}
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.workspaces: set[str] = set()
+        self.files: dict[str, bytes] = {}
+        self.down_after = -1  # requests until it does not answer; -1: it answers
+        self.http = httpx.AsyncClient(transport=httpx.MockTransport(self.handle), base_url="http://localhost")
+
+    def handle(self, request: httpx.Request) -> httpx.Response:
+        if self.down_after == 0:
+            raise httpx.ConnectError("down")
+        self.down_after -= 1
+        body = json.loads(request.content) if request.content and request.method == "POST" else {}
+        if request.url.path == "/api/3.0/mlflow/workspaces":
+            self.workspaces.add(body["name"])
+            return httpx.Response(201, json={})
+        workspace = request.headers[WORKSPACE_HEADER]
+        assert workspace in self.workspaces
+        if request.method == "PUT":
+            self.files[request.url.path.removeprefix("/api/2.0/mlflow-artifacts/artifacts/")] = request.content
+            return httpx.Response(200, json={})
+        name = request.url.path.removeprefix("/api/2.0/mlflow/")
+        return getattr(self, name.replace("/", "_").replace("-", "_"))(workspace, request, body)
+
+    def experiments_get_by_name(self, workspace: str, request: httpx.Request, _: Any) -> httpx.Response:
+        found = self.experiments.get((workspace, request.url.params["experiment_name"]))
+        if found is None:
+            return httpx.Response(404, json={"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "none"})
+        return httpx.Response(200, json={"experiment": {"experiment_id": found}})
+
+    def experiments_create(self, workspace: str, _: Any, body: Any) -> httpx.Response:
+        number = self.experiments[workspace, body["name"]] = str(len(self.experiments) + 1)
+        return httpx.Response(200, json={"experiment_id": number})
+
+    def runs_create(self, workspace: str, request: httpx.Request, body: Any) -> httpx.Response:
+        run = request.headers[RUN_HEADER]
+        if run in self.runs:
+            return httpx.Response(400, json={"error_code": "BAD_REQUEST", "message": "UNIQUE constraint failed"})
+        tags = {tag["key"]: tag["value"] for tag in body["tags"]}
+        self.runs[run] = {
+            "workspace": workspace,
+            "experiment": body["experiment_id"],
+            "tags": tags,
+            "metrics": {},
+            "params": {},
+        }
+        return httpx.Response(200, json={})
+
+    def _known(self, workspace: str, run: str) -> dict[str, Any] | None:
+        found = self.runs.get(run)
+        return found if found and found["workspace"] == workspace else None
+
+    def runs_get(self, workspace: str, request: httpx.Request, _: Any) -> httpx.Response:
+        run = request.url.params["run_id"]
+        if not self._known(workspace, run):
+            return httpx.Response(404, json={"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"no run {run}"})
+        uri = f"mlflow-artifacts:/workspaces/{workspace}/1/{run}/artifacts"
+        return httpx.Response(200, json={"run": {"info": {"run_id": run, "artifact_uri": uri}}})
+
+    def runs_log_batch(self, workspace: str, _: Any, body: Any) -> httpx.Response:
+        run = self._known(workspace, body["run_id"])
+        if run is None:
+            return httpx.Response(404, json={"error_code": "RESOURCE_DOES_NOT_EXIST", "message": "no run"})
+        for one in body.get("params", []):
+            if run["params"].get(one["key"], one["value"]) != one["value"]:
+                return httpx.Response(400, json={"error_code": "INVALID_PARAMETER_VALUE", "message": "changed param"})
+        run["params"] |= {one["key"]: one["value"] for one in body.get("params", [])}
+        for one in body.get("metrics", []):
+            run["metrics"][one["key"], one["step"], one["timestamp"]] = one["value"]
+        return httpx.Response(200, json={})
+
+    def runs_update(self, workspace: str, _: Any, body: Any) -> httpx.Response:
+        run = self._known(workspace, body["run_id"])
+        assert run is not None
+        run["status"] = body["status"]
+        return httpx.Response(200, json={})
+
+
+def lines(*values: Any) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+def metric(step: int, value: Any = 1.0) -> list[Any]:
+    return ["runs/log-metric", {"run_id": RUN, "key": "loss", "value": value, "timestamp": 5, "step": step}]
+
+
+BEGIN = [
+    ["experiments/create", {"name": "llm", "experiment_id": "900000000"}],
+    ["runs/create", {"run_id": RUN, "experiment_id": "900000000", "tags": [{"key": "headway.team", "value": "mine"}]}],
+]
+
+
+@pytest.fixture
+async def server(server: Server) -> Server:
+    """With a cluster whose jobs log to MLflow, and a running job."""
+    server.backend.clusters["lab"] = {"mlflow": True}
+    await server.apply()
+    server.backend.answers["history"] = ()
+    show(server, builders.job(7))
+    return server
+
+
+@pytest.fixture
+def mlflow(server: Server) -> Mlflow:
+    found = Mlflow()
+    server.state.mlflow.http = found.http
+    return found
+
+
+@pytest.fixture
+def files(server: Server) -> dict[str, bytes]:
+    """Files on the cluster; parts have at most 400 bytes."""
+    found: dict[str, bytes] = {}
+
+    def read(_: Any, asked: Any) -> dict[int, MetricsPart]:
+        parts = {}
+        for ask in asked:
+            path = ask.path or f"/scratch/{ask.job.user}/{ask.folder}/{ask.job.id}.jsonl"
+            if path in found:
+                data = found[path][ask.offset : ask.offset + 400]
+                whole = data[: data.rfind(b"\n") + 1] if ask.whole_lines else data
+                parts[ask.job.id] = MetricsPart(path, whole, len(found[path]))
+        return parts
+
+    server.backend.answers["metric_parts"] = read
+    return found
+
+
+def show(server: Server, *jobs: Any) -> None:
+    server.state.live.store_snapshot(Snapshot("lab", jobs=jobs, progress={}, as_of=1000.0))
+
+
+def journal(server: Server) -> str:
+    return next(f"/scratch/{job.user}/.headway/mlflow/7.jsonl" for job in server.state.live.snapshot("lab").jobs)
+
+
+async def test_runs_of_a_job_are_in_its_teams_workspace(
+    server: Server, mlflow: Mlflow, files: dict[str, bytes]
+) -> None:
+    files[journal(server)] = lines(
+        *BEGIN,
+        ["runs/log-batch", {"run_id": RUN, "params": [{"key": "lr", "value": "1"}]}],
+        *(metric(step) for step in range(20)),
+        metric(20, "NaN"),
+        ["artifact", {"path": f"runs/{RUN}/artifacts/a b.txt", "file": "1-1", "bytes": 700}],
+        ["runs/update", {"run_id": RUN, "status": "FINISHED"}],
+    )
+    files[journal(server).replace(".jsonl", ".files/1-1")] = b"x" * 700
+    worker = MlflowJournals(server.state)
+    await worker.collect_all()
+    team = server.state.live.snapshot("lab").jobs[0].account
+    run = mlflow.runs[RUN]
+    assert run["workspace"] == workspace_name("lab", team)
+    assert (len(run["metrics"]), run["params"], run["status"]) == (21, {"lr": "1"}, "FINISHED")
+    assert (run["tags"]["headway.job"], run["tags"]["headway.team"]) == ("7", team)
+    assert mlflow.files == {f"workspaces/{run['workspace']}/1/{RUN}/artifacts/a b.txt": b"x" * 700}
+
+    mlflow.down_after = 0  # nothing is left to send
+    await worker.collect_all()
+    assert journal_states(server.state).read("lab", 7).waiting == 0
+
+
+async def test_nothing_is_lost_or_doubled_while_mlflow_fails(
+    server: Server, mlflow: Mlflow, files: dict[str, bytes]
+) -> None:
+    rows = [*BEGIN]
+    for step in range(30):
+        rows += [metric(step), ["runs/log-batch", {"run_id": RUN, "params": [{"key": f"p{step}", "value": "1"}]}]]
+    files[journal(server)] = lines(*rows)
+    for requests in range(12):
+        mlflow.down_after = requests
+        server.state.mlflow.workspaces.clear()
+        await MlflowJournals(server.state).collect_all()
+    mlflow.down_after = -1
+    await MlflowJournals(server.state).collect_all()
+    assert sorted(step for _, step, _ in mlflow.runs[RUN]["metrics"]) == list(range(30))
+    assert len(mlflow.runs[RUN]["params"]) == 30
+    assert journal_states(server.state).read("lab", 7).refused == 0
+
+
+async def test_the_journal_of_a_job_that_ended_meanwhile_is_repeated(
+    server: Server, mlflow: Mlflow, files: dict[str, bytes]
+) -> None:
+    files[journal(server)] = lines(*BEGIN, metric(1))
+    ended = builders.job(7, state="COMPLETED", end_time=int(server.state.clock()) - 86400)
+    show(server)
+    server.backend.answers["history"] = (ended,)
+    server.state.mlflow.http = None
+    worker = MlflowJournals(server.state)
+    await worker.collect_all()
+    assert mlflow.runs == {}
+    server.state.mlflow.http = mlflow.http
+    await worker.collect_all()
+    assert set(mlflow.runs) == {RUN}
+
+
+async def test_refused_requests_are_counted_and_the_rest_is_kept(
+    server: Server, mlflow: Mlflow, files: dict[str, bytes]
+) -> None:
+    changed = {"run_id": RUN, "params": [{"key": "lr", "value": "2"}], "metrics": [metric(5)[1]]}
+    files[journal(server)] = lines(
+        *BEGIN,
+        ["runs/log-batch", {"run_id": RUN, "params": [{"key": "lr", "value": "1"}]}],
+        ["runs/log-batch", changed],
+        5,
+    )
+    await MlflowJournals(server.state).collect_all()
+    known = journal_states(server.state).read("lab", 7)
+    assert known.refused == 2
+    assert "changed param" in known.why
+    assert len(mlflow.runs[RUN]["metrics"]) == 1
+
+
+async def test_a_job_cannot_write_into_a_run_of_another_team(
+    server: Server, mlflow: Mlflow, files: dict[str, bytes]
+) -> None:
+    mlflow.runs[RUN] = {"workspace": "another", "metrics": {}, "params": {}, "tags": {}}
+    files[journal(server)] = lines(*BEGIN, metric(1))
+    await MlflowJournals(server.state).collect_all()
+    assert mlflow.runs[RUN]["metrics"] == {}
+    assert journal_states(server.state).read("lab", 7).refused == 2
+
+
+def test_workspaces_of_teams_differ() -> None:
+    assert len({workspace_name("a-b", "c"), workspace_name("a", "b-c"), workspace_name("a", "b_c")}) == 3
+    assert len(workspace_name("a" * 21, "b" * 31)) <= 63
