@@ -25,7 +25,7 @@ UNIT_FILE = "/etc/systemd/system/" + UNIT
 HAPROXY = "/usr/sbin/haproxy"
 ANSWER_S = 10
 START_S = 20
-CHECK = "check inter 1s fastinter 500ms downinter 500ms fall 2 rise 1"
+CHECK = "check inter 1s fastinter 500ms downinter 500ms fall 2 rise 1 observe layer4 error-limit 5 on-error mark-down"
 HOLD = """\
 -- Holds a request while its service has no server that could answer it, for a number of seconds at most.
 core.register_action("hold", { "http-req" }, function(txn, seconds)
@@ -49,7 +49,7 @@ ExecReload=/bin/kill -USR2 $MAINPID
 RuntimeDirectory=headway-serve
 KillMode=mixed
 Restart=always
-RestartSec=1
+RestartSec=100ms
 SuccessExitStatus=143
 LimitNOFILE=20000
 
@@ -117,6 +117,7 @@ def main():
         if os.path.exists(UNIT_FILE):
             subprocess.run(["systemctl", "disable", "--now", UNIT], check=True, capture_output=True, timeout=60)
             os.remove(UNIT_FILE)
+            write(FOLDER + "/keys.map", "", 0o600)
         print(json.dumps({"services": {}}))
         return
     resolve(wish)
@@ -166,6 +167,8 @@ def shape_of(wish):
 
 def start_or_reload(shape):
     """Starts HAProxy, or lets it read its file again. Returns whether it did so."""
+    if not os.path.exists(HAPROXY):
+        raise SystemExit("HAProxy is not installed on this head; its image is older: headway roll --head")
     unit = write(UNIT_FILE, SERVICE_UNIT.format(haproxy=HAPROXY, folder=FOLDER, run=RUN), 0o644)
     if unit:
         subprocess.run(["systemctl", "daemon-reload"], check=True, capture_output=True, timeout=60)

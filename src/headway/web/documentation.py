@@ -18,6 +18,7 @@ PAGE_TO_DOC = {
     "events": "howto/dashboard",
     "notebooks": "howto/dashboard",
     "sweeps": "howto/sweeps",
+    "services": "howto/services",
     "teams": "howto/access",
     "costs": "howto/costs",
     "home": "howto/dashboard",

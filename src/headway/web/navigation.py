@@ -25,6 +25,7 @@ CLUSTER = (
     Tab("submit", "Submit", "/submit", roles=CAN_SUBMIT),
     Tab("trainings", "Trainings", "/trainings"),
     Tab("sweeps", "Sweeps", "/sweeps"),
+    Tab("services", "Services", "/services"),
     Tab("nodes", "Nodes", "/nodes"),
     Tab("storage", "Storage", "/storage"),
     Tab("incidents", "Incidents", "/incidents"),

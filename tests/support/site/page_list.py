@@ -79,6 +79,11 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("no-sweeps", "/clusters/prod/sweeps"),
     ),
     "/clusters/{name}/sweeps/{sweep}": (Place("sweep", "/clusters/demo/sweeps/lr-search", role="member"),),
+    "/clusters/{name}/services": (
+        Place("services", "/clusters/demo/services", role="member"),
+        Place("no-services", "/clusters/prod/services"),
+    ),
+    "/clusters/{name}/services/{service}": (Place("service", "/clusters/demo/services/chat", role="member"),),
     "/clusters/{name}/queue": (
         Place("queue", "/clusters/demo/queue"),
         Place("queue-array", "/clusters/grow/queue?show=running,waiting,ended&open=300"),

@@ -51,8 +51,8 @@ def reason_to_leave(
         return f"node {node.name} is out of service: {node.reason or node.states[-1]}"
     if replica.state == "unhealthy" and now - replica.since > UNHEALTHY_S:
         return f"it has not been healthy for {UNHEALTHY_S:.0f} s"
-    if job is not None and replica.node and job.time_limit_s and job.end_time:
-        left = job.end_time - now
+    if job is not None and replica.node and job.time_limit_s and job.start_time:
+        left = job.start_time + job.time_limit_s - now
         if left < min(service.start_s + service.drain_s, job.time_limit_s / 2):
             return "its time limit is near"
     return ""

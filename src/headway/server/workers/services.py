@@ -52,5 +52,8 @@ class ServiceWorker:
             await advance_services(self._state, cluster, rows)
         except HeadwayError as error:
             log.warning("a round of services failed", cluster=cluster, error=error.message)
+            for row in rows:
+                if row.state == "running" and row.why != error.message:
+                    await self._state.store.services.change(row.id, why=error.message)
         except Exception as error:
             log.error("a round of services failed", cluster=cluster, exc_info=error)

@@ -34,7 +34,8 @@ class ServiceStore(StorePart):
         least: int,
         most: int,
     ) -> ServiceRow:
-        """Stores a service, or a new version of the running one with this team and name. Raises Conflict if that one belongs to
+        """Stores a service, or a new version of the running one with this team and name if its document, but for the mark of its
+        folders, has changed. Raises Conflict if that one belongs to
         another user."""
         s, now = t.services, self._database.now()
         running = (s.c.cluster == cluster, s.c.team == team, s.c.name == name, s.c.ended_at.is_(None))
@@ -54,8 +55,9 @@ class ServiceStore(StorePart):
                 raise Conflict(
                     f"{team}/{name} is being stopped", hint="try again when headway serve ls no longer lists it"
                 )
-            version = row.version + (dict(row.document) != dict(document))
-            changes = {"document": dict(document), "version": version, "least": least, "most": most}
+            changes: dict[str, Any] = {"least": least, "most": most}
+            if {**row.document, "mark": ""} != {**document, "mark": ""}:
+                changes |= {"document": dict(document), "version": row.version + 1}
             await db.execute(update(s).where(s.c.id == row.id).values(**changes))
             return ServiceRow(**{**asdict(row), **changes})
 

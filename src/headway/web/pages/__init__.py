@@ -22,7 +22,7 @@ from headway.web.pages.cluster import (
     scale,
     storage,
 )
-from headway.web.pages.jobs import job, notebooks, queue, submit, sweeps, trainings
+from headway.web.pages.jobs import job, notebooks, queue, services, submit, sweeps, trainings
 
 PAGES: tuple[ModuleType, ...] = (
     home,
@@ -38,6 +38,7 @@ PAGES: tuple[ModuleType, ...] = (
     node,
     notebooks,
     sweeps,
+    services,
     nodes,
     fabric_test,
     scale,

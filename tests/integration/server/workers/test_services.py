@@ -158,6 +158,9 @@ async def test_drained_node_loses_its_replicas_after_others_are_healthy_and_no_r
 
 async def test_new_version_replaces_replicas_one_by_one(lab: Lab) -> None:
     eve = await serving(lab)
+    await start(lab)
+    await lab.round()
+    assert await states(eve) == {1: "serving", 2: "serving"}, "the same file changes nothing"
     await start(lab, run="serve --new {port}")
     await lab.round()
     assert await states(eve) == {1: "serving", 2: "serving", 3: "pending", 4: "pending"}
@@ -206,6 +209,10 @@ async def test_unreachable_cluster_changes_nothing(lab: Lab) -> None:
     lab.server.backend.answers["steer_proxy"] = Unreachable("gone")
     await lab.round()
     assert await states(eve) == {1: "serving", 2: "serving"}
+    assert (await eve.get(f"{SERVICES}/chat")).json()["why"] == "gone"
+    lab.server.backend.answers["steer_proxy"] = lab.steer
+    await lab.round()
+    assert (await eve.get(f"{SERVICES}/chat")).json()["why"] == ""
 
 
 async def test_number_of_replicas_follows_requests_and_hands(lab: Lab) -> None:

@@ -73,10 +73,10 @@ def test_reasons_to_leave() -> None:
     assert reason_to_leave(service(), 1, replica(1, "unhealthy"), None, {}, 29.0) == ""
     assert "not been healthy" in reason_to_leave(service(), 1, replica(1, "unhealthy"), None, {}, 31.0)
     quick = service(start_s=60, drain_s=40)
-    job = builders.job(5, end_time=1000, time_limit_s=900)
+    job = builders.job(5, start_time=100, time_limit_s=900)
     assert reason_to_leave(quick, 1, replica(1, node="n1"), job, {}, 890.0) == ""
     assert reason_to_leave(quick, 1, replica(1, node="n1"), job, {}, 901.0) == "its time limit is near"
-    short = builders.job(5, end_time=1000, time_limit_s=100)
+    short = builders.job(5, start_time=900, time_limit_s=100)
     assert reason_to_leave(quick, 1, replica(1, node="n1"), short, {}, 940.0) == "", "half of its time is left to it"
 
 
