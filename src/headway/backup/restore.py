@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from headway.backup.archive import ArchiveReader
 from headway.backup.create import program_argv
 from headway.backup.verify import VerifiedBackup, record_rows, verify_backup
+from headway.changes.desired_accounts import desired_accounts
 from headway.cluster.apply import apply_cluster
 from headway.cluster.context import ClusterContext
 from headway.cluster.observe import replaced_machines
@@ -25,6 +26,7 @@ from headway.domain.cluster import ACCOUNTING_FOLDER, Cluster, head_names
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.operation_progress import ReportProgress
 from headway.errors import CommandFailed, HeadwayError, Refused
+from headway.slurm import job_commands
 from headway.slurm.accounting.sacctmgr_commands import close_runaway_jobs_argv
 from headway.store.clusters.cluster_records import BRINGING
 
@@ -128,6 +130,7 @@ async def restore_cluster(
     if not done:
         raise Refused(f"{cluster.head}: slurmdbd did not stop, so nothing was restored", hint="run restore again")
     await _close_runaways(cluster, context, report)
+    await _give_allowed_qos(cluster, context, report)
 
 
 def _as_many(cluster: Cluster, machines: Collection[str]) -> Cluster:
@@ -234,3 +237,20 @@ async def _close_runaways(cluster: Cluster, context: ClusterContext, report: Rep
         await report(
             "accounting", f"open job records were not checked: {ran.stderr.strip()[-200:]}", level="warning", done=True
         )
+
+
+async def _give_allowed_qos(cluster: Cluster, context: ClusterContext, report: ReportProgress) -> None:
+    """Gives pending jobs whose QOS their team may not use, as after the move from another Slurm, the team's default: Slurm
+    would never start them."""
+    head = (await context.machines(cluster.name))[cluster.head]
+    allowed = desired_accounts(cluster).account_qos
+    changed = 0
+    for job, account, qos in await job_commands.pending_jobs_qos(context.connections, head):
+        if account in allowed and qos not in allowed[account]:
+            await job_commands.set_job_qos(context.connections, head, job, allowed[account][0])
+            changed += 1
+    if changed:
+        text = (
+            f"{changed} pending job{'s' * (changed != 1)} now {'has' if changed == 1 else 'have'} the QOS of the team"
+        )
+        await report("queue", text, done=True)

@@ -116,6 +116,7 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
                 "backup", "data.backup:backup", "Write queue, accounting, keys and records to one encrypted file."
             ),
             CommandEntry("backups", "data.backup:backups", "List backups; verify one."),
+            CommandEntry("adopt", "data.adopt:adopt", "Pack a Slurm site's history and queue for its new cluster."),
             CommandEntry("restore", "data.backup:restore", "Restore a cluster from a backup."),
         ),
     ),

@@ -148,3 +148,16 @@ async def _show_job(connections: Remote, head: Machine, job_id: int) -> str:
     ran = await run_scontrol(connections, head, "--oneliner", "show", "job", str(job_id), check=False)
     found = re.search(rf"^JobId={job_id}\b.*$", ran.stdout, re.MULTILINE)
     return found[0] if ran.code == 0 and found else ""
+
+
+async def pending_jobs_qos(connections: Remote, head: Machine) -> list[tuple[str, str, str]]:
+    """Returns the number, account and QOS of each pending job; of an array that of its waiting tasks together."""
+    argv = ["squeue", "-a", "-h", "-t", "PENDING", "-o", "%A|%a|%q"]
+    ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
+    rows = (line.split("|") for line in ran.stdout.splitlines())
+    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
+
+
+async def set_job_qos(connections: Remote, head: Machine, job: str, qos: str) -> None:
+    """Gives a pending job another QOS. Does nothing if the job has ended."""
+    await run_scontrol(connections, head, "update", f"JobId={job}", f"QOS={qos}", check=False)

@@ -88,3 +88,13 @@ async def test_task_end_is_not_read_from_other_array_tasks() -> None:
     assert await job_commands.read_job_state(slurm, HEAD, 1) == "COMPLETING"
     assert not await job_commands.failed_while_completing(slurm, HEAD, 1)
     assert not await job_commands.was_killed(slurm, HEAD, 1, 0)
+
+
+async def test_pending_jobs_get_another_qos() -> None:
+    show = ("squeue", "-a", "-h", "-t", "PENDING", "-o", "%A|%a|%q")
+    change = ("scontrol", "update", "JobId=7", "QOS=physics")
+    slurm = Scontrol({show: (0, "7|physics|normal\n9|it|it\n", ""), change: (1, "", "Invalid job id specified")})
+    found = await job_commands.pending_jobs_qos(slurm, HEAD)
+    assert found == [("7", "physics", "normal"), ("9", "it", "it")]
+    await job_commands.set_job_qos(slurm, HEAD, "7", "physics")
+    assert slurm.said == [show, change]
