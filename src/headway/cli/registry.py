@@ -37,6 +37,9 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
                 usage="[OPTIONS] [CLUSTER] NODES | GROUP=NODES...",
             ),
             CommandEntry("roll", "cluster.roll:roll", "Update the node image, node by node, while jobs run."),
+            CommandEntry(
+                "whatif", "cluster.whatif:whatif", "Replay a queue with more nodes, other caps or another policy."
+            ),
             CommandEntry("ls", "cluster.status:ls", "List clusters."),
             CommandEntry("status", "cluster.status:status", "Show whether a cluster is ready, and which checks fail."),
             CommandEntry("cloud", "cluster.cloud:app", "Show what the server rents from clouds, and its price."),

@@ -1,0 +1,98 @@
+"""Reads `sacct -a -X -P`: one line of each job. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from headway.slurm.accounting.sacct_trace import COLUMNS, trace_argv
+from headway.whatif.trace import TraceJob
+
+__all__ = ["COLUMNS", "is_sacct", "read_sacct", "trace_argv"]
+
+_NEEDED = ("JobID", "User", "Submit", "ElapsedRaw")
+_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)[nc]?$")
+_MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}
+
+
+def is_sacct(text: str) -> bool:
+    """Returns whether the first line names sacct's columns."""
+    names = text.partition("\n")[0].strip().split("|")
+    return all(name in names for name in _NEEDED)
+
+
+def read_sacct(text: str, now: float) -> tuple[list[TraceJob], Counter[str]]:
+    """Returns the jobs, and why lines are left out -> their number. `now`: when accounting was read: jobs that run have no
+    end yet."""
+    lines = [line.rstrip("\r").split("|") for line in text.splitlines() if line.strip()]
+    names, *rows = lines or [[]]
+    found, left_out = [], Counter[str]()
+    for row in rows:
+        if len(row) < len(names):
+            left_out["its line is incomplete"] += 1
+            continue
+        job = _job(dict(zip(names, row, strict=False)), now)
+        if isinstance(job, str):
+            left_out[job] += 1
+        else:
+            found.append(job)
+    return found, left_out
+
+
+def _job(row: Mapping[str, str], now: float) -> TraceJob | str:
+    submit, start, end = (_time(row.get(name, "")) for name in ("Submit", "Start", "End"))
+    if not submit or not row.get("User"):
+        return "its line has no user or submission"
+    tres = dict(part.partition("=")[::2] for part in row.get("ReqTRES", "").split(",") if "=" in part)
+    nodes = max(1, _whole(tres.get("node", "")) or _whole(row.get("NNodes", "")))
+    state = row.get("State", "").split(" ")[0]
+    limit_min, run_s = _whole(row.get("TimelimitRaw", "")), _whole(row.get("ElapsedRaw", ""))
+    if not start and state != "PENDING" and not state.startswith("CANCELLED"):
+        return f"it ended without a start ({state or 'no state'})"
+    if state == "TIMEOUT" and limit_min:
+        run_s = max(run_s, limit_min * 60) + 3600  # slurmctld ends it at its limit
+    elif state == "RUNNING":
+        run_s = max(run_s, limit_min * 60, int(now - start))
+    elif not start:
+        run_s = max(60, limit_min * 60)
+    eligible = _time(row.get("Eligible", ""))
+    return TraceJob(
+        job_id=row["JobID"],
+        user=row["User"],
+        account=row.get("Account", ""),
+        partition=row.get("Partition", "").split(",")[0],
+        qos=row.get("QOS", ""),
+        submit=submit,
+        begin=eligible if eligible > submit + 1 else 0,
+        start=start,
+        end=end if start else 0,
+        run_s=run_s,
+        limit_min=limit_min,
+        nodes=nodes,
+        cpus=-(-max(1, _whole(tres.get("cpu", "")) or _whole(row.get("ReqCPUS", ""))) // nodes),
+        memory_mib=-(-_mebibytes(tres.get("mem", "")) // nodes),
+        gpus=-(-_whole(tres.get("gres/gpu", "")) // nodes),
+        features=row.get("Constraints", ""),
+        cancelled_at=end if not start and state.startswith("CANCELLED") else 0,
+    )
+
+
+def _whole(text: str) -> int:
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text.strip()) else 0
+
+
+def _time(text: str) -> float:
+    """Returns Unix seconds, of a number or of a time without a zone, which is read as UTC; 0 for none."""
+    if re.fullmatch(r"[0-9]{1,12}", text):
+        return float(text)
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _mebibytes(text: str) -> int:
+    match = _NUMBER.match(text)
+    return int(float(match[1]) * _MIB[match[2]]) if match else 0
