@@ -209,17 +209,18 @@ def _answer(trace: Trace, replays: list[tuple[str, Cluster, Outcome]]) -> dict[s
     from headway.whatif.figures import figures
     from headway.whatif.outcome import real_runs
 
-    found: dict[str, Any] = {}
+    runs = {name: outcome.runs for name, _, outcome in replays}
+    found = {name: figures(cluster, trace, outcome.runs) for name, cluster, outcome in replays}
     if real := real_runs(trace.jobs):
-        found["real"] = figures(replays[0][1], trace, real)
-    for name, cluster, outcome in replays:
-        found[name] = figures(cluster, trace, outcome.runs)
+        runs = {"real": real, **runs}
+        found = {"real": figures(replays[0][1], trace, real), **found}
     return {
         "jobs": len(trace.jobs),
         "hours": (trace.last - trace.first) / 3600,
         "left_out": dict(trace.left_out),
         "warnings": list(trace.warnings),
         "figures": {name: asdict(one) for name, one in found.items()},
+        "starts": {name: {run.job.job_id: run.start for run in listed} for name, listed in runs.items()},
         "never_started": {name: outcome.never for name, _, outcome in replays},
         "refused": {name: outcome.refused for name, _, outcome in replays},
     }
