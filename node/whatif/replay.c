@@ -181,8 +181,11 @@ static void submit(job_t *job)
 		wanted.time_limit = number(job, LIMIT_MIN);
 	wanted.min_nodes = wanted.max_nodes = wanted.num_tasks = number(job, NODES);
 	wanted.ntasks_per_node = 1;
-	wanted.cpus_per_task = number(job, CPUS);
-	wanted.min_cpus = wanted.num_tasks * wanted.cpus_per_task;
+	wanted.min_cpus = wanted.num_tasks;
+	if (number(job, CPUS) > 0) { /* else the default for its GPUs */
+		wanted.cpus_per_task = number(job, CPUS);
+		wanted.min_cpus = wanted.num_tasks * wanted.cpus_per_task;
+	}
 	if (number(job, MEMORY_MIB) > 0)
 		wanted.pn_min_memory = number(job, MEMORY_MIB);
 	if (number(job, BEGIN) > 0)

@@ -45,7 +45,7 @@ def _job(row: Mapping[str, str], now: float) -> TraceJob | str:
     submit, start, end = (_time(row.get(name, "")) for name in ("Submit", "Start", "End"))
     if not submit or not row.get("User"):
         return "its line has no user or submission"
-    tres = dict(part.partition("=")[::2] for part in row.get("ReqTRES", "").split(",") if "=" in part)
+    tres, given = _tres(row.get("ReqTRES", "")), _tres(row.get("AllocTRES", ""))
     nodes = max(1, _whole(tres.get("node", "")) or _whole(row.get("NNodes", "")))
     state = row.get("State", "").split(" ")[0]
     limit_min, run_s = _whole(row.get("TimelimitRaw", "")), _whole(row.get("ElapsedRaw", ""))
@@ -71,12 +71,24 @@ def _job(row: Mapping[str, str], now: float) -> TraceJob | str:
         run_s=run_s,
         limit_min=limit_min,
         nodes=nodes,
-        cpus=-(-max(1, _whole(tres.get("cpu", "")) or _whole(row.get("ReqCPUS", ""))) // nodes),
-        memory_mib=-(-_mebibytes(tres.get("mem", "")) // nodes),
+        cpus=0
+        if _is_default("cpu", tres, given)
+        else -(-max(1, _whole(tres.get("cpu", "")) or _whole(row.get("ReqCPUS", ""))) // nodes),
+        memory_mib=0 if _is_default("mem", tres, given) else -(-_mebibytes(tres.get("mem", "")) // nodes),
         gpus=-(-_whole(tres.get("gres/gpu", "")) // nodes),
         features=row.get("Constraints", ""),
         cancelled_at=end if not start and state.startswith("CANCELLED") else 0,
     )
+
+
+def _tres(text: str) -> dict[str, str]:
+    return dict(part.partition("=")[::2] for part in text.split(",") if "=" in part)
+
+
+def _is_default(name: str, asked: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    """Returns whether a job left CPUs or memory to the defaults for a GPU: it was given something else than accounting has as
+    its request."""
+    return "gres/gpu" in asked and name in given and asked.get(name) != given[name]
 
 
 def _whole(text: str) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from headway.domain.cluster import Cluster
+from headway.domain.slurm.hostlist import natural_key
 from headway.errors import Refused
 
 MOST_JOBS = 200_000  # MaxJobCount of the rendered slurm.conf
@@ -17,7 +18,8 @@ _GAP_FACTOR = 100  # times the mean distance of submissions
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """One job. Times in Unix seconds, 0 for none; `limit_min` 0 for none; `cpus`, `memory_mib` and `gpus` are per node.
+    """One job. Times in Unix seconds, 0 for none; `limit_min` 0 for none; `cpus`, `memory_mib` and `gpus` are per node,
+    0 for the default.
     `start` and `end`: when it really ran. `cancelled_at`: when it was cancelled while it waited."""
 
     job_id: str
@@ -74,7 +76,7 @@ def check_trace(read: Iterable[TraceJob], cluster: Cluster, left_out: Counter[st
     qos = {team.name for team in cluster.teams} | {one.name for one in cluster.qos}
     kept: list[TraceJob] = []
     turned = 0
-    for job in sorted(read, key=lambda one: (one.submit, one.job_id)):
+    for job in sorted(read, key=lambda one: (one.submit, natural_key(one.job_id))):
         why = _reason(job, users, set(teams), partitions)
         if why:
             dropped[why] += 1

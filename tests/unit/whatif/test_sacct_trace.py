@@ -7,7 +7,8 @@ from headway.whatif.sacct_trace import COLUMNS, is_sacct, read_sacct
 _ROW = {
     "JobID": "7", "User": "alice", "Account": "vision", "Partition": "train", "QOS": "vision", "Submit": "1000",
     "Eligible": "1000", "Start": "1060", "End": "1160", "ElapsedRaw": "100", "TimelimitRaw": "30", "State": "COMPLETED",
-    "ReqTRES": "billing=8000,cpu=32,gres/gpu=16,mem=64G,node=2", "ReqCPUS": "32", "NNodes": "2", "Constraints": "",
+    "ReqTRES": "billing=8000,cpu=32,gres/gpu=16,mem=64G,node=2",
+    "AllocTRES": "cpu=32,mem=64G", "ReqCPUS": "32", "NNodes": "2", "Constraints": "",
 }  # fmt: skip
 
 
@@ -19,6 +20,11 @@ def test_a_job_has_its_resources_by_node() -> None:
     (job,), left_out = read_sacct(_text({}), 2000)
     assert (job.nodes, job.cpus, job.gpus, job.memory_mib, job.run_s) == (2, 16, 8, 32768, 100)
     assert (job.start, job.end, job.begin, job.cancelled_at, left_out) == (1060, 1160, 0, 0, {})
+
+
+def test_cpus_and_memory_that_a_gpu_gave_are_left_to_the_defaults() -> None:
+    (job,), _ = read_sacct(_text({"AllocTRES": "cpu=384,gres/gpu=16,mem=1T,node=2"}), 2000)
+    assert (job.cpus, job.memory_mib, job.gpus) == (0, 0, 8)
 
 
 def test_a_job_that_reached_its_limit_reaches_it_again() -> None:

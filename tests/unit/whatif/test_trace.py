@@ -25,6 +25,11 @@ def test_jobs_of_others_are_left_out_with_a_reason() -> None:
     }
 
 
+def test_jobs_of_one_second_have_the_order_of_their_numbers() -> None:
+    trace = check_trace([_job(10, 5), _job(9, 5), _job(100, 5)], lab())
+    assert [job.job_id for job in trace.jobs] == ["9", "10", "100"]
+
+
 def test_a_trace_without_a_job_is_refused_with_its_reasons() -> None:
     with pytest.raises(Refused, match="user eve is not in the cluster file"):
         check_trace([_job(1, 1, user="eve")], lab())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 COLUMNS = (
     "JobID", "User", "Account", "Partition", "QOS", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw",
-    "State", "ReqTRES", "ReqCPUS", "NNodes", "Constraints",
+    "State", "ReqTRES", "AllocTRES", "ReqCPUS", "NNodes", "Constraints",
 )  # fmt: skip
 
 
