@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
@@ -134,6 +135,14 @@ class Client:
     def reconnect(self) -> None:
         """Looks up the server's address again after a lost connection; the next call goes there."""
         self._connection.reconnect()
+
+    @contextmanager
+    def forward(
+        self, method: str, path: str, *, query: str = "", headers: Mapping[str, str], content: bytes = b""
+    ) -> Iterator[httpx.Response]:
+        """Yields the response of any request below /api/v1 as it is, also an error, to be read in pieces. Raises Unreachable."""
+        with self._connection.forward(method, path, query=query, headers=headers, content=content) as answer:
+            yield answer
 
     def me(self) -> MeOut:
         """Returns how the server identifies this client: person, role, Linux user."""

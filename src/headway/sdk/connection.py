@@ -198,6 +198,21 @@ class Connection:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 
+    @contextmanager
+    def forward(
+        self, method: str, path: str, *, query: str = "", headers: Mapping[str, str], content: bytes = b""
+    ) -> Iterator[httpx.Response]:
+        """Yields the response of a request as it is, also an error, to be read in pieces. Raises Unreachable."""
+        import httpx
+
+        client = self._client()
+        url = client.base_url.join(API_PREFIX + path).copy_with(query=query.encode() or None)
+        try:
+            with client.stream(method, url, headers=headers, content=content, timeout=self.timeout_s) as answer:
+                yield answer
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+
     def send_piece(self, path: str, piece: bytes) -> bool:
         """Posts a piece of standard input; returns whether the command still reads it."""
         import httpx

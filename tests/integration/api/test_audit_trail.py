@@ -50,7 +50,7 @@ NOTHING_CHANGED = {
     "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/roll/plan",
     "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
     "POST api/clusters/{name}/estimate", "POST api/size",
-    "POST api/clusters/{name}/commands/{key}/input",
+    "POST api/clusters/{name}/commands/{key}/input", "POST api/clusters/{name}/mlflow/{team}/{path:path}",
     "POST /new", "POST /new/check", "POST /clusters/{name}/scale", "POST /clusters/{name}/submit/check",
 }  # fmt: skip
 SIGNING = {

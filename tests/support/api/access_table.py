@@ -164,6 +164,8 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/jobs/{job_id}/metrics": Row(ALL),
     "GET api/clusters/{name}/jobs/{job_id}/metrics/series": Row(ALL),
     "GET api/clusters/{name}/jobs/{job_id}/metrics/csv": Row(ALL),
+    "GET api/clusters/{name}/mlflow/{team}/{path:path}": Row(WORK, WORK, ADMIN),
+    "POST api/clusters/{name}/mlflow/{team}/{path:path}": Row(WORK, WORK, ADMIN),
     "GET api/clusters/{name}/trainings": Row(ALL),
     "GET api/clusters/{name}/trainings/groups": Row(ALL),
     "GET api/clusters/{name}/trainings/csv": Row(ALL),

@@ -143,6 +143,8 @@ class Things:
             "dataset": "wide",
             "environment": "tools",
             "secret": "wandb",
+            "team": "blue" if owner == STRANGER else "red",
+            "path": "ajax-api/2.0/mlflow/runs/search",
             "version": "1",
             "verb": "cancel",
             "user": owner,
@@ -256,7 +258,7 @@ async def ask(server: Server, method: str, path: str, token: str, body: Any = No
 def filled(text: str, names: dict[str, str], key: str) -> str:
     """Returns the address with its {places} filled in."""
     try:
-        return text.format_map(names)
+        return text.replace(":path}", "}").format_map(names)
     except KeyError as missing:
         raise AssertionError(f"{key}: say in Things.names what stands for {missing}") from None
 

@@ -20,7 +20,8 @@ from headway_train.mlflow_receiver.journal import Journal
 from headway_train.mlflow_receiver.runs import API, CHANGES, Answer, Runs
 
 ASK_S = 60.0  # the longest wait for Headway's server
-SERVES_S = 40.0  # how long the server may be silent before it counts as away: it looks for work every 25 s
+COPY_S = 600.0  # the longest time for an answer to be read
+NOTE_S = 2.0  # between two notes in the journal that a request waits
 _PART = 1 << 20
 
 
@@ -29,9 +30,15 @@ class Asked:
 
     def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
         self.method, self.target, self.headers, self.body = method, target, headers, body
-        self.taken = False
-        self.answered = threading.Event()
-        self.status, self.type, self.answer = 503, "application/json", b""
+        self.answered, self.copied = threading.Event(), threading.Event()
+        self.status, self.type, self.size = 503, "application/json", 0
+        self.source: Any = None  # of the answer's `size` bytes, until `copied` is set
+
+    def read(self) -> bytes:
+        """Returns the whole answer."""
+        data: bytes = self.source.read(self.size)
+        self.copied.set()
+        return data
 
 
 class Questions:
@@ -43,7 +50,8 @@ class Questions:
         self._waiting: deque[tuple[int, Asked]] = deque()
         self._open: dict[int, Asked] = {}
         self._last = 0
-        self._seen = 0.0
+        self._takers = 0  # of the server, that wait for a request
+        self._noted = -NOTE_S
 
     def ask(self, one: Asked) -> bool:
         """Waits for an answer. Returns whether there is one."""
@@ -53,7 +61,9 @@ class Questions:
             self._open[number] = one
             self._waiting.append((number, one))
             self._changed.notify()
-            away = time.monotonic() - self._seen > SERVES_S
+            away = not self._takers and time.monotonic() - self._noted >= NOTE_S
+            if away:
+                self._noted = time.monotonic()
         if away:
             self._note()
         answered = one.answered.wait(ASK_S)
@@ -65,24 +75,28 @@ class Questions:
         """Returns the next request for the server; None if there is none within `wait_s` seconds."""
         until = time.monotonic() + wait_s
         with self._changed:
-            while True:
-                self._seen = time.monotonic()
-                while self._waiting:
-                    number, one = self._waiting.popleft()
-                    if number in self._open:
-                        return number, one
-                left = until - time.monotonic()
-                if left <= 0:
-                    return None
-                self._changed.wait(left)
+            self._takers += 1
+            try:
+                while True:
+                    while self._waiting:
+                        number, one = self._waiting.popleft()
+                        if number in self._open:
+                            return number, one
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        return None
+                    self._changed.wait(left)
+            finally:
+                self._takers -= 1
 
-    def answer(self, number: int, status: int, kind: str, body: bytes) -> None:
-        """Passes the server's answer on."""
+    def answer(self, number: int, status: int, kind: str, source: Any, size: int) -> None:
+        """Passes the server's answer on, and waits until it was read from `source`."""
         with self._changed:
             one = self._open.get(number)
         if one is not None:
-            one.status, one.type, one.answer = status, kind, body
+            one.status, one.type, one.source, one.size = status, kind, source, size
             one.answered.set()
+            one.copied.wait(COPY_S)
 
 
 class Receiver:

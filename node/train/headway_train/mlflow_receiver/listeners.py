@@ -19,6 +19,7 @@ from headway_train.mlflow_receiver.runs import Answer, Runs
 
 MOST_BODY = 64 * 1024 * 1024  # bytes of a request that is not an upload
 WAIT_S = 25.0  # how long Headway's server waits for a request
+_PART = 1 << 20
 IDLE_S = 300.0  # an unused connection is closed
 _ARTIFACTS = ("/api/2.0/mlflow-artifacts/artifacts/", "/ajax-api/2.0/mlflow-artifacts/artifacts/")
 
@@ -31,7 +32,7 @@ def serve(listening: socket.socket, token: str, folder: Path, job: str) -> None:
 
     def ask(method: str, path: str, query: str, body: dict[str, Any] | None) -> Answer | None:
         one = Asked(method, f"{path}?{query}", {}, json.dumps(body).encode() if body else b"")
-        return (one.status, json.loads(one.answer)) if receiver.questions.ask(one) else None
+        return (one.status, json.loads(one.read())) if receiver.questions.ask(one) else None
 
     runs = Runs(getpass.getuser(), ask)
     for name, body in journal.read():
@@ -73,7 +74,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = IDLE_S
     server: _Server
-    disable_nagle_algorithm = True
     wbufsize = -1
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
@@ -110,6 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
 class JobHandler(_Handler):
     """Answers the job's processes."""
 
+    disable_nagle_algorithm = True  # an option of TCP, which a Unix socket refuses
+
     def do_GET(self) -> None:
         """Answers one request."""
         receiver = self.server.receiver
@@ -142,9 +144,25 @@ class JobHandler(_Handler):
         kept = {name: value for name, value in self.headers.items() if name.lower() in ("content-type", "accept")}
         asked = Asked(self.command, self.path, kept, raw)
         if receiver.questions.ask(asked):
-            self.send(asked.status, asked.answer, asked.type)
+            self.copy(asked)
         else:
             self.refuse(503, "TEMPORARILY_UNAVAILABLE", "the MLflow server did not answer; what the job logs is kept")
+
+    def copy(self, asked: Asked) -> None:
+        """Sends the answer of Headway's server as it comes."""
+        try:
+            self.send_response(asked.status)
+            self.send_header("Content-Type", asked.type)
+            self.send_header("Content-Length", str(asked.size))
+            self.end_headers()
+            left = asked.size
+            while left > 0 and (part := asked.source.read(min(_PART, left))):
+                self.wfile.write(part)
+                left -= len(part)
+            self.wfile.flush()
+            self.close_connection = self.close_connection or left > 0
+        finally:
+            asked.copied.set()
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
 
@@ -164,8 +182,9 @@ class ServerHandler(_Handler):
 
     def do_POST(self) -> None:
         """Passes an answer on."""
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        size = int(self.headers.get("Content-Length") or 0)
         number = int(self.path.rpartition("/")[2])
         kind = self.headers.get("X-Type", "application/json")
-        self.server.receiver.questions.answer(number, int(self.headers.get("X-Status", "502")), kind, body)
+        self.server.receiver.questions.answer(number, int(self.headers.get("X-Status", "502")), kind, self.rfile, size)
+        self.close_connection = True
         self.send(204, b"")

@@ -50,7 +50,7 @@ class MlflowProcess:
         failures = 0
         while True:
             if not installed_lock(self._folder):
-                self._status.state = NOT_INSTALLED
+                self._status.state, self._status.error = NOT_INSTALLED, ""
                 await self._pause(LOOK_S)
                 continue
             try:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import structlog
+
+from headway.domain.cluster import Cluster
+from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.errors import HeadwayError
 from headway.server.workers.each_cluster import check_each_cluster
 from headway.services.app_state import AppState
 from headway.services.mlflow.journals import has_ended, repeat_journals
+from headway.services.mlflow.questions import answer_questions
 from headway.store import ClusterRow
 
 EVERY_S = 5.0
 AT_ONCE = 100  # jobs of one round; further ones are in the next round
 REVIEW_AGE_S = 7 * 86400.0  # how long after its end the journal of a job is still looked for
+log = structlog.get_logger("headway.server.mlflow")
 _WORKS = frozenset({"ready", "failed", "changing"})
 
 
@@ -24,13 +31,24 @@ class MlflowJournals:
         self._pause = pause
         self._reviewed: set[str] = set()  # clusters whose past jobs were looked through
         self._waiting: dict[str, dict[int, int]] = {}  # cluster -> past job -> its end
+        self._answering: dict[tuple[str, int, str], asyncio.Task[None]] = {}  # by cluster, job and node
         self._complete: dict[str, set[tuple[int, int]]] = {}  # cluster -> (job, end) of journals read to their end
 
     async def run(self) -> None:
         """Repeats until cancelled."""
-        while True:
-            await self.collect_all()
-            await self._pause(EVERY_S)
+        try:
+            while True:
+                await self.collect_all()
+                await self._pause(EVERY_S)
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Ends the answering of jobs' requests."""
+        tasks = list(self._answering.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def collect_all(self) -> None:
         """Repeats what is new on all clusters."""
@@ -61,3 +79,22 @@ class MlflowJournals:
             some = left[begin : begin + AT_ONCE]
             done = await repeat_journals(state, cluster, some)
             complete |= {(job.id, job.end_time) for job in some if job.id in done.complete and has_ended(job)}
+            for job in some:
+                for node in [node for number, node in done.asks if number == job.id and not has_ended(job)]:
+                    self._answer(cluster, job, node)
+
+    def _answer(self, cluster: Cluster, job: JobState, node: str) -> None:
+        """Begins to answer the requests of a job on this node, unless it does already."""
+        key = (cluster.name, job.id, node)
+        if key in self._answering:
+            return
+        task = self._answering[key] = asyncio.create_task(self._answer_all(cluster, job, node))
+        task.add_done_callback(lambda _: self._answering.pop(key, None))
+
+    async def _answer_all(self, cluster: Cluster, job: JobState, node: str) -> None:
+        try:
+            await answer_questions(self._state, cluster, job, node)
+        except HeadwayError as error:
+            log.info("requests of a job to MLflow end", cluster=cluster.name, job=job.id, why=error.message)
+        except Exception as error:
+            log.error("requests of a job to MLflow", cluster=cluster.name, job=job.id, exc_info=error)

@@ -97,6 +97,11 @@ class Replay:
         if line.run not in self._state.runs:
             self._state.runs.append(line.run)
 
+    async def real_experiment(self, number: str) -> str:
+        """Returns MLflow's id of an experiment by the id that holds in the job; other texts as they are."""
+        name = self._state.experiments.get(number)
+        return await self._experiment(name) if name else number
+
     async def _experiment(self, name: str) -> str:
         """Returns MLflow's id of the experiment of this name, which is created if there is none."""
         if name not in self._ids:

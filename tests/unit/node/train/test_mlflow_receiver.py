@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -133,10 +134,14 @@ def test_a_question_waits_for_headways_server() -> None:
     assert noted.wait(10)  # the journal says that a request waits
     found = questions.next(10)
     assert found is not None
-    questions.answer(found[0], 200, "application/json", b"{}")
+    passed_on = threading.Thread(
+        target=questions.answer, args=(found[0], 200, "application/json", io.BytesIO(b"{}"), 2)
+    )
+    passed_on.start()
     waiting.join(10)
     assert answered == [True]
-    assert (asked.status, asked.answer) == (200, b"{}")
+    assert (asked.status, asked.read()) == (200, b"{}")
+    passed_on.join(10)
     assert questions.next(0) is None
 
 

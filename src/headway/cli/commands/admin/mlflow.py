@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+import webbrowser
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -56,3 +59,31 @@ def status(output: Output = Format.table) -> None:
             common.print_line(f"{cluster}  {format_bytes(size)} of the jobs' journals wait")
     if found.state != "running":
         raise typer.Exit(1)
+
+
+@app.command()
+def ui(
+    team: Annotated[str, typer.Argument(metavar="TEAM", help="Team whose runs to show.")],
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", "-c", metavar="CLUSTER", help="Cluster of the team.")
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port on this computer (default: a free one).")
+    ] = 0,
+) -> None:
+    """Open MLflow's pages in a browser, with the runs of one team. They are served on this computer until Ctrl-C.
+
+    headway mlflow ui vision"""
+    from headway.sdk.mlflow_page import MlflowPage
+
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
+    page = MlflowPage(api, name, team, port)
+    common.print_line(page.link)
+    common.print_note("Ctrl-C ends it.")
+    if sys.stdout.isatty():
+        webbrowser.open(page.link)
+    try:
+        page.serve_forever()
+    except KeyboardInterrupt:
+        page.server_close()

@@ -1,0 +1,127 @@
+"""A job's search waits in its receiver until Headway's server takes it, and gets the MLflow server's answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.jobs.metrics.reader import MetricsPart
+from headway.server.mlflow.worker import MlflowJournals
+from headway.services.mlflow.mlflow_api import WORKSPACE_HEADER, workspace_name
+from headway.services.read_model.snapshot import Snapshot
+from tests.support.clusters import builders
+from tests.support.clusters.builders import Clock
+from tests.support.paths import NODE
+from tests.support.servers import server_fakes
+from tests.support.servers.server_fakes import Server
+
+PROLOG = NODE / "train" / "headway_train" / "mlflow_receiver" / "task_prolog.py"
+
+
+class Wire:
+    """A connection to the receiver's socket, as TunnelConnection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self) -> bytes:
+        return await self._reader.read(65536)
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def close(self) -> None:
+        self._writer.close()
+
+
+class Tunnel:
+    """Connects to the socket on this machine, as jobs.remote.tunnel.Tunnel."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def connect(self) -> Wire:
+        return Wire(*await asyncio.open_unix_connection(self._path))
+
+    async def close(self) -> None:
+        """Ends nothing."""
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    made = await server_fakes.start(tmp_path / "state", Clock(), history=())
+    made.backend.clusters["lab"] = {"mlflow": True}
+    await made.apply()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def job(tmp_path: Path) -> AsyncIterator[tuple[int, dict[str, str]]]:
+    """The number of a job with a receiver, and the variables that it gets."""
+    number = 1_900_000_000 + os.getpid()
+    env = {"PATH": os.environ["PATH"], "HEADWAY_METRICS_DIR": str(tmp_path / "metrics"), "SLURM_JOB_ID": str(number)}
+    ran = subprocess.run([sys.executable, "-I", "-S", str(PROLOG)], env=env, capture_output=True, text=True, check=True)
+    known = Path(f"/tmp/.headway-mlflow-{number}")
+    lines = (line.removeprefix("export ").partition("=") for line in ran.stdout.splitlines())
+    yield number, {name: value for name, _, value in lines}
+    os.kill(int(json.loads(known.read_text())["pid"]), signal.SIGKILL)
+    for path in (known, known.with_name(f"{known.name}.lock")):
+        path.unlink(missing_ok=True)
+
+
+async def test_a_search_of_a_job_is_answered(server: Server, job: tuple[int, dict[str, str]], tmp_path: Path) -> None:
+    number, variables = job
+    journal, node, asked = tmp_path / "mlflow" / f"{number}.jsonl", os.uname().nodename, list[tuple[str, str, Any]]()
+    running = builders.job(number, nodes=(node,))
+    server.state.live.store_snapshot(Snapshot("lab", jobs=(running,), progress={}, as_of=1000.0))
+
+    def read(_: Any, wanted: Any) -> dict[int, MetricsPart]:
+        data = journal.read_bytes() if journal.exists() else b""
+        return {number: MetricsPart(str(journal), data[wanted[0].offset :], len(data))} if data else {}
+
+    server.backend.answers |= {"metric_parts": read, "open_tunnel": lambda _cluster, _node, _user, path: Tunnel(path)}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content) if request.content else {}
+        asked.append((request.url.path, request.headers.get(WORKSPACE_HEADER, ""), body))
+        if request.url.path.endswith("get-by-name"):
+            return httpx.Response(200, json={"experiment": {"experiment_id": "42"}})
+        return httpx.Response(200, json={"runs": ["x" * 100_000]})
+
+    server.state.mlflow.http = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://localhost")
+    worker = MlflowJournals(server.state)
+    headers = {"Authorization": f"Bearer {variables['MLFLOW_TRACKING_TOKEN']}"}
+    async with httpx.AsyncClient(
+        base_url=variables["MLFLOW_TRACKING_URI"], headers=headers, timeout=60, trust_env=False
+    ) as mlflow:
+        named = await mlflow.get("/api/2.0/mlflow/experiments/get-by-name", params={"experiment_name": "llm"})
+        experiment = named.json()["experiment"]["experiment_id"]
+        search = asyncio.create_task(
+            mlflow.post("/api/2.0/mlflow/runs/search", json={"experiment_ids": [experiment], "max_results": 5})
+        )
+        async with asyncio.timeout(60):
+            while not search.done():
+                await worker.collect_all()
+                await asyncio.wait({search}, timeout=0.2)
+        found = await search
+        assert (found.status_code, found.json()) == (200, {"runs": ["x" * 100_000]})
+        refused = await mlflow.get("/api/3.0/mlflow/workspaces")
+        assert refused.status_code == 403
+    assert asked[-1] == (
+        "/api/2.0/mlflow/runs/search",
+        workspace_name("lab", running.account),
+        {"experiment_ids": ["42"], "max_results": 5},
+    )
+    await worker.close()
