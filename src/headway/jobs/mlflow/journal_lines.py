@@ -12,6 +12,7 @@ from typing import Any
 
 JOURNALS = ".headway/mlflow"  # below the user's folder
 CREATE_EXPERIMENT, CREATE_RUN, ARTIFACT, ASK = "experiments/create", "runs/create", "artifact", "ask"
+UPDATE_RUN = "runs/update"
 # Requests that change a run
 CHANGES = frozenset(
     f"runs/{name}"

@@ -10,13 +10,13 @@ from pathlib import Path
 @dataclass
 class JournalState:
     """`path` and `offset`: the journal, and up to which byte it was repeated. `experiments`: names by the ids that hold in the
-    job. `refused`: requests that MLflow refused or that could not be read; `why`: the newest reason. `waiting`: bytes that
-    were not repeated yet."""
+    job. `runs`: the state of each run, RUNNING until the job ended it. `refused`: requests that MLflow refused or that could
+    not be read; `why`: the newest reason. `waiting`: bytes that were not repeated yet."""
 
     path: str = ""
     offset: int = 0
     experiments: dict[str, str] = field(default_factory=dict)
-    runs: list[str] = field(default_factory=list)
+    runs: dict[str, str] = field(default_factory=dict)
     refused: int = 0
     why: str = ""
     waiting: int = 0

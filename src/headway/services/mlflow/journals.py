@@ -18,7 +18,7 @@ from headway.services.app_state import AppState
 from headway.services.jobs.find_job import find_record
 from headway.services.mlflow.journal_state import JournalState, JournalStates
 from headway.services.mlflow.mlflow_api import MlflowApi, workspace_name
-from headway.services.mlflow.replay import Replay, run_tags
+from headway.services.mlflow.replay import RUNNING, Replay, end_runs, run_tags
 
 PARTS_AT_ONCE = 16  # parts of one journal, before other jobs get their turn
 
@@ -62,7 +62,16 @@ async def repeat_journals(state: AppState, cluster: Cluster, jobs: Iterable[JobS
             same = part is None or (part.size == one.offset and not one.waiting)
             if part is None or same or await _repeat_job(state, cluster, job, one, part, found):
                 found.complete.add(number)
+                await _end_runs(state, cluster, job)
     return found
+
+
+async def _end_runs(state: AppState, cluster: Cluster, job: JobState) -> None:
+    """Ends the runs that a job which has ended left open."""
+    known = await asyncio.to_thread(journal_states(state).read, cluster.name, job.id)
+    if has_ended(job) and RUNNING in known.runs.values():
+        await end_runs(await team_api(state, cluster.name, job.account), known, job.end_time)
+        await asyncio.to_thread(journal_states(state).write, cluster.name, job.id, known)
 
 
 async def _repeat_job(

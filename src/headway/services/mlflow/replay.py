@@ -3,6 +3,7 @@ runs, and MLflow keeps one value for the same metric, step and time."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from headway.jobs.mlflow.journal_lines import (
     ASK,
     CREATE_EXPERIMENT,
     CREATE_RUN,
+    UPDATE_RUN,
     JournalLine,
     divide,
     merge_metrics,
@@ -21,6 +23,7 @@ from headway.services.mlflow.mlflow_api import MlflowApi, MlflowRefused
 
 OF_JOB = "runs/"  # the first part of the path of a file that belongs to a run of the job
 DEFAULT = "Default"
+RUNNING, KILLED = "RUNNING", "KILLED"  # MLflow's states of runs
 _SCHEME = "mlflow-artifacts:/"
 
 ReadFile = Callable[[str], AsyncIterator[bytes]]
@@ -79,6 +82,8 @@ class Replay:
             self.asks.add(str(line.body["node"]))
         else:
             await self._api.post(line.name, {**line.body, "run_id": line.run})
+            if line.name == UPDATE_RUN and line.body.get("status"):
+                self._state.runs[line.run] = str(line.body["status"])
 
     async def _create_run(self, line: JournalLine) -> None:
         wanted = str(line.body.get("experiment_id") or "0")
@@ -94,8 +99,7 @@ class Replay:
             await self._api.post(CREATE_RUN, {**body, "experiment_id": experiment, "tags": tags}, run=line.run)
         except MlflowRefused:
             await self._api.get("runs/get", run_id=line.run)  # it was created before
-        if line.run not in self._state.runs:
-            self._state.runs.append(line.run)
+        self._state.runs.setdefault(line.run, RUNNING)
 
     async def real_experiment(self, number: str) -> str:
         """Returns MLflow's id of an experiment by the id that holds in the job; other texts as they are."""
@@ -117,6 +121,14 @@ class Replay:
     async def _upload(self, line: JournalLine) -> None:
         path = await artifact_path(self._api, str(line.body["path"]))
         await self._api.upload(path, self._read_file(str(line.body["file"])), int(line.body["bytes"]))
+
+
+async def end_runs(api: MlflowApi, state: JournalState, ended_at: int) -> None:
+    """Ends the runs that their job left open, because it was killed or requeued. `ended_at`: when it ended, in Unix seconds."""
+    for run in [run for run, status in state.runs.items() if status == RUNNING]:
+        with contextlib.suppress(MlflowRefused):  # a person has deleted it
+            await api.post(UPDATE_RUN, {"run_id": run, "status": KILLED, "end_time": ended_at * 1000})
+        state.runs[run] = KILLED
 
 
 async def artifact_path(api: MlflowApi, path: str) -> str:

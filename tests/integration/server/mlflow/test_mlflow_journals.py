@@ -216,6 +216,7 @@ async def test_the_journal_of_a_job_that_ended_meanwhile_is_repeated(
     server.state.mlflow.http = mlflow.http
     await worker.collect_all()
     assert set(mlflow.runs) == {RUN}
+    assert mlflow.runs[RUN]["status"] == "KILLED"  # the job did not end it
 
 
 async def test_refused_requests_are_counted_and_the_rest_is_kept(
