@@ -284,6 +284,7 @@ def read_figures():
             )
         else:
             service = found.setdefault(row["pxname"], {"servers": {}})
+            row["check_status"] = row["check_status"].lstrip("* ")  # while another check runs, that of the last one
             service["servers"][row["svname"]] = {
                 "healthy": row["check_status"].startswith("L7OK"),
                 "sessions": number(row["scur"]),

@@ -67,6 +67,29 @@ def test_servers_and_keys_change_through_the_socket(monkeypatch: pytest.MonkeyPa
     ]
 
 
+def test_server_stays_healthy_while_another_check_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = "scur,stot,req_tot,hrsp_4xx,hrsp_5xx,wretr,rtime,ttime,check_status,check_code,last_chk"
+    stat = (
+        f"# pxname,svname,{columns}\n"
+        "red:chat,r1,2,70,,,,,,,* L7OK,200,\n"
+        "red:chat,r2,0,0,,,,,,,L4CON,,Connection refused\n"
+        "red:chat,BACKEND,3,71,71,4,5,6,12,34,,,\n"
+    )
+    proc = "# workers\n31 worker 0\n# old workers\n20 worker 1\n# programs\n"
+    old = "# pxname,svname,scur\nred:chat,r1,5\nred:chat,gone,1\n"
+    answers = {"show stat": stat, "show proc": proc, "@!20 show stat": old}
+    monkeypatch.setattr(steer_proxy, "ask", lambda command, path="": answers[command])
+    assert steer_proxy.read_figures() == {
+        "red:chat": {
+            "requests": 71, "active": 3, "errors_4xx": 4, "errors_5xx": 5, "retries": 6, "first_byte_ms": 12, "total_ms": 34,
+            "servers": {
+                "r1": {"healthy": True, "sessions": 7, "requests": 70, "check": "L7OK 200"},
+                "r2": {"healthy": False, "sessions": 0, "requests": 0, "check": "L4CON Connection refused"},
+            },
+        }
+    }  # fmt: skip
+
+
 def test_empty_file_is_written(tmp_path: Path) -> None:
     file = tmp_path / "keys.map"
     assert steer_proxy.write(str(file), "", 0o600)
