@@ -20,7 +20,7 @@ class EffectiveTimeOut(ResponseModel):
 
 
 class ProgressOut(ResponseModel):
-    """Progress that the training reported, or that was read from log lines such as "step 120 loss 1.873". With a `warning`,
+    """Progress that the training reported, or that was read from the lines of its log. With a `warning`,
     step 0 without a loss means that none was reported yet."""
 
     step: int
@@ -32,6 +32,8 @@ class ProgressOut(ResponseModel):
         None  # only for trainings that report progress and went back to a checkpoint
     )
     series: list[tuple[int, float]] = []
+    # Further curves that were read from the log, by name; they are in the answers about the job's metrics.
+    log_metrics: dict[str, list[tuple[int, float]]] = Field(default={}, exclude=True)
 
     @property
     def reported(self) -> bool:

@@ -28,7 +28,8 @@ class ReportingRunOut(ResponseModel):
 
 class TrainingMetricsOut(ResponseModel):
     """The metrics of a job, in the order of their first report. `dropped` counts reports that are not kept, or not completely;
-    `note` says why. `unread_bytes`: of the job's file, which are not here yet."""
+    `note` says why. `unread_bytes`: of the job's file, which are not here yet. `from_log`: the job reported none, and these
+    were read from the lines of its log, which have no times."""
 
     job: int
     metrics: list[TrainingMetricOut] = []
@@ -36,6 +37,7 @@ class TrainingMetricsOut(ResponseModel):
     dropped: int = 0
     note: str = ""
     unread_bytes: int = 0
+    from_log: bool = False
 
 
 class TrainingSeriesOut(ResponseModel):

@@ -298,8 +298,9 @@ class ClusterJobs(Protocol):
         """Returns step and loss by job id, for jobs that report them or write them to their logs."""
         ...
 
-    async def ended_progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
-        """Returns the progress of a job that has ended; None if it reported none."""
+    async def progress_from_files(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
+        """Returns the progress of a job from its files, which are read once, with all metrics of its log; None if it
+        reported none."""
         ...
 
     async def metric_parts(self, cluster: Cluster, asked: Sequence[MetricsAsk]) -> Mapping[int, MetricsPart]:

@@ -13,6 +13,7 @@ from headway.domain.service_proxy import ProxySettings
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document
+from headway.schemas.jobs import LogPartOut
 from headway.services.cluster_backend import ResolvedCluster
 from tests.support.clusters import builders
 
@@ -196,8 +197,8 @@ class FakeJobs(_Part):
     async def progress(self, cluster: Cluster, jobs: tuple[JobState, ...]) -> Any:
         return await self._fake.call("progress", cluster, jobs)
 
-    async def ended_progress(self, cluster: Cluster, job: JobState) -> Any:
-        return await self._fake.call("ended_progress", cluster, job)
+    async def progress_from_files(self, cluster: Cluster, job: JobState) -> Any:
+        return await self._fake.call("progress_from_files", cluster, job)
 
     async def log_part(self, cluster: Cluster, job: JobState, *, before: int | None, lines: int, err: bool) -> Any:
         return await self._fake.call("log_part", cluster, job, before, lines, err)
@@ -347,7 +348,8 @@ class FakeBackend:
         # A cluster's accounting is read before each down, whatever a test is about.
         self.answers = _Answers(
             usage_runs=(), node_events=(), restart_losses={}, checkpoint_stats={},
-            nodes_await_rollout=False, ended_progress=None, metric_parts={},
+            nodes_await_rollout=False, progress_from_files=None, metric_parts={},
+            log_part=LogPartOut(text="", start=0, end=0, size=0),
         )  # fmt: skip
         self.answers.update(answers)
         self.calls: list[tuple[str, tuple[Any, ...]]] = []

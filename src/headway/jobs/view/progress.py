@@ -1,4 +1,4 @@
-"""A job's progress: the training's reports (node/agent), or lines of the job's log like `step 120 loss 1.873`.
+"""A job's progress: the training's reports (node/agent), or lines of the job's log (`jobs.view.log_metrics`).
 
 Both are files on the head. One remote call reads both and continues where the previous call ended. The log of
 a job that has reported a loss is no longer read."""
@@ -21,10 +21,11 @@ from headway.domain.machines.machine import Machine
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.remote.user_helper import HelperConnections, call_helper
+from headway.jobs.view.curve import Curve
 from headway.jobs.view.ettr import CheckpointStalls, EffectiveTime
+from headway.jobs.view.log_metrics import LONGEST_LINE, LogMetricsParser
 from headway.transport.program_io import MAX_OUTPUT
 
-MAX_POINTS = 500
 MAX_MORE = 16  # further numbers of a report, as headway_train sends at most
 # Fields of a report that have a meaning: of the training, of headway_train and of the agents
 _MEANT = frozenset(
@@ -51,11 +52,7 @@ MAX_ENDED_JOBS = 500
 # Characters of one request, which is one argument of a command; users choose the length of paths.
 _MOST_ASKED = 64 * 1024
 _MOST_ANSWERED = MAX_OUTPUT // 2  # bytes; base64 adds a third, and an answer is cut at MAX_OUTPUT
-_LONGEST_LINE = 4096
 _MOST = 2**63  # the limit for a step and for a time in unix seconds; node/agent has the same limit
-# Two searches, one after the other: a combined pattern would search for a loss after every step of a line.
-_STEP = re.compile(rb"\bstep[ \t:=#]*(\d{1,12})\b", re.IGNORECASE)
-_LOSS = re.compile(rb"\bloss[ \t:=]*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b", re.IGNORECASE)
 
 
 NO_CUDA = (
@@ -70,8 +67,7 @@ CUDA_TOO_NEW = (
 
 @dataclass
 class JobProgress:
-    """Progress of a job so far. `series` has at most MAX_POINTS points, evenly thinned; the last point is always
-    included."""
+    """Progress of a job so far."""
 
     step: int = 0
     loss: float = math.nan  # the newest reported loss, possibly of an earlier step
@@ -85,11 +81,10 @@ class JobProgress:
     # from reports only: lines of a log have no times
     effective_time: EffectiveTime = field(default_factory=EffectiveTime)
     stalls: CheckpointStalls = field(default_factory=CheckpointStalls)
+    log_metrics: dict[str, Curve] | None = None  # the metrics of the log by name; None: only its loss is kept
+    _curve: Curve = field(default_factory=Curve)  # of the loss
+    _log: LogMetricsParser = field(default_factory=LogMetricsParser)
     _began: float = 0.0
-    _points: list[tuple[int, float]] = field(default_factory=list)
-    _last: tuple[int, float] | None = None  # the newest point, also when `_points` does not include it
-    _stride: int = 1
-    _skipped: int = 0
     _rest: bytes = b""
 
     def add_log(self, data: bytes) -> None:
@@ -142,7 +137,7 @@ class JobProgress:
 
     def _lines(self, data: bytes) -> list[bytes]:
         *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest[-_LONGEST_LINE:]
+        self._rest = rest[-LONGEST_LINE:]
         return lines
 
     def start_new_log(self) -> None:
@@ -153,22 +148,27 @@ class JobProgress:
     @property
     def series(self) -> list[tuple[int, float]]:
         """Returns (step, loss) of the kept points, with the newest point last."""
-        if self._last and (not self._points or self._points[-1][0] != self._last[0]):
-            return [*self._points, self._last]
-        return list(self._points)
+        return self._curve.points
 
     def _line(self, line: bytes) -> None:
-        line = line[:_LONGEST_LINE]
-        step = _STEP.search(line)
-        loss = _LOSS.search(line, step.end()) if step else None
-        if step is None or loss is None:
+        found = self._log.parse(line)
+        if found is None:
             return
-        self._step(int(step[1]))
-        self._measure(float(loss[1]))
+        if found.loss is not None:
+            self._step(found.step)
+            self._measure(found.loss)
+        finite = {name: value for name, value in found.values.items() if math.isfinite(value)}
+        self.more = {name: value for name, value in finite.items() if value != found.loss}
+        curves = self.log_metrics
+        for name, value in finite.items() if curves is not None else ():
+            if curves is not None and (name in curves or len(curves) < MAX_MORE):
+                curves.setdefault(name, Curve()).add(found.step, value)
 
     def _step(self, step: int) -> None:
         if self.seen and step < self.step:  # the job resumed from a checkpoint and repeats the steps after it
-            self._forget_from(step)
+            self._curve.forget_from(step)
+            for curve in (self.log_metrics or {}).values():
+                curve.forget_from(step)
         self.step, self.seen = step, True
         self.points += 1
 
@@ -176,24 +176,10 @@ class JobProgress:
         """Sets the loss of the current step."""
         self.measured = True
         self.loss = loss if math.isfinite(loss) else math.nan
-        if self._last and self._last[0] >= self.step:
-            self._forget_from(self.step)
-        if math.isnan(self.loss):
-            return
-        self._last = (self.step, loss)
-        if self._skipped:
-            self._skipped -= 1
-            return
-        self._points.append(self._last)
-        self._skipped = self._stride - 1
-        if len(self._points) >= MAX_POINTS:
-            self._points = self._points[::2]  # this drops the last point, which `_last` keeps
-            self._stride *= 2
-
-    def _forget_from(self, step: int) -> None:
-        self._points = [point for point in self._points if point[0] < step]
-        self._last = self._points[-1] if self._points else None
-        self._skipped = 0
+        if not math.isnan(self.loss):
+            self._curve.add(self.step, loss)
+        else:
+            self._curve.forget_from(self.step)
 
 
 def _further_numbers(values: dict[str, object]) -> Iterator[tuple[str, float]]:
@@ -277,13 +263,20 @@ def jobs_to_read(jobs: Sequence[JobState], now: float) -> tuple[JobState, ...]:
 
 
 class ProgressReader:
-    """Keeps the progress of one cluster's jobs, with few remote calls per read."""
+    """Keeps the progress of one cluster's jobs, with few remote calls per read. `log_metrics`: also all metrics of their
+    logs, not only the loss."""
 
-    def __init__(self, links: HelperConnections, head: Machine) -> None:
+    def __init__(self, links: HelperConnections, head: Machine, *, log_metrics: bool = False) -> None:
         self._links = links
+        self._log_metrics = log_metrics
         self._head = head
         self._logs: dict[int, _Followed] = {}
         self._reports: dict[int, _Followed] = {}
+
+    def _follow_log(self, job: JobState) -> _Followed:
+        return _Followed(
+            job.id, job.user, job.stdout, progress=JobProgress(log_metrics={} if self._log_metrics else None)
+        )
 
     def progress_of(self, job_id: int) -> JobProgress | None:
         """Returns the progress at the last read, or None if the job has reported nothing."""
@@ -315,7 +308,7 @@ class ProgressReader:
         started = [job for job in jobs if job.start_time]
         self._reports = {job.id: self._reports.get(job.id) or _Followed(job.id) for job in started}
         self._logs = {
-            job.id: self._logs.get(job.id) or _Followed(job.id, job.user, job.stdout)
+            job.id: self._logs.get(job.id) or self._follow_log(job)
             for job in started
             if job.stdout.startswith("/") and not self._reports[job.id].progress.measured
         }

@@ -28,6 +28,7 @@ from headway.services.jobs.trainings.training_rows import save_trainings
 
 PARTS_AT_ONCE = 8  # parts of a job's file that are read before other jobs get their turn
 ENDED_AGE_S = 30.0  # seconds between looks for the file of a job that has ended
+LOG_AGE_S = 10.0  # seconds for which the metrics in the log of a running job are not read again
 _CSV_ROWS = 1000  # rows of one piece of an answer
 _CSV_HEAD = ("metric", "run", "step", "unix_seconds", "value")
 
@@ -85,6 +86,12 @@ def _take(files: MetricFiles, cluster: str, job: int, known: JobMetrics, part: M
 async def get_metrics(state: AppState, name: str, job_id: int, task: str = "") -> TrainingMetricsOut:
     """Returns the metrics of a job, or of one task of an array."""
     job, known = await _job_metrics(state, name, job_id, task)
+    if not known.metrics and (curves := await _log_metrics(state, name, job)):
+        return TrainingMetricsOut(
+            job=job.id,
+            metrics=[_log_metric(one, curve) for one, curve in curves.items()],
+            from_log=True,
+        )
     return TrainingMetricsOut(
         job=job.id,
         metrics=[_metric_out(metric) for metric in known.metrics],
@@ -109,6 +116,8 @@ async def get_series(
     """Returns these metrics of a job, down-sampled to about `points` points. Raises NotFound for a metric that the job has not
     reported."""
     job, known = await _job_metrics(state, name, job_id, task)
+    if not known.metrics and (curves := await _log_metrics(state, name, job)):
+        return TrainingChartsOut(job=job.id, series=[_log_series(one, curves[one]) for one in names if one in curves])
     _check_names(name, job, known, names)
     files = metric_files(state)
 
@@ -117,6 +126,32 @@ async def get_series(
         return [TrainingSeriesOut(name=one, **vars(series)) for one, series in found]
 
     return TrainingChartsOut(job=job.id, series=await asyncio.to_thread(read))
+
+
+async def _log_metrics(state: AppState, name: str, job: JobState) -> dict[str, list[tuple[int, float]]]:
+    """Returns the curves in the lines of the job's log by name, for a job that reports no metrics."""
+    if not job.start_time:
+        return {}
+    cluster = await state.clusters.cached(name)
+    key, age_s = f"{name}/log_metrics/{job.id}/{job.start_time}", LOG_AGE_S if job.state in RUNNING else ENDED_AGE_S
+    try:
+        progress = await state.cache.get(key, age_s, lambda: state.backend.jobs.progress_from_files(cluster, job))
+    except (HeadwayError, TimeoutError, OSError):
+        return {}
+    return {one: curve for one, curve in progress.log_metrics.items() if curve} if progress else {}
+
+
+def _log_metric(name: str, curve: Sequence[tuple[int, float]]) -> TrainingMetricOut:
+    step, value = curve[-1]
+    return TrainingMetricOut(name=name, points=len(curve), step=step, value=value, text=f"{value:.6g}", at=0)
+
+
+def _log_series(name: str, curve: Sequence[tuple[int, float]]) -> TrainingSeriesOut:
+    values: list[float | None] = [value for _, value in curve]
+    steps = [step for step, _ in curve]
+    return TrainingSeriesOut(
+        name=name, points=len(curve), steps=steps, times=[0.0] * len(curve), values=values, lows=values, highs=values
+    )
 
 
 async def open_csv(state: AppState, name: str, job_id: int, names: Sequence[str], task: str = "") -> AsyncIterator[str]:

@@ -183,7 +183,9 @@ class ClusterReadings:
             return known
         key = f"{cluster.name}/progress/{job.id}/{job.start_time}"
         with contextlib.suppress(HeadwayError, TimeoutError, OSError):
-            return await self._cache.get(key, PROGRESS_AGE_S, lambda: self._backend.jobs.ended_progress(cluster, job))
+            return await self._cache.get(
+                key, PROGRESS_AGE_S, lambda: self._backend.jobs.progress_from_files(cluster, job)
+            )
         return None
 
     async def array_states(self, cluster: Cluster, number: int) -> dict[str, str]:

@@ -90,7 +90,10 @@
       runs = found.runs;
       if (!listed.length) return;
       section.hidden = false;
-      say(found.dropped ? `${found.dropped.toLocaleString("en")} reports are not kept, or not completely: ${found.note}.` : "");
+      for (const button of section.querySelectorAll("[data-x=time]")) button.disabled = found.from_log; // a log has no times
+      section.querySelector("a[download]").hidden = found.from_log;
+      if (found.from_log && choice.x === "time") { choice.x = "step"; show_choice(); }
+      say(found.from_log ? "Read from the log. headway_train reports every step, with times." : found.dropped ? `${found.dropped.toLocaleString("en")} reports are not kept, or not completely: ${found.note}.` : "");
       draw_picker();
       const names = picked(), version = JSON.stringify([names, listed.map((one) => [one.points, one.at]), runs]);
       if (version === seen) return;

@@ -10,6 +10,7 @@ from headway.domain.slurm.hostlist import compress, natural_key
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.view.array_tasks import known_array_out
 from headway.schemas.clusters import CheckOut, ClusterOut
+from headway.schemas.jobs import ArrayOut
 from headway.schemas.nodes.incidents import IncidentOut
 from headway.schemas.nodes.nodes import NodeOut
 from headway.services.read_model.overview import SHOWN_INCIDENTS, Overview
@@ -35,7 +36,7 @@ from headway.web.views.overview_models import (
     SummaryView,
     TrainingView,
 )
-from headway.web.views.queue.queue_rows import job_page
+from headway.web.views.queue.queue_rows import array_word, job_page
 from headway.web.views.state_wording import job_word, node_kind, pending_reason
 
 HUES = 8
@@ -86,7 +87,7 @@ def overview_parts(overview: Overview, keys: Mapping[int, JobKey], chosen: int |
     chosen_id = job.id if job else 0
     progress = overview.progress.get(chosen_id)
 
-    def row(job: JobState, tasks: int = 0) -> JobView:
+    def row(job: JobState, tasks: ArrayOut | None = None) -> JobView:
         return _job(job, keys.get(job.id), job.id == chosen_id, tasks)
 
     key = keys.get(chosen_id)
@@ -243,13 +244,14 @@ def price(text: str) -> str:
         return text
 
 
-def _job(job: JobState, key: JobKey | None, chosen: bool, tasks: int = 0) -> JobView:
-    kind, word = job_word(job.state, job.reason)
+def _job(job: JobState, key: JobKey | None, chosen: bool, tasks: ArrayOut | None = None) -> JobView:
+    several = tasks is not None and tasks.total > 1
+    kind, word = array_word(tasks) if several and tasks else job_word(job.state, job.reason)
     running, waiting = kind == "running", kind == "waiting"
     return JobView(
         id=job.id,
-        page=str(job.array_job_id) if tasks > 1 else job_page(job),
-        label=f"{job.array_job_id} · {tasks:,} tasks" if tasks > 1 else job.label,
+        page=str(job.array_job_id) if several else job_page(job),
+        label=f"{job.array_job_id} · {tasks.total:,} tasks" if several and tasks else job.label,
         name=job.name,
         user=job.user,
         account=job.account,
@@ -269,7 +271,9 @@ def _job(job: JobState, key: JobKey | None, chosen: bool, tasks: int = 0) -> Job
     )
 
 
-def _queue(cluster: ClusterOut, jobs: Iterable[JobState], row: Callable[[JobState, int], JobView]) -> QueueView:
+def _queue(
+    cluster: ClusterOut, jobs: Iterable[JobState], row: Callable[[JobState, ArrayOut | None], JobView]
+) -> QueueView:
     groups: dict[str, list[JobState]] = {"running": [], "waiting": [], "ended": []}
     for job in jobs:
         kind = job_word(job.state, job.reason)[0]
@@ -292,14 +296,14 @@ def _queue(cluster: ClusterOut, jobs: Iterable[JobState], row: Callable[[JobStat
     )
 
 
-def _one_per_array(jobs: Sequence[JobState]) -> list[tuple[JobState, int]]:
-    """Returns the jobs with the number of tasks that each stands for: all tasks of an array are one job, with the nodes
-    and GPUs of all and the times of the first to start and the last to end; 0 for a job that is no array."""
+def _one_per_array(jobs: Sequence[JobState]) -> list[tuple[JobState, ArrayOut | None]]:
+    """Returns the jobs with the tasks that each stands for, None for a job that is no array. All tasks of an array are one
+    job, with the nodes and GPUs of all and the times of the first to start and the last to end."""
     arrays: dict[int, list[JobState]] = {}
     for job in jobs:
         if job.array_job_id:
             arrays.setdefault(job.array_job_id, []).append(job)
-    made = [(job, 0) for job in jobs if not job.array_job_id]
+    made: list[tuple[JobState, ArrayOut | None]] = [(job, None) for job in jobs if not job.array_job_id]
     for tasks in arrays.values():
         nodes = tuple(dict.fromkeys(node for job in tasks for node in job.nodes))
         first = min(tasks, key=lambda job: job.start_time or job.id)
@@ -310,7 +314,7 @@ def _one_per_array(jobs: Sequence[JobState]) -> list[tuple[JobState, int]]:
             gpus=sum(job.gpus for job in tasks),
             end_time=max(job.end_time for job in tasks),
         )
-        made.append((whole, known_array_out(tasks).total))
+        made.append((whole, known_array_out(tasks)))
     return made
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.jobs.view.curve import MAX_POINTS
 from headway.jobs.view.progress import (
     FIRST_READ_BYTES,
     MAX_ENDED_JOBS,
-    MAX_POINTS,
     READ_BYTES,
     JobProgress,
     ProgressReader,
@@ -50,7 +50,7 @@ def test_step_and_loss_are_parsed_from_common_log_lines(line: bytes, step: int, 
 
 
 @pytest.mark.parametrize(
-    "line", [b"steps 12 losses 3", b"step loss", b"misstep 1 gloss 2", b"loss 1.0", b"step 3 loss x"]
+    "line", [b"steps 12 losses 3", b"step loss", b"misstep 1 gloss 2", b"the loss of 3 nodes", b"step 3 loss x"]
 )
 def test_other_lines_are_not_taken_for_progress(line: bytes) -> None:
     assert not of(line + b"\n").seen

@@ -69,11 +69,11 @@ class JobsBackend:
             if (known := progress.progress_of(job.id))
         }
 
-    async def ended_progress(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
+    async def progress_from_files(self, cluster: Cluster, job: JobState) -> ProgressOut | None:
         from headway.jobs.view.progress import ProgressReader
 
         slurm = await self._pool.slurm(cluster)
-        reader = ProgressReader(slurm.links, slurm.head)
+        reader = ProgressReader(slurm.links, slurm.head, log_metrics=True)
         await reader.read_jobs((job,))
         known = reader.progress_of(job.id)
         return _progress_out(known, reader.torch_warning(job.id)) if known else None
@@ -155,4 +155,5 @@ def _progress_out(known: JobProgress, torch_warning: str) -> ProgressOut:
         more=known.more,
         effective_time=effective_time_out(known.effective_time),
         series=known.series,
+        log_metrics={name: curve.points for name, curve in (known.log_metrics or {}).items()},
     )

@@ -85,13 +85,13 @@ async def test_progress_of_an_ended_job_is_read_once_and_cached(
     job = builders.job(7, "COMPLETED", nodes=("lab-1-1",), start_time=910, end_time=950)
     server.state.live.store_snapshot(Snapshot("lab", as_of=1000.0))
     server.backend.answers |= {"job": job, "job_runs": (), "history": (), "run_command": ExecOut(code=1)}
-    server.backend.answers["ended_progress"] = ProgressOut(step=120, loss=1.5, series=[(60, 2.0), (120, 1.5)])
+    server.backend.answers["progress_from_files"] = ProgressOut(step=120, loss=1.5, series=[(60, 2.0), (120, 1.5)])
     client = await server.client()
     page = await client.get("/clusters/lab/jobs/7")
     assert "[2.0, 1.5]" in page.text.replace("&#34;", '"')
     told = (await client.get("/api/v1/clusters/lab/jobs/7")).json()
-    assert (told["progress"]["step"], len(server.backend.named("ended_progress"))) == (120, 1)
-    server.backend.answers["ended_progress"] = Unreachable("lab-head does not answer")
+    assert (told["progress"]["step"], len(server.backend.named("progress_from_files"))) == (120, 1)
+    server.backend.answers["progress_from_files"] = Unreachable("lab-head does not answer")
     server.state.clock.now += 10 * PROGRESS_AGE_S  # type: ignore[attr-defined]
     server.state.live.store_snapshot(Snapshot("lab", as_of=server.state.clock()))
     assert (await client.get("/clusters/lab/jobs/7")).status_code == 200
