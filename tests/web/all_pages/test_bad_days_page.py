@@ -102,3 +102,13 @@ def test_unexpected_error_page_hides_its_details(demo: Site) -> None:
     assert [(one["event"], one["path"]) for one in logged] == [("bug", "/clusters/demo/teams")]
     assert "internal error of Headway (ValueError)" in words(page)
     assert "123" not in page.text
+
+
+def test_unknown_address_is_a_page_in_a_browser_and_json_for_programs(demo: Site) -> None:
+    with signed_in(demo) as client:
+        page = client.get("/nothing/here", headers={"accept": "text/html"})
+        assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert "This address does not exist" in words(page)
+        for path, accepted in (("/nothing/here", "*/*"), ("/api/v1/nothing", "text/html")):
+            answer = client.get(path, headers={"accept": accepted})
+            assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")

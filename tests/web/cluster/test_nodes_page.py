@@ -28,7 +28,7 @@ def test_fabric_map_of_1024_nodes_is_small_and_drawn_fast(site: Site, page: Page
         "on a busy machine; 20 ms on an idle one"
     )
     expect(page.locator("#table tbody tr")).to_have_count(100)
-    page.get_by_role("link", name="Further").click()
+    page.get_by_role("link", name="Next").click()
     expect(page.locator("#table")).to_contain_text("101 to 200 of 1024")
 
 
@@ -123,7 +123,7 @@ def test_home_page_shows_broken_and_used_gpus_per_cluster(demo: Site, page: Page
     demo.goto(page, "/", role="viewer")
     card = page.locator(".cluster", has=page.locator("#cluster-demo"))
     expect(card).to_contain_text("32 in use")
-    expect(card).to_contain_text("8 broken")
+    expect(card).to_contain_text("8 out of service")
     expect(card).to_contain_text("1 open incident")
     expect(card).to_contain_text("$119.60")
     expect(page.locator(".cluster", has=page.locator("#cluster-prod"))).to_contain_text("Figures are old")

@@ -34,7 +34,7 @@ def test_starting_job_gets_its_charts_on_an_open_page(demo: Site, page: Page) ->
     job = builders.job(300, "PENDING", user="alice", gpus=8, node_count=1, start_time=expected, reason="Priority")
     shows(demo, job)
     demo.goto(page, "/clusters/demo/jobs/300")
-    expect(page.locator("#job-state")).to_have_text("waiting")
+    expect(page.locator("#job-state")).to_have_text("pending")
     expect(page.locator("#gpus")).to_be_empty()
     assert page.locator("#gpus").bounding_box() is None, "and takes no room"
     shows(demo, replace(job, state="RUNNING", start_time=int(time.time()) - 60, nodes=("demo-1-1",), reason=""))

@@ -75,7 +75,7 @@ def test_keyboard_selection_in_a_filter_sends_nothing_until_confirmed(demo: Site
         expect(user).to_have_value(person)
     assert len(people) > 1
     assert asked == []
-    page.locator("#filters").get_by_role("button", name="Find").press("Enter")
+    page.locator("#filters").get_by_role("button", name="Search").press("Enter")
     page.wait_for_url(f"**user={people[-1]}*")
 
 
@@ -100,7 +100,7 @@ def test_queue_with_10000_tasks_is_fast_and_escapes_names(demo: Site, page: Page
     demo.goto(page, "/clusters/demo/queue?show=waiting&array=5000")
     expect(page.locator(ROW)).to_have_count(50)
     expect(page.locator("#name-5000")).to_have_text(EVIL)
-    page.get_by_role("link", name="Further").click()
+    page.get_by_role("link", name="Next").click()
     expect(page.locator("#jobarrayid-5050")).to_have_text("5000_50")
     page.goto(f"{demo.url}/clusters/demo/jobs/5000_7")
     expect(page.locator("h1")).to_have_text(EVIL)
@@ -140,7 +140,7 @@ def test_log_with_100000_lines_stays_usable_and_escapes_text(
     assert int(text.get_attribute("data-lines") or 0) <= 5000
     expect(page.locator("#log-state")).to_have_text("complete")
     page.get_by_label("Search the whole log").fill("line 97777")
-    page.get_by_role("button", name="Find").click()
+    page.get_by_role("button", name="Search").click()
     hit = page.locator("#log-found button")
     expect(hit).to_have_count(1)
     hit.click()
@@ -159,7 +159,7 @@ def test_owner_can_requeue_cancel_hold_and_clone_jobs(demo: Site, page: Page, co
     expect(course).to_contain_text("Submitted")
     expect(course).to_contain_text("Incident 2 on demo-1-3")
     assert page.locator("#timeline a").first.get_attribute("href") == "/clusters/demo/incidents/2"
-    expect(page.locator("#facts")).to_contain_text("under 2 leaves")
+    expect(page.locator("#facts")).to_contain_text("2 leaf switches (optimal)")
     page.locator("#do-requeue").click()
     page.locator("#ask-requeue").get_by_role("button", name="Requeue").click()
     expect(page.locator("#toasts")).to_contain_text("Job 104 goes back to the queue")
@@ -189,7 +189,7 @@ def test_open_dialog_survives_page_updates(demo: Site, page: Page, complaints: l
     expect(page.locator("#facts")).to_contain_text("demo-2-1")  # the update has arrived
     question = page.locator("#ask-cancel")
     expect(question).to_be_visible()
-    question.get_by_role("button", name="Leave it").click()
+    question.get_by_role("button", name="Keep it").click()
     expect(page.locator("#head")).to_contain_text("requeued 1")
     assert complaints == []
 
@@ -212,7 +212,7 @@ def test_update_while_a_dialog_opens_is_applied_after_it_closes(demo: Site, page
     }""")
     question = page.locator("#ask-cancel")
     expect(question).to_be_visible()
-    question.get_by_role("button", name="Leave it").click()
+    question.get_by_role("button", name="Keep it").click()
     expect(page.locator("#news")).to_have_text("news")
 
 

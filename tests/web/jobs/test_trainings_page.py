@@ -23,7 +23,7 @@ def test_trainings_are_sorted_filtered_and_compared(demo: Site, page: Page) -> N
     expect(page.locator("th[aria-sort=ascending]")).to_have_text("val/loss")
     assert [text for text in jobs(page) if text.isdigit() and len(text) < 4] == ["104", "98", "91", "97"]
     page.get_by_label("Conditions on metrics").fill("loss<2, loss:highest>10")
-    page.get_by_role("button", name="Find").click()
+    page.get_by_role("button", name="Search").click()
     expect(rows).to_have_count(2)
     for box in page.get_by_role("checkbox").all():
         box.check()

@@ -56,7 +56,8 @@ class GoodputOut(ResponseModel):
     total: PartsOut
     teams: list[PartsOut]
     causes: list[CauseOut]
-    failure_hours: float | None = None  # mean time between failures of one node
+    failure_hours: float | None = None  # mean time between failures of one node (MTBF)
+    failures: int = 0  # incidents from which it was computed
     checkpoints: list[AdviceOut] = []
 
 

@@ -41,7 +41,7 @@ class Tasks:
 def facts(job: JobState, progress: ProgressOut | None, runs: JobRunsOut, *, simulated: bool) -> Facts:
     """Returns the figures and details of the job."""
     waiting, running = job.state in WAITING, job.state in RUNNING
-    time = Figure("Waiting", since=job.submit_time) if waiting else Figure("Running", since=job.start_time)
+    time = Figure("Pending", since=job.submit_time) if waiting else Figure("Running", since=job.start_time)
     if not waiting and not running:
         time = Figure("Ran", slurm_time(max(0, job.end_time - job.start_time)) if job.start_time else "none")
     limit = f"of {slurm_time(job.time_limit_s)}" if job.time_limit_s else "no limit"
@@ -90,8 +90,8 @@ def _placement(runs: JobRunsOut) -> str:
 
 def placed(placement: PlacementOut) -> str:
     """Returns a placement in words."""
-    leaves = ", ".join(f"{leaf} {number}" for leaf, number in sorted(placement.by_leaf.items()))
-    text = f"under {count(placement.leaves, 'leaf', 'leaves')} ({leaves})"
+    text = count(placement.leaves, "leaf switch", "leaf switches")
     if placement.leaves <= placement.fewest:
-        return f"{text}, the fewest possible"
-    return f"{text}; {placement.fewest} would suffice"
+        return f"{text} (optimal)"
+    leaves = ", ".join(f"{number} on {leaf}" for leaf, number in sorted(placement.by_leaf.items()))
+    return f"{text} (optimal: {placement.fewest}): {leaves}"

@@ -50,7 +50,7 @@ def _run(run: JobRunOut, number: int, job: JobState, *, last: bool) -> list[Time
         )
     kind, word = job_word(run.state, "")
     if last and job.state in WAITING:
-        steps.append(TimelineEntry(0, "now", "Waits to start again" if number or job.restarts else "Waits"))
+        steps.append(TimelineEntry(0, "now", "Pending again" if number or job.restarts else "Pending"))
     elif last and job.state in RUNNING:
         steps.append(TimelineEntry(0, "now", job_word(job.state, job.reason)[1].capitalize()))
     elif run.end_time:

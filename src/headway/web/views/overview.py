@@ -222,7 +222,8 @@ def _summary(cluster: ClusterOut, nodes: NodesView) -> SummaryView:
         state=cluster.state,
         facts=(f"provider {cluster.provider}", cluster.image, f"Slurm {cluster.slurm_version}", *_commit(cluster)),
         gpu_type=cluster.gpu_type,
-        gpus=cluster.gpus,
+        gpus=sum(leaf.gpus for leaf in nodes.leaves) or cluster.gpus,
+        spare_gpus=sum(len(node.cells) for node in views if node.spare and node.kind == "idle"),
         gpus_used=cluster.gpus_used,
         simulated=cluster.simulated_gpus,
         nodes=cluster.nodes,
@@ -284,7 +285,7 @@ def _queue(
     ended.sort(key=lambda one: (-one[0].end_time, -one[0].id))
     shown = (
         _group("Running", [row(*one) for one in running[:ROWS]], len(running)),
-        _group("Waiting", [row(*one) for one in waiting[:ROWS]], len(waiting)),
+        _group("Pending", [row(*one) for one in waiting[:ROWS]], len(waiting)),
         _group("Recently ended", [row(*one) for one in ended[:ENDED_ROWS]], 0),
     )
     return QueueView(

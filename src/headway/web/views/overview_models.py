@@ -113,7 +113,8 @@ class SummaryView:
     state: str
     facts: tuple[str, ...]
     gpu_type: str
-    gpus: int
+    gpus: int  # of all nodes, with spares, as on the home page
+    spare_gpus: int  # of spares that are ready to take over
     gpus_used: int
     simulated: bool
     nodes: int  # slots without spares

@@ -51,7 +51,7 @@ def job_word(state: str, reason: str) -> tuple[str, str]:
     if base in RUNNING:
         return "running", {"RUNNING": "running", "CONFIGURING": "starting"}.get(base, base.lower())
     if base in WAITING:
-        return "waiting", "held" if "Held" in reason or "HOLD" in base else "waiting"
+        return "waiting", "held" if "Held" in reason or "HOLD" in base else "pending"
     if base == "COMPLETED":
         return "done", "finished"
     if base == "CANCELLED":

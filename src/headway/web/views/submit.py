@@ -153,7 +153,8 @@ def _unreadable(draft: SubmitForm) -> list[Fault]:
     for name in ("nodes", "gpus", "tasks"):
         value = getattr(draft, name)
         if value and not re.fullmatch(r"\d{1,6}", value):
-            found.append(Fault(name, f"{value[:40]!r} is not a number"))
+            least = 0 if name == "gpus" else 1
+            found.append(Fault(name, f"{value[:40]!r} is not a number of {name}", f"give a whole number from {least}"))
     for name in ("args", "flags", "command"):
         try:
             words = shlex.split(getattr(draft, name))

@@ -21,4 +21,4 @@ def test_timeline_shows_final_preemption_as_the_end() -> None:
         (250, "warn", "Went back to the queue", "preempted"), (500, "bad", "Preempted", ""),
     ]  # fmt: skip
     waits = timeline("lab", replace(ended, state="PENDING"), JobRunsOut(runs=[first, last])).steps
-    assert (waits[-1].title, "Preempted" in [step.title for step in waits]) == ("Waits to start again", False)
+    assert (waits[-1].title, "Preempted" in [step.title for step in waits]) == ("Pending again", False)

@@ -10,6 +10,7 @@ from headway.schemas.jobs import ProgressOut
 from headway.schemas.nodes.incidents import IncidentOut, RequeuedJobOut, TimesOut
 from headway.schemas.nodes.nodes import GpuOut, NodeOut
 from headway.services.read_model.overview import Overview
+from headway.web.pages.cluster.home import gpu_counts
 from headway.web.views.overview import ROWS, assign_keys, overview_parts
 from headway.web.views.overview_models import (
     IncidentsView,
@@ -204,3 +205,19 @@ def test_array_is_one_row_of_the_queue_with_the_gpus_of_its_tasks() -> None:
 def test_all_tasks_of_an_array_have_the_same_key() -> None:
     keys = assign_keys({}, [*tasks(40, "RUNNING", "RUNNING", "PENDING"), job(50)])
     assert keys[40] == keys[41] == keys[42] != keys[50]
+
+
+def test_overview_and_home_count_the_same_gpus() -> None:
+    nodes = (
+        node("lab-1-1", held=(7,) * 8, usable=True),
+        node("lab-1-2", usable=True),
+        node("lab-2-1", role="spare", states=["IDLE"], usable=True),
+    )
+    summary = overview_parts(overview(job(7, gpus=8), nodes=nodes, gpus_used=8), {})["summary"]
+    assert isinstance(summary, SummaryView)
+    counted = gpu_counts(nodes)
+    assert (summary.gpus, summary.gpus_used, summary.spare_gpus) == (
+        sum(counted.values()),
+        counted["used"],
+        counted["spare"],
+    )

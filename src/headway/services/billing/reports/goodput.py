@@ -16,7 +16,7 @@ from headway.services.app_state import AppState
 from headway.services.billing import monthly_bill
 from headway.services.billing.priced_usage import SegmentTotals, priced_segments, unpriced_segments
 from headway.services.billing.reports.checkpoint_advice import CheckpointCosts, failure_hours, load_checkpoint_stalls
-from headway.services.billing.reports.loss_attribution import QUEUE, attribute_losses
+from headway.services.billing.reports.loss_attribution import QUEUE, attribute_losses, data_began_at
 from headway.services.billing.reports.report_scope import BilledCluster, ReportScope, to_hours, visible_teams
 from headway.services.billing.reports.runs import load_runs_of_job
 from headway.store.billing.run_sums import Only
@@ -66,6 +66,9 @@ async def load_goodput(state: AppState, scope: ReportScope) -> GoodputOut:
             for cause in good.ranked(causes)
         ],
         failure_hours=await failure_hours(state, billed, month),
+        failures=await state.store.incidents.count_failures(
+            billed.name, max(month.start, await data_began_at(state, billed.name)), month.end
+        ),
         checkpoints=[stall.out() for stall in stalled.dearest],
     )
 

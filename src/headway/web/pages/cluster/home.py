@@ -28,7 +28,7 @@ from headway.web.views.state_wording import node_kind
 
 router = page_router()
 LATEST = 6
-NODES = ("in use", "idle", "spare", "starting", "draining", "down")
+NODES = ("in use", "idle", "spare", "starting", "drained", "down")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def gpu_counts(nodes: Iterable[NodeOut]) -> dict[str, int]:
 
 def node_counts(nodes: Iterable[NodeOut]) -> dict[str, int]:
     """Returns the number of nodes in each state of NODES."""
-    words = {"up": "in use", "idle": "idle", "start": "starting", "drain": "draining", "down": "down"}
+    words = {"up": "in use", "idle": "idle", "start": "starting", "drain": "drained", "down": "down"}
     counts = Counter[str]()
     for node in nodes:
         kind = node_kind(node)[0]

@@ -39,7 +39,7 @@
   setInterval(tick, 1000);
   tick();
 
-  // A choice with the pointer applies at once. With the keyboard each arrow key changes the choice, so Find applies it.
+  // A choice with the pointer applies at once. With the keyboard each arrow key changes the choice, so Search applies it.
   const filters = document.getElementById("filters");
   let keys = false;
   filters?.addEventListener("keydown", () => { keys = true; });

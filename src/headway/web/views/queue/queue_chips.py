@@ -10,6 +10,7 @@ from headway.domain.slurm.job_states import JOB_KINDS
 from headway.services.queue.search import QueuePage
 from headway.web.views.queue.queue_address import QueueAddress
 
+_TITLES = {"running": "Running", "waiting": "Pending", "ended": "Ended"}
 _USUAL = ("running", "waiting")  # kinds that are shown while no button is chosen
 
 
@@ -30,7 +31,7 @@ def chips(listed: QueuePage, query: QueueAddress, user: str) -> tuple[Chip, ...]
         on = kind in query.show
         others = tuple(other_kind for other_kind in JOB_KINDS if (other_kind in query.show) != (other_kind == kind))
         count = listed.counts[kind] if kind != "ended" or on else None
-        found.append(Chip(kind.capitalize(), count, query.to(show=others or _USUAL), on))
+        found.append(Chip(_TITLES[kind], count, query.to(show=others or _USUAL), on))
     if user:
         mine = query.user == user
         found.append(Chip("Mine", None, query.to(user="" if mine else user), mine))

@@ -76,7 +76,7 @@ async def test_timeline_shows_start_and_end_of_a_requeued_run(server: Server) ->
     course = [(run.start_time, run.end_time, bool(run.placement)) for run in told.runs]
     assert course == [(910, 950, True), (0, 0, False)]
     steps = [step.title for step in timeline("lab", waits, told).steps]
-    assert steps == ["Submitted", "Started", "Went back to the queue", "Waits to start again"]
+    assert steps == ["Submitted", "Started", "Went back to the queue", "Pending again"]
 
 
 async def test_progress_of_an_ended_job_is_read_once_and_cached(

@@ -17,6 +17,6 @@ def job(number: int, state: str = "RUNNING", **changes: object) -> JobState:
 def test_mine_chip_requires_a_user() -> None:
     listed = page_of_result(find_jobs((job(7),), QueueQuery(), 1000), QueueQuery())
     on = {chip.title: chip.on for chip in chips(listed, QueueAddress(), "alice")}
-    assert on == {"Running": True, "Waiting": True, "Ended": False, "Mine": False}
+    assert on == {"Running": True, "Pending": True, "Ended": False, "Mine": False}
     assert {chip.title: chip.on for chip in chips(listed, QueueAddress(user="alice"), "alice")}["Mine"]
     assert "Mine" not in [chip.title for chip in chips(listed, QueueAddress(), "")]
