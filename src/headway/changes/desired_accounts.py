@@ -55,7 +55,8 @@ def _counts_by_association(cluster: Cluster, team: Team) -> bool:
 
 def _qos_of_team(cluster: Cluster, team: Team) -> tuple[str, ...]:
     """Returns the QOS that the team's jobs may have, the default first."""
-    names = {team.name, *(qos.name for qos in cluster.qos if team.name in qos.teams)}
+    names = {qos.name for qos in cluster.qos if team.name in qos.teams}
+    names |= {team.name} if team.own_qos else set()
     default = team.default_qos or team.name
     return (default, *sorted(names - {default}))
 

@@ -16,7 +16,7 @@ from headway.domain.machines.systemd_unit import Unit
 from headway.images import recipe
 from headway.render.ha import slurm_state_folder
 from headway.render.monitoring import prometheus
-from headway.render.slurm.candidate_check import candidate_check
+from headway.render.slurm.candidate_check import candidate_check, lua_check
 from headway.render.slurm.hooks.site_scripts import JOB_SUBMIT
 from headway.render.system.mariadb import DATADIR
 from headway.render.system.unit_list import RECONFIGURE
@@ -212,7 +212,12 @@ def _candidate_steps(rows: list[Change], desired: DesiredMachine, secrets: Mappi
     if not any(c.kind == "file.write" and c.what in own for c in rows):
         return []
     if any(c.kind == "unit.start" and c.what == "slurmctld.service" for c in rows):
-        return []  # no running slurmctld could be stopped by a fault, and its start is the test
+        # No running slurmctld could be stopped by a fault, and its start is the test. A fault of Lua is found here already,
+        # before anything is changed.
+        script = desired.files.get(JOB_SUBMIT)
+        files = [file_step(JOB_SUBMIT, script)] if script is not None else []
+        step = {"op": "candidate", "folder": CANDIDATE, "files": files, "checks": lua_check(CANDIDATE)}
+        return [step] if files else []
     files = [
         file_step(path, file, _secret(desired, path, secrets))
         for path, file in desired.files.items()

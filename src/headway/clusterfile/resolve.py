@@ -247,6 +247,7 @@ def _team(file: ClusterFile, name: str, part: TeamPart, users: list[str]) -> Tea
         container_image=part.container_image or "",
         network=resolve_team_network(part.network, file.network),
         default_qos=part.default_qos or "",
+        own_qos=part.own_qos,
         parent=part.parent or "",
         user_limits={user: resolve_member_limits(each) for user, each in sorted(limits.users.items())},
     )

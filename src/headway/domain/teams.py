@@ -75,6 +75,7 @@ class Team:
     per_user: UserLimits = field(default_factory=UserLimits)
     network: NetworkPolicy = field(default_factory=NetworkPolicy)
     default_qos: str = ""  # QOS of its jobs without --qos; "" = its own
+    own_qos: bool = True  # its jobs may choose the QOS of the team's name
     parent: str = ""  # team above it, "" = none
     user_limits: Mapping[str, UserLimits] = field(default_factory=dict)  # of single users; they replace per_user
     cpus: int | None = None  # allocated at once, as are the next two

@@ -6,6 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from headway.changes.desired_accounts import desired_accounts
+from headway.domain.job_qos import JobQos
 from headway.domain.slurm.accounts import Qos
 from headway.domain.teams import GpuHourCap, JobLimits, Team, UserLimits
 from tests.support.clusters.builders import cluster
@@ -45,3 +46,10 @@ def test_limits_of_a_partition_are_those_of_its_qos() -> None:
     assert found["partition.debug"].limits == {
         "GrpJobs": "9", "GrpSubmitJobs": "90", "GrpTRES": "gres/gpu=4,mem=512M", "MaxTRESPerJob": "node=2",
     }  # fmt: skip
+
+
+def test_team_may_be_kept_to_qos_of_the_file() -> None:
+    team = Team("speech", ("carol",), 40, gpus=12, default_qos="high", own_qos=False)
+    accounts = desired_accounts(replace(cluster(teams=(team,)), qos=(JobQos("high", ("speech",)),)))
+    assert accounts.account_qos == {"speech": ("high",)}
+    assert accounts.accounts[0].limits == {"GrpTRES": "gres/gpu=12"}

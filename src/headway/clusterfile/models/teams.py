@@ -119,6 +119,11 @@ class TeamPart(FileSection):
     default_qos: str | None = Field(
         None, description="QOS of its jobs without --qos (default: the team's own, with its limits).", examples=["high"]
     )
+    own_qos: bool = Field(
+        True,
+        description="Whether its jobs may choose the QOS with the team's name, which has only the team's limits; false needs "
+        "default_qos.",
+    )
     environment: DefaultEnvironment | None = Field(
         None,
         description="Software environment of its `headway run` without --environment; the partition's comes first.",

@@ -56,6 +56,12 @@ def _offers(draft: FileDraft, qos: str, team: str) -> bool:
 def _check_defaults(draft: FileDraft) -> None:
     for name, team in draft.file.teams.items():
         default, path = team.default_qos, f"teams.{name}.default_qos"
+        if not team.own_qos and default in (None, name):
+            draft.fault(
+                f"teams.{name}.own_qos",
+                "is false, and default_qos names no other QOS",
+                "give default_qos, or leave it out",
+            )
         if default is None or default == name:
             continue
         if default not in draft.names("qos"):

@@ -66,3 +66,17 @@ def candidate_check(folder: str) -> list[list[str]]:
     """Returns argv lists to run as root on the head. Each must end with 0; otherwise stderr says what is wrong.
     `folder` holds slurm.conf and the files next to it."""
     return [["unshare", "--net", "--mount", "--", "bash", "-c", _TRIAL, "headway-trial", folder]]
+
+
+# Without a compiler of Lua slurmctld finds the fault at its start.
+_LUA = """
+for program in luac luac5.4 luac5.3; do
+    if command -v "$program" >/dev/null; then exec "$program" -p "$1/job_submit.lua"; fi
+done
+"""
+
+
+def lua_check(folder: str) -> list[list[str]]:
+    """Returns argv lists that check the syntax of job_submit.lua in the folder, where no slurmctld can try it yet: a first
+    start needs the daemons that it is started with."""
+    return [["sh", "-c", _LUA, "headway-lua", folder]]

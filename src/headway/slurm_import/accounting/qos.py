@@ -69,6 +69,9 @@ def make_qos(
         team = teams.of_account.get(account, "")
         if default in names.carried and team in names.teams[default]:
             teams.fields[team]["default_qos"] = names.carried[default]
+            plain = NORMAL in teams.qos.allowed[account] and NORMAL not in names.carried
+            if not plain and account not in teams.qos.own:
+                teams.fields[team]["own_qos"] = False
     preempts = _preempts(accounting, teams, names) if preemption.by_qos else {}
     preempted = {name for found in preempts.values() for name in found}
     section: dict[str, dict[str, Any]] = {}
@@ -361,10 +364,8 @@ def _decide_list(item: Item, key: str, account: str, team: str, teams: Teams, na
     elif key == "defaultqos" and team not in names.teams[default]:
         ledger.carried(item, "teams", f"{names.carried[default]} is default_qos of the teams below that may choose it")
     elif key == "defaultqos":
-        only = (
-            "" if NORMAL in allowed else "its jobs may choose the team's own QOS too, which has only limits of the team"
-        )
-        ledger.carried(item, f"teams.{team}.default_qos", only)
+        own = "" if teams.fields[team].get("own_qos", True) else f", teams.{team}.own_qos"
+        ledger.carried(item, f"teams.{team}.default_qos{own}")
     else:
         ledger.carried(item, ", ".join(f"qos.{names.carried[qos]}.teams" for qos in sorted(carried)))
 

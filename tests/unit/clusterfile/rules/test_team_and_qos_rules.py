@@ -70,6 +70,8 @@ ROWS: list[tuple[str, str, str]] = [
         "reservations.a.partition",
         "needs a number of nodes",
     ),
+    ("teams: {a: {users: [ann], own_qos: false}}", "teams.a.own_qos", "default_qos names no other QOS"),
+    ("qos: {q: {}}\nteams: {a: {users: [ann], own_qos: false, default_qos: a}}", "teams.a.own_qos", "give default_qos"),
     # QOS
     ("qos: {normal: {}}", "qos.normal", "a reserved word of Slurm"),
     ("qos: {t: {}}\nteams: {t: {}}", "qos.t", "also the name of a team"),
