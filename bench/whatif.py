@@ -19,7 +19,7 @@ from headway.domain.cluster import Cluster
 from headway.whatif.container import Progress, run_replay
 from headway.whatif.trace import Trace, TraceJob, check_trace
 
-BEGIN, DAY_S = 1_795_000_000, 86_400
+BEGIN, DAY_S, LONGEST_S = 1_795_000_000, 86_400, 6 * 3600
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 TEAMS = {f"team{n}": {"users": [f"user{n}a", f"user{n}b"], "share": 10 * n} for n in range(1, 6)}
 
@@ -38,7 +38,16 @@ class Clock:
 
 def cluster_of(nodes: int) -> Cluster:
     """Returns a cluster of this many nodes with eight GPUs, and five teams."""
-    spec = {"name": "bench", "provider": "local", "plan": "h100-8", "nodes": nodes, "teams": TEAMS, "ssh_keys": [KEY]}
+    hosts = [{"address": f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"} for n in range(1, nodes + 2)]
+    spec = {
+        "name": "bench",
+        "provider": "ssh",
+        "plan": "h100-8",
+        "nodes": nodes,
+        "teams": TEAMS,
+        "ssh_keys": [KEY],
+        "hosts": hosts,
+    }
     return resolve_cluster_file(spec, load_catalogue(), owner="owner")[0]
 
 
@@ -55,8 +64,8 @@ def day_of(cluster: Cluster, jobs: int, load: float) -> Trace:
     scale = load * nodes * 8 * DAY_S / sum(size * gpus * length for _, size, gpus, length, _, _ in made)
     found = []
     for team, size, gpus, length, at, number in made:
-        run_s = min(2 * DAY_S, 10 + int(scale * length))
-        user = rng.choice(TEAMS[team]["users"])  # type: ignore[arg-type]
+        run_s = min(LONGEST_S, 10 + int(scale * length))
+        user = f"user{team[4:]}{rng.choice('ab')}"
         limit_min = ceil(run_s * rng.uniform(1.1, 4) / 60)
         found.append(
             TraceJob(str(number), user, team, BEGIN + int(at), size, 4 * gpus, run_s, gpus=gpus, limit_min=limit_min)

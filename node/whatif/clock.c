@@ -314,9 +314,12 @@ static void wait_for_idle(void)
 		} else {
 			sched_yield();
 		}
-		if (real_now() - since > STUCK_MS * 1000000LL && all_asleep()) {
-			pthread_mutex_lock(&lock);
-			return;
+		if (real_now() - since > STUCK_MS * 1000000LL) {
+			if (all_asleep()) {
+				pthread_mutex_lock(&lock);
+				return;
+			}
+			since = real_now(); /* a long pass of the scheduler: look again later */
 		}
 	}
 }

@@ -55,6 +55,7 @@ async def run_replay(cluster: Cluster, trace: Trace, on_progress: OnProgress) ->
     environment = {"HEAD": files.head, "ABSENT": files.absent, "START": str(int(trace.first) - _LEAD_S)}
     argv = [
         *(*podman.base(), "run", "--rm", "--interactive", "--name", name, "--label", "headway=1"),
+        *("--timeout", str(int(LIMIT_S))),  # also if this process is killed before it removes the container
         *(*_OPTIONS, files.head, *limits),
         *(word for key, value in environment.items() for word in ("--env", f"{key}={value}")),
         *(image.tag, "sh", "-c", _UNPACK),
