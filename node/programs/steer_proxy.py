@@ -1,8 +1,9 @@
 """Makes the HAProxy of a head carry the traffic of services as standard input asks, and prints its figures as JSON. Runs as root,
 again and again; what is as asked already stays untouched.
 
-Input: {"port": PORT, "keys": {HASH: "TEAM:NAME"}, "services": [{"name": "TEAM:NAME", "health": PATH, "hold_s": S, "servers":
-[{"name": NAME, "node": NODE, "port": PORT, "state": "new" | "ready" | "drain", "weight": 1..256}]}]}
+Input: {"port": PORT, "keys": {HASH: "TEAM:NAME"}, "limits": {HASH: REQUESTS A MINUTE},
+"services": [{"name": "TEAM:NAME", "health": PATH, "hold_s": S, "servers": [{"name": NAME, "node": NODE, "port": PORT,
+"state": "new" | "ready" | "drain", "weight": 1..256}]}]}
 Output: {"services": {"TEAM:NAME": {"requests": N, ..., "servers": {NAME: {"healthy": BOOL, "sessions": N, "check": TEXT}}}}}
 
 Servers and keys change through HAProxy's runtime socket. A new service changes the configuration file: HAProxy then starts a
@@ -96,6 +97,13 @@ frontend serve
     acl key_of_service var(txn.granted),strcmp(txn.service) eq 0
     http-request return status 401 content-type text/plain string "invalid key\\n" hdr WWW-Authenticate Bearer unless known_key
     http-request return status 403 content-type text/plain string "key of another service\\n" unless key_of_service
+    stick-table type string len 64 size 100k expire 2m store http_req_rate(1m)
+    http-request track-sc0 var(txn.key)
+    http-request set-var(txn.rate) sc_http_req_rate(0)
+    http-request set-var(txn.limit) var(txn.key),map_str_int({folder}/limits.map)
+    acl has_limit var(txn.limit) -m found
+    acl over_limit var(txn.limit),sub(txn.rate) lt 0
+    http-request return status 429 content-type text/plain string "too many requests\\n" if has_limit over_limit
     http-request del-header Authorization
     http-request replace-path /serve/[^/]+/[^/]+/?(.*) /\\1
     use_backend %[var(txn.service)]
@@ -123,9 +131,11 @@ def main():
     resolve(wish)
     write(FOLDER + "/hold.lua", HOLD, 0o644)
     write(FOLDER + "/keys.map", "".join(f"{key} {service}\n" for key, service in sorted(wish["keys"].items())), 0o600)
+    write(FOLDER + "/limits.map", "".join(f"{key} {limit}\n" for key, limit in sorted(wish["limits"].items())), 0o600)
     write(FOLDER + "/haproxy.cfg", configuration(wish), 0o600)
     if not start_or_reload(shape_of(wish)):
-        set_keys(wish["keys"])
+        set_map("limits.map", wish["limits"])  # first, so that no key is without its limit
+        set_map("keys.map", wish["keys"])
     set_servers(wish)
     print(json.dumps({"services": read_figures()}))
 
@@ -222,15 +232,15 @@ def ask(*commands, path=RUN + "/admin.sock"):
     return b"".join(parts).decode()
 
 
-def set_keys(keys):
-    """Makes the keys of the running HAProxy those that are asked for."""
-    path = FOLDER + "/keys.map"
+def set_map(name, wanted):
+    """Makes a map of the running HAProxy the one that is asked for."""
+    path = f"{FOLDER}/{name}"
     known = dict(line.split()[1:3] for line in ask("show map " + path).splitlines() if line)
-    for key in known.keys() - keys.keys():
+    for key in known.keys() - wanted.keys():
         ask(f"del map {path} {key}")
-    for key, service in keys.items():
+    for key, value in wanted.items():
         if key not in known:
-            ask(f"add map {path} {key} {service}")
+            ask(f"add map {path} {key} {value}")
 
 
 def set_servers(wish):

@@ -40,10 +40,12 @@ class ProxyService:
 
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
-    """What the proxy of a cluster is to have. `keys`: SHA-256 of a key, in hexadecimal digits -> the service that it opens."""
+    """What the proxy of a cluster is to have. `keys`: SHA-256 of a key, in hexadecimal digits -> the service that it opens;
+    `limits`: such a hash -> requests a minute."""
 
     keys: Mapping[str, str]
     services: tuple[ProxyService, ...]
+    limits: Mapping[str, int] = field(default_factory=dict)
     port: int = SERVICE_PORT
 
 

@@ -48,6 +48,10 @@ def test_no_request_fails_while_replicas_change_and_keys_open_and_close(lab: Lab
     assert b'"path": "/v1/models?a=b"' in answer(url, key, "/v1/models?a=b")[1]
     assert answer(url, key, "/stream?n=2")[1] == b"data: 0\n\ndata: 1\n\n"
 
+    slow = lab.client.services.create_key("lab", "echo", "slow", per_minute=3).key
+    lab.wait(lambda: answer(url, slow)[0] == 200, "the second key to open the service", seen=said)
+    assert [answer(url, slow)[0] for _ in range(4)] == [200, 200, 429, 429]
+
     with RequestLoop(url, key) as loop:
         loop.wait_for_more()
         file.write_text(file.read_text() + "env: {GREETING: hello}\n")

@@ -37,9 +37,10 @@ class ServiceScaleIn(RequestModel):
 
 
 class ServiceKeyIn(RequestModel):
-    """A new key of a service."""
+    """A new key of a service. `per_minute`: the most requests a minute; null: no limit."""
 
     label: str = Field(default="", max_length=200)
+    per_minute: int | None = Field(default=None, ge=1, le=10_000_000)
 
 
 class ServiceKeyOut(ResponseModel):
@@ -50,6 +51,7 @@ class ServiceKeyOut(ResponseModel):
     label: str
     person: str
     created_at: float
+    per_minute: int | None = None  # requests; null: no limit
     key: str = ""
 
 

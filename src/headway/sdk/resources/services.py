@@ -32,10 +32,10 @@ class Services(Resource):
         request = ServiceScaleIn(min=least, max=most)
         return self._connection.post(cluster_path(cluster, "services", service, "scale"), ServiceOut, request)
 
-    def create_key(self, cluster: str, service: str, label: str = "") -> ServiceKeyOut:
-        """Returns a new key of the service; only this answer has its text."""
+    def create_key(self, cluster: str, service: str, label: str = "", per_minute: int | None = None) -> ServiceKeyOut:
+        """Returns a new key of the service; only this answer has its text. `per_minute`: the most requests; None: no limit."""
         path = cluster_path(cluster, "services", service, "keys")
-        return self._connection.post(path, ServiceKeyOut, ServiceKeyIn(label=label))
+        return self._connection.post(path, ServiceKeyOut, ServiceKeyIn(label=label, per_minute=per_minute))
 
     def keys(self, cluster: str, service: str) -> builtins.list[ServiceKeyOut]:
         """Returns the keys of the service that were not revoked."""

@@ -143,7 +143,9 @@ async def _settings(state: AppState, cluster: str, found: Sequence[_Observed]) -
     )
     names = {service.name for service in services}
     keys = await state.store.services.keys(cluster) if names else ()
-    return ProxySettings({key.hash: key.service for key in keys if key.service in names}, services)
+    opening = [key for key in keys if key.service in names]
+    limits = {key.hash: key.per_minute for key in opening if key.per_minute is not None}
+    return ProxySettings({key.hash: key.service for key in opening}, services, limits)
 
 
 def server_name(replica: ReplicaRow) -> str:

@@ -123,8 +123,19 @@ async def scale_service(
 async def create_key(state: AppState, who: Principal, name: str, service: str, request: ServiceKeyIn) -> ServiceKeyOut:
     """Returns a new key of a service. Only this answer has its text."""
     row = await _to_change(state, who, name, service, "make a key of")
-    key, text = await state.store.services.create_key(name, row.proxy_name, request.label, who.person)
-    await write_audit_line(state, who, "service-key", name, service=row.proxy_name, key=key.id, label=request.label)
+    key, text = await state.store.services.create_key(
+        name, row.proxy_name, request.label, who.person, request.per_minute
+    )
+    await write_audit_line(
+        state,
+        who,
+        "service-key",
+        name,
+        service=row.proxy_name,
+        key=key.id,
+        label=request.label,
+        per_minute=request.per_minute,
+    )
     state.services_due.set()
     return key_out(key).model_copy(update={"key": text})
 
@@ -154,7 +165,12 @@ async def _to_change(state: AppState, who: Principal, name: str, service: str, w
 def key_out(key: ServiceKeyRow) -> ServiceKeyOut:
     """Returns the answer about a key."""
     return ServiceKeyOut(
-        id=key.id, service=key.service.replace(":", "/"), label=key.label, person=key.person, created_at=key.at
+        id=key.id,
+        service=key.service.replace(":", "/"),
+        label=key.label,
+        person=key.person,
+        created_at=key.at,
+        per_minute=key.per_minute,
     )
 
 

@@ -274,6 +274,7 @@ service_keys = Table(
     Column("person", String(64), nullable=False),
     Column("at", Float, nullable=False),
     Column("revoked_at", Float),
+    Column("per_minute", Integer),
     Index("ix_service_keys_cluster", "cluster"),
 )
 

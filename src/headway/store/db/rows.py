@@ -427,6 +427,7 @@ class ServiceKeyRow:
     person: str
     at: float
     revoked_at: float | None
+    per_minute: int | None = None  # requests; None: no limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,12 +129,13 @@ class ServiceStore(StorePart):
                 mine = (r.c.service == fields.pop("service"), r.c.number == fields.pop("number"))
                 await db.execute(update(r).where(*mine).values(**fields))
 
-    async def create_key(self, cluster: str, service: str, label: str, person: str) -> tuple[ServiceKeyRow, str]:
-        """Returns (the key's row, the key itself, which is not stored). `service`: TEAM:NAME."""
+    async def create_key(
+        self, cluster: str, service: str, label: str, person: str, per_minute: int | None = None
+    ) -> tuple[ServiceKeyRow, str]:
+        """Returns (the key's row, the key itself, which is not stored). `service`: TEAM:NAME; `per_minute`: requests."""
         text = f"{_KEY_PREFIX}{random.token_urlsafe(32)}"
-        row = ServiceKeyRow(
-            random.token_hex(6), cluster, service, label, digest(text), person, self._database.now(), None
-        )
+        now = self._database.now()
+        row = ServiceKeyRow(random.token_hex(6), cluster, service, label, digest(text), person, now, None, per_minute)
         async with self._database.write() as db:
             await db.execute(insert(t.service_keys).values(**asdict(row)))
         return row, text

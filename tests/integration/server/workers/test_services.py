@@ -242,10 +242,10 @@ async def test_stopped_service_drains_its_replicas_and_leaves_the_proxy(lab: Lab
 
 async def test_keys_reach_the_proxy_as_hashes_and_leave_it(lab: Lab) -> None:
     eve = await serving(lab)
-    made = (await eve.post(f"{SERVICES}/chat/keys", json={"label": "ci"})).json()
+    made = (await eve.post(f"{SERVICES}/chat/keys", json={"label": "ci", "per_minute": 60})).json()
     await lab.round()
     digest = hashlib.sha256(made["key"].encode()).hexdigest()
-    assert lab.settings.keys == {digest: "eve:chat"}
+    assert (lab.settings.keys, lab.settings.limits) == ({digest: "eve:chat"}, {digest: 60})
     listed = (await eve.get(f"{SERVICES}/chat/keys")).json()
     assert [(one["label"], one["key"]) for one in listed] == [("ci", "")]
     assert (await eve.delete(f"{SERVICES}/chat/keys/{made['id']}")).status_code == 204

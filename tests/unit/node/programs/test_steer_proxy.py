@@ -18,6 +18,7 @@ def wish(*states: str, health: str = "/health") -> dict[str, Any]:
     return {
         "port": 8470,
         "keys": {},
+        "limits": {},
         "services": [{"name": "red:chat", "health": health, "hold_s": 60, "servers": servers}],
     }
 
@@ -60,7 +61,7 @@ def test_servers_and_keys_change_through_the_socket(monkeypatch: pytest.MonkeyPa
         "del server red:chat/r9",
     ]
     told.clear()
-    steer_proxy.set_keys({"bb": "red:chat", "cc": "red:chat"})
+    steer_proxy.set_map("keys.map", {"bb": "red:chat", "cc": "red:chat"})
     assert told[1:] == [
         "del map /etc/headway/serve/keys.map aa",
         "add map /etc/headway/serve/keys.map cc red:chat",

@@ -179,11 +179,14 @@ def create_key(
     service: Which,
     cluster: ClusterOption = None,
     label: Annotated[str, typer.Option("--label", metavar="TEXT", help="Who or what uses the key.")] = "",
+    per_minute: Annotated[
+        int | None, typer.Option("--per-minute", metavar="NUMBER", help="Largest number of requests a minute.")
+    ] = None,
     output: Output = Format.table,
 ) -> None:
     """Make a key that opens the service, and print it. It can't be shown again."""
     api = common.connect()
-    made = api.services.create_key(common.choose_cluster(api, cluster), _address(service), label)
+    made = api.services.create_key(common.choose_cluster(api, cluster), _address(service), label, per_minute)
     if output is Format.json:
         print_json(made)
     else:
@@ -200,9 +203,25 @@ def list_keys(service: Which, cluster: ClusterOption = None, output: Output = Fo
     if output is Format.json:
         print_json(found)
         return
-    columns = [tables.Column("ID"), tables.Column("LABEL"), tables.Column("PERSON"), tables.Column("CREATED")]
+    columns = [
+        tables.Column("ID"),
+        tables.Column("LABEL"),
+        tables.Column("PERSON"),
+        tables.Column("CREATED"),
+        tables.Column("PER-MINUTE", right=True),
+    ]
     tables.print_table(
-        columns, [[key.id, key.label, key.person, formatting.local_time(key.created_at)] for key in found]
+        columns,
+        [
+            [
+                key.id,
+                key.label,
+                key.person,
+                formatting.local_time(key.created_at),
+                f"{key.per_minute:,}" if key.per_minute else "",
+            ]
+            for key in found
+        ],
     )
 
 

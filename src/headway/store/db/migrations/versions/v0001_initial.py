@@ -592,6 +592,7 @@ def _create_tables() -> None:
         sa.Column("person", sa.String(length=64), nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
         sa.Column("revoked_at", sa.Float(), nullable=True),
+        sa.Column("per_minute", sa.Integer(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_service_keys"),
     )
     op.create_index("ix_service_keys_cluster", "service_keys", ["cluster"], unique=False)
