@@ -66,6 +66,7 @@ class ChangeSetExecution:
     rests: bool = False  # see `apply_cluster`
     leaving: frozenset[str] = frozenset()  # nodes that another operation has drained and that this one leaves alone
     image: str = ""  # tag of the image to create machines from; "": the cluster's pinned image, or the present one
+    head_begins: asyncio.Event = field(default_factory=asyncio.Event)  # the head's machine is being created, or exists
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
     making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
@@ -85,6 +86,8 @@ class ChangeSetExecution:
         self.machines.update(self.observed.machines)
         served = await old_heads.remove_old_heads(cluster, self.context, self.report, self.changes, self.machines)
         names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
+        if not {"machine.create", REBUILD} & {change.kind for change in by_machine.get(cluster.head, [])}:
+            self.head_begins.set()
         await run_all(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
@@ -147,6 +150,7 @@ class ChangeSetExecution:
             await self.report(name, error.message, level="error", done=True)
             if name == self.goal.cluster.head:
                 await self._stand_by_again()
+                self.head_begins.set()
                 self.controller_up.set()
 
     async def _end_sessions(self) -> None:
@@ -275,8 +279,12 @@ class ChangeSetExecution:
                 fresh = True
         if fresh:
             owned = isinstance(self.context.provider, OwnedMachinesProvider)
+            if name != self.goal.cluster.head:  # its set-up takes longest
+                await self.head_begins.wait()
             await self.report(name, "machine is being signed in to" if owned else "machine is being created")
             async with self.making:
+                if name == self.goal.cluster.head:
+                    self.head_begins.set()
                 request, before = await self._request(name), self.machines.get(name)
                 # The container comes first, so that the record of its image never says more than is true.
                 if before is not None and before.host is not None:
