@@ -119,38 +119,42 @@ backend {name}
 
 
 def main():
-    wish = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     os.makedirs(FOLDER, mode=0o755, exist_ok=True)
-    if not wish["services"]:
+    if not request["services"]:
         if os.path.exists(UNIT_FILE):
             subprocess.run(["systemctl", "disable", "--now", UNIT], check=True, capture_output=True, timeout=60)
             os.remove(UNIT_FILE)
             write(FOLDER + "/keys.map", "", 0o600)
         print(json.dumps({"services": {}}))
         return
-    resolve(wish)
+    resolve(request)
     write(FOLDER + "/hold.lua", HOLD, 0o644)
-    write(FOLDER + "/keys.map", "".join(f"{key} {service}\n" for key, service in sorted(wish["keys"].items())), 0o600)
-    write(FOLDER + "/limits.map", "".join(f"{key} {limit}\n" for key, limit in sorted(wish["limits"].items())), 0o600)
-    write(FOLDER + "/haproxy.cfg", configuration(wish), 0o600)
-    if not start_or_reload(shape_of(wish)):
-        set_map("limits.map", wish["limits"])  # first, so that no key is without its limit
-        set_map("keys.map", wish["keys"])
-    set_servers(wish)
+    write(
+        FOLDER + "/keys.map", "".join(f"{key} {service}\n" for key, service in sorted(request["keys"].items())), 0o600
+    )
+    write(
+        FOLDER + "/limits.map", "".join(f"{key} {limit}\n" for key, limit in sorted(request["limits"].items())), 0o600
+    )
+    write(FOLDER + "/haproxy.cfg", configuration(request), 0o600)
+    if not start_or_reload(shape_of(request)):
+        set_map("limits.map", request["limits"])  # first, so that no key is without its limit
+        set_map("keys.map", request["keys"])
+    set_servers(request)
     print(json.dumps({"services": read_figures()}))
 
 
-def resolve(wish):
+def resolve(request):
     """Adds the address of each server."""
-    for service in wish["services"]:
+    for service in request["services"]:
         for server in service["servers"]:
             server["address"] = socket.gethostbyname(server["node"])
 
 
-def configuration(wish):
+def configuration(request):
     """Returns the text of the configuration file."""
-    text = HEAD.format(run=RUN, folder=FOLDER, port=wish["port"])
-    for service in wish["services"]:
+    text = HEAD.format(run=RUN, folder=FOLDER, port=request["port"])
+    for service in request["services"]:
         host = service["name"].replace(":", ".")
         text += BACKEND.format(name=service["name"], health=service["health"], hold_s=service["hold_s"], host=host)
         for server in service["servers"]:
@@ -169,9 +173,9 @@ def server_words(server):
     return f"{address_of(server)} {CHECK}"
 
 
-def shape_of(wish):
+def shape_of(request):
     """Returns a digest of the configuration without its servers: if it is unchanged, the runtime socket suffices."""
-    bare = {**wish, "services": [{**service, "servers": []} for service in wish["services"]]}
+    bare = {**request, "services": [{**service, "servers": []} for service in request["services"]]}
     return hashlib.sha256((configuration(bare) + HOLD).encode()).hexdigest()
 
 
@@ -243,10 +247,10 @@ def set_map(name, wanted):
             ask(f"add map {path} {key} {value}")
 
 
-def set_servers(wish):
+def set_servers(request):
     """Makes the servers of the running HAProxy those that are asked for."""
     rows = server_rows(ask("show stat"))
-    for service in wish["services"]:
+    for service in request["services"]:
         known = {row["svname"]: row for row in rows if row["pxname"] == service["name"]}
         wanted = {server["name"]: server for server in service["servers"]}
         for name, server in wanted.items():

@@ -15,12 +15,9 @@ from headway.sdk.client import Client
 from headway.sdk.connection import Resource
 from headway.sdk.reconnect import ServerOutage
 from headway.sdk.resources.access import People, Tokens
-from headway.sdk.resources.backups import Backups
 from headway.sdk.resources.billing import Billing
 from headway.sdk.resources.bundles import Bundles
 from headway.sdk.resources.clusters import Clusters, Operations
-from headway.sdk.resources.datasets import Datasets
-from headway.sdk.resources.environments import Environments
 from headway.sdk.resources.exec_commands import Commands
 from headway.sdk.resources.incidents import Incidents
 from headway.sdk.resources.jobs import POLL_S, Job, Jobs
@@ -29,7 +26,10 @@ from headway.sdk.resources.notebooks import Notebooks
 from headway.sdk.resources.pipelines import Pipelines
 from headway.sdk.resources.secrets import Secrets
 from headway.sdk.resources.services import Services
-from headway.sdk.resources.storage import Storage
+from headway.sdk.resources.storage.backups import Backups
+from headway.sdk.resources.storage.datasets import Datasets
+from headway.sdk.resources.storage.environments import Environments
+from headway.sdk.resources.storage.volumes import Storage
 from headway.sdk.resources.sweeps import Sweeps
 
 P = ParamSpec("P")

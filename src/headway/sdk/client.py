@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from headway.schemas.server import KeyRotatedOut, MeOut, ServerOut
     from headway.schemas.submission.run_request import RunOptions
     from headway.sdk.resources.access import People, Tokens
-    from headway.sdk.resources.backups import Backups
     from headway.sdk.resources.billing import Billing
     from headway.sdk.resources.bundles import Bundles
     from headway.sdk.resources.clusters import Clusters, Operations
-    from headway.sdk.resources.datasets import Datasets
-    from headway.sdk.resources.environments import Environments
     from headway.sdk.resources.exec_commands import Commands
     from headway.sdk.resources.incidents import Incidents
     from headway.sdk.resources.jobs import Job, Jobs
@@ -31,7 +28,10 @@ if TYPE_CHECKING:
     from headway.sdk.resources.pipelines import Pipelines
     from headway.sdk.resources.secrets import Secrets
     from headway.sdk.resources.services import Services
-    from headway.sdk.resources.storage import Storage
+    from headway.sdk.resources.storage.backups import Backups
+    from headway.sdk.resources.storage.datasets import Datasets
+    from headway.sdk.resources.storage.environments import Environments
+    from headway.sdk.resources.storage.volumes import Storage
     from headway.sdk.resources.sweeps import Sweeps
 
 # The class of each part and its module below headway.sdk.resources. A part is imported at its first use, because their
@@ -49,10 +49,10 @@ PARTS = {
     "commands": ("exec_commands", "Commands"),
     "incidents": ("incidents", "Incidents"),
     "nodes": ("nodes", "Nodes"),
-    "backups": ("backups", "Backups"),
-    "storage": ("storage", "Storage"),
-    "datasets": ("datasets", "Datasets"),
-    "environments": ("environments", "Environments"),
+    "backups": ("storage.backups", "Backups"),
+    "storage": ("storage.volumes", "Storage"),
+    "datasets": ("storage.datasets", "Datasets"),
+    "environments": ("storage.environments", "Environments"),
     "billing": ("billing", "Billing"),
     "people": ("access", "People"),
     "tokens": ("access", "Tokens"),

@@ -39,7 +39,7 @@ def site(folder: Path, protocol: int = 42, dump: str = DUMP, prefix: str = "slur
         }.items():  # fmt: skip
             member = tarfile.TarInfo(f"{prefix}{name}")
             member.size = len(data)
-            member.uname, member.uid = "somebody", 4711
+            member.uname, member.uid = "site", 4711
             tar.addfile(member, io.BytesIO(data))
     with gzip.open(folder / "slurm_acct_db.sql.gz", "wb") as file:
         file.write(dump.encode())

@@ -10,7 +10,7 @@ import pytest
 from programs import steer_proxy
 
 
-def wish(*states: str, health: str = "/health") -> dict[str, Any]:
+def settings(*states: str, health: str = "/health") -> dict[str, Any]:
     servers = [
         {"name": f"r{n}", "node": "n1", "address": "10.0.0.7", "port": 17000 + n, "state": state, "weight": 100}
         for n, state in enumerate(states, 1)
@@ -24,7 +24,7 @@ def wish(*states: str, health: str = "/health") -> dict[str, Any]:
 
 
 def test_only_healthy_servers_have_weight() -> None:
-    lines = steer_proxy.configuration(wish("new", "ready", "drain")).splitlines()
+    lines = steer_proxy.configuration(settings("new", "ready", "drain")).splitlines()
     servers = [line.split() for line in lines if line.startswith("    server ")]
     assert [(words[1], words[2], words[-1]) for words in servers] == [
         ("r1", "10.0.0.7:17001", "0"),
@@ -35,8 +35,8 @@ def test_only_healthy_servers_have_weight() -> None:
 
 
 def test_servers_do_not_change_the_shape_and_services_do() -> None:
-    assert steer_proxy.shape_of(wish("new")) == steer_proxy.shape_of(wish("ready", "ready"))
-    assert steer_proxy.shape_of(wish()) != steer_proxy.shape_of(wish(health="/ready"))
+    assert steer_proxy.shape_of(settings("new")) == steer_proxy.shape_of(settings("ready", "ready"))
+    assert steer_proxy.shape_of(settings()) != steer_proxy.shape_of(settings(health="/ready"))
 
 
 def test_servers_and_keys_change_through_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_servers_and_keys_change_through_the_socket(monkeypatch: pytest.MonkeyPa
         return answers.get(commands[0], "")
 
     monkeypatch.setattr(steer_proxy, "ask", ask)
-    steer_proxy.set_servers(wish("drain", "new"))
+    steer_proxy.set_servers(settings("drain", "new"))
     assert told[1:] == [
         "set server red:chat/r1 weight 0",
         "set server red:chat/r1 state ready",

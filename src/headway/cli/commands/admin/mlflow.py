@@ -29,7 +29,7 @@ def install() -> None:
 
     from headway.mlflow_files import FOLDER
     from headway.paths import state_dir
-    from headway.sdk.mlflow_installation import install_mlflow
+    from headway.sdk.mlflow.installation import install_mlflow
 
     data = Path(os.environ.get("HEADWAY_DATA") or state_dir())
 
@@ -74,7 +74,7 @@ def ui(
     """Open MLflow's pages in a browser, with the runs of one team. They are served on this computer until Ctrl-C.
 
     headway mlflow ui vision"""
-    from headway.sdk.mlflow_page import MlflowPage
+    from headway.sdk.mlflow.page import MlflowPage
 
     api = common.connect()
     name = common.choose_cluster(api, cluster)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from headway.sdk.client import Client
-from headway.sdk.mlflow_page import MlflowPage
+from headway.sdk.mlflow.page import MlflowPage
 
 
 @pytest.fixture

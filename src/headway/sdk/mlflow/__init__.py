@@ -1,0 +1,3 @@
+"""The commands `headway mlflow`: installs the MLflow server, opens its page.
+
+Not here: running it (`headway.server.mlflow`)."""

@@ -1,0 +1,1 @@
+"""The client's parts about stored data: volumes, datasets, software environments, backups."""
