@@ -17,7 +17,7 @@ SLURM = "24.11"  # whose messages node/whatif/nodes.c knows
 IMAGE = "debian13"  # has that version
 _FIRST_UID = 20_000
 _LOOPBACK = "127.0.0.1"
-# Keys that concern other programs and machines; none changes when a job starts.
+# Keys that concern other programs and machines. Without an epilog a node is free as soon as its job has ended.
 _LEFT_OUT = frozenset(
     ("authalttypes", "authaltparameters", "authinfo", "communicationparameters", "clifilterplugins", "prolog", "epilog",
      "prologslurmctld", "epilogslurmctld", "slurmctldprimaryonprog", "slurmctldprimaryoffprog", "resumeprogram",

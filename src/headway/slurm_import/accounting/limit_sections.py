@@ -16,6 +16,8 @@ RESOURCES = {"gres/gpu": "gpus", "cpu": "cpus", "node": "nodes", "mem": "memory"
 JOB_COUNTS = {"grpjobs": "running_jobs", "grpsubmitjobs": "submitted_jobs", "grpsubmit": "submitted_jobs"}
 PER_JOB_TRES = ("maxtres", "maxtresperjob", "maxtrespj")
 OTHER_RESOURCES = "limit CPUs, GPUs, nodes or memory"
+# Limits on jobs of a user in one account. Of an account: those that each of its users has
+USER_COUNTS = {"maxjobs": "running_jobs", "maxsubmitjobs": "submitted_jobs"}
 # Limits of each user of a QOS: keys of `sacctmgr show qos` of all versions -> field
 QOS_USER_COUNTS = {
     "maxjobspu": "running_jobs", "maxjobsperuser": "running_jobs", "maxsubmitpu": "submitted_jobs",

@@ -8,10 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headway.slurm_import import site_names
-from headway.slurm_import.accounting.limit_sections import JOB_COUNTS, LimitSection, limit_reason, take_user_limits
+from headway.slurm_import.accounting.limit_sections import (
+    JOB_COUNTS,
+    USER_COUNTS,
+    LimitSection,
+    limit_reason,
+    take_user_limits,
+)
 from headway.slurm_import.accounting.qos_lists import QosLists, read_qos_lists
 from headway.slurm_import.accounting.sacctmgr_files import ROOT, Accounting, Association, chain, descendants
-from headway.slurm_import.accounting.users import USER_COUNTS, take_users, valid_users
+from headway.slurm_import.accounting.users import take_users, valid_users
 from headway.slurm_import.verdicts import Item, Ledger
 from headway.validation.field_types import MOST_TEAMS
 

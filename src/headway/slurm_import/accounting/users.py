@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headway.slurm_import.accounting.limit_sections import JOB_COUNTS, LimitSection, limit_reason
+from headway.slurm_import.accounting.limit_sections import JOB_COUNTS, USER_COUNTS, LimitSection, limit_reason
 from headway.slurm_import.accounting.sacctmgr_files import ROOT, Accounting, Association
 from headway.slurm_import.verdicts import Item, Ledger
 from headway.validation import reserved_names, syntax_rules
 from headway.validation.field_types import MOST_USERS
 
-# Limits on jobs of a user in one account. Of an account: those that each of its users has
-USER_COUNTS = {"maxjobs": "running_jobs", "maxsubmitjobs": "submitted_jobs"}
 _COUNTS = {**USER_COUNTS, **JOB_COUNTS}
 _LIMITS = (*_COUNTS, "grptres", "grptresmins")
 _ROLE = "add the person with headway people, with this role"
