@@ -60,6 +60,16 @@ class SocketTunnel:
         await self.out.drain()
 
 
+async def connect(path):
+    """Returns the streams of a connection to a Unix socket. The path of a socket may have 107 bytes at most, so that of its
+    folder's descriptor is used."""
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
+    try:
+        return await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+    finally:
+        os.close(folder)
+
+
 class End:
     """One connection. Frames that arrive before it is open wait in `early`."""
 
@@ -92,7 +102,7 @@ class End:
         send, number = self.tunnel.send, self.number
         try:
             try:
-                reader, self.writer = await asyncio.open_unix_connection(self.tunnel.path)
+                reader, self.writer = await connect(self.tunnel.path)
             except OSError as error:
                 await send(number, b"E", (error.strerror or str(error)).encode())
                 return

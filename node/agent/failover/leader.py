@@ -18,7 +18,7 @@ import time
 
 from agent.log import log
 
-BEAT_OVER_S = 12.0
+BEAT_OVER_S = 12.0  # three times SlurmctldTimeout: SLURMCTLD_TIMEOUT_S of render/ha/takeover_settings.py
 LOOK_S = 1.0
 OURS = "/run/slurmctld/leads"  # in slurmctld's RuntimeDirectory, which is removed when it ends
 

@@ -1,7 +1,7 @@
 """The job that builds a version of an environment: its script and its folder. Pure.
 
 The job runs as the person who asked, in their account, so that the queue shows it and their rights limit it. It makes a
-complete environment in a folder of theirs; `file_store.EnvironmentFileStore` publishes it."""
+complete environment in a folder of theirs; `environment_file_store` publishes it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from headway.cluster.context import ClusterContext
 from headway.domain.cluster import Cluster
 from headway.domain.environment import IMAGE_SOURCE, PYTORCH, EnvironmentVersion, request_digest
 from headway.domain.operation_progress import ReportProgress
-from headway.environments.environment_folder import SshEnvironmentFileStore
+from headway.environments.environment_file_store import SshEnvironmentFileStore
 from headway.errors import HeadwayError
 
 _MADE_BY = "headway"

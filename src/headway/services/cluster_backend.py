@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cl
     from headway.backup.archive import Header
     from headway.cluster.slurm_export.export import SlurmExport
     from headway.datasets.async_file_store import AsyncDatasetFileStore
-    from headway.environments.environment_folder import EnvironmentFileStore
+    from headway.environments.environment_file_store import EnvironmentFileStore
     from headway.jobs.metrics.reader import MetricsAsk, MetricsPart
     from headway.jobs.remote.tunnel import Tunnel
     from headway.jobs.submission.submit import JobFiles

@@ -54,7 +54,7 @@ def git(folder: Path, *words: str) -> None:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small repository with the packaging rules of this one."""
     folder = tmp_path_factory.mktemp("checkout")
-    for name in ("pyproject.toml", "README.md", ".gitignore", "src/headway/__init__.py"):
+    for name in ("pyproject.toml", "README.md", ".gitignore", "requirements/mlflow.txt", "src/headway/__init__.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes((ROOT / name).read_bytes())
     (folder / "node").mkdir()

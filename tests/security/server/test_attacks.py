@@ -283,7 +283,7 @@ async def test_cluster_token_sees_no_other_cluster_on_any_page(server: Server) -
     server.state.live.stopping.set()
     for _, method, path in routes(server):
         if method == "GET":
-            asked = path.format_map(_Anything(name="secretcluster", node="secretcluster-1-1"))
+            asked = path.replace(":path}", "}").format_map(_Anything(name="secretcluster", node="secretcluster-1-1"))
             answer = await client.get(asked)
             assert "secretcluster" not in answer.text.replace(asked, ""), asked
             if "{name}" in path:
@@ -338,7 +338,7 @@ async def test_pages_escape_all_user_supplied_text(server: Server) -> None:
             continue
         for number in ("7", "8", "9"):
             names = {"name": "lab", "node": "lab-1-1", "job_id": number, "number": "1", "operation_id": "x"}
-            asked = path.format_map(_Anything(names))
+            asked = path.replace(":path}", "}").format_map(_Anything(names))
             if number != "7" and "{job_id}" not in path:
                 continue
             for query in ("", f"?q={httpx.QueryParams({'x': HOSTILE})['x']}", f"?job={number}"):

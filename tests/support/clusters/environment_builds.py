@@ -12,7 +12,7 @@ import pytest
 from headway.domain.cluster import Cluster
 from headway.domain.environment import EnvironmentVersion
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.environments.environment_folder import Published
+from headway.environments.environment_file_store import Published
 from headway.errors import Refused
 from headway.schemas.jobs import LogPartOut
 from headway.schemas.submission.exec_commands import ExecOut

@@ -12,7 +12,8 @@ import pytest
 
 from headway import AsyncClient, Client
 from headway.errors import Refused, Unreachable
-from headway.schemas.jobs import ArrayOut, JobsPage
+from headway.schemas.job_list import JobsPage
+from headway.schemas.jobs import ArrayOut
 from headway.schemas.submission.run_request import RunIn
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.sdk.async_client import AsyncJob

@@ -104,7 +104,7 @@ def test_cluster_state_in_the_header_updates(site: Site, page: Page, path: str) 
 def test_search_text_survives_a_refresh(demo: Site, page: Page) -> None:
     page.clock.install()
     demo.goto(page, "/clusters/demo/nodes", role="viewer")
-    box = page.get_by_label("Find nodes")
+    box = page.get_by_label("Search nodes")
     box.press_sequentially("demo-1")
     later(page, "/clusters/demo/nodes")
     assert box.input_value() == "demo-1"

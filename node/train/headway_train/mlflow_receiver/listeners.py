@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import socketserver
 import threading
@@ -62,7 +63,11 @@ def _serve_socket(receiver: Receiver, path: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         listening = socket.socket(socket.AF_UNIX)
-        listening.bind(str(path))
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)  # the path of a socket may have 107 bytes at most
+        try:
+            listening.bind(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
         path.chmod(0o600)
         listening.listen(16)
         server = _Server(listening, ServerHandler)

@@ -8,7 +8,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from headway.domain.incident import FaultAction, Incident
 from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext, fault_text
@@ -217,8 +216,3 @@ def _result(row: dict[str, Any]) -> NodeTestOutcome:
     if row["ok"] is True:
         return NodeTestOutcome(name, True)
     return NodeTestOutcome(name, False, f"{name}: {reason or 'below the figure that the plan expects'}")
-
-
-def needs_thorough_tests(incident: Incident) -> bool:
-    """Returns whether the incident's action requires load tests."""
-    return incident.action in {FaultAction.DRAIN, FaultAction.RMA, FaultAction.HANDS_ON}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 
-from headway.domain.incident import Incident, IncidentState, IncidentStep
+from headway.domain.incident import FaultAction, Incident, IncidentState, IncidentStep
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext
 from headway.health.incidents import node_tests, repair
@@ -23,9 +23,14 @@ async def run_tests(context: HealthContext, incident: Incident) -> node_tests.No
     return await node_tests.run_node_tests(
         context,
         incident.node,
-        thorough=node_tests.needs_thorough_tests(incident),
+        thorough=needs_thorough_tests(incident),
         least_allreduce_gb_s=float(least) if isinstance(least, int | float) else 0.0,
     )
+
+
+def needs_thorough_tests(incident: Incident) -> bool:
+    """Returns whether the incident's action requires load tests."""
+    return incident.action in {FaultAction.DRAIN, FaultAction.RMA, FaultAction.HANDS_ON}
 
 
 async def finish_tests(context: HealthContext, incident: Incident, report: node_tests.NodeTestReport) -> Incident:

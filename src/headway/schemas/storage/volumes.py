@@ -6,14 +6,15 @@ from typing import Annotated
 
 from pydantic import Field
 
+from headway.domain.storage.speed_test import DEFAULT_SPEED_TEST_MIB
 from headway.schemas.base import RequestModel, ResponseModel
 
 
-class BenchIn(RequestModel):
+class VolumeSpeedIn(RequestModel):
     """A measurement of a cluster's volumes from one machine."""
 
     node: Annotated[str, Field(max_length=100)] = ""  # "" is the head
-    mib: Annotated[int, Field(ge=4, le=65_536)] = 256  # MiB written to each volume
+    mib: Annotated[int, Field(ge=4, le=65_536)] = DEFAULT_SPEED_TEST_MIB  # MiB written to each volume
 
 
 class VolumeSpeedOut(ResponseModel):

@@ -11,7 +11,8 @@ from typing import TypedDict, Unpack
 
 from headway.domain.slurm.job_states import ENDED
 from headway.errors import NotFound, Unreachable
-from headway.schemas.jobs import ArrayOut, JobOut, JobsPage, JobStacksOut
+from headway.schemas.job_list import JobsPage
+from headway.schemas.jobs import ArrayOut, JobOut, JobStacksOut
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.reruns import RetryIn

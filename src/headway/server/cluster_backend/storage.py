@@ -13,7 +13,7 @@ from headway.server.cluster_backend.connections import ConnectionPool
 
 if TYPE_CHECKING:
     from headway.datasets.async_file_store import AsyncDatasetFileStore
-    from headway.environments.environment_folder import EnvironmentFileStore
+    from headway.environments.environment_file_store import EnvironmentFileStore
 
 
 class StorageBackend:
@@ -33,7 +33,7 @@ class StorageBackend:
         return SshDatasetFileStore(cluster, await self._pool.context(cluster))
 
     async def environment_file_store(self, cluster: Cluster) -> EnvironmentFileStore:
-        from headway.environments.environment_folder import SshEnvironmentFileStore
+        from headway.environments.environment_file_store import SshEnvironmentFileStore
 
         return SshEnvironmentFileStore(cluster, await self._pool.context(cluster))
 

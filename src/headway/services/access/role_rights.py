@@ -1,7 +1,8 @@
 """Rights that a role and a token's scopes give, and the principal: the person behind a request, who has them.
 
 Roles are not ranks: a lead may read a log that an operator may not. A role is a set of rights (`ROLE_RIGHTS`), and a
-token narrows that set to its scopes (`TOKEN_SCOPES`). Rights that depend on the owner or team of a job are in
+token narrows that set to its scopes (`TOKEN_SCOPES`). The right that an endpoint or page needs is the type of its
+parameter (`who: Admin`), from `api/auth/dependencies.py`. Rights that depend on the owner or team of a job are in
 `ownership_rights`."""
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import gzip
 from headway.domain.slurm.job_states import kind_of
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Unreachable
-from headway.schemas.jobs import JobsPage, JobsQuery
+from headway.schemas.job_list import JobsPage, JobsQuery
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.job_to_schema import job_row, row_now

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headway.domain.slurm.job_states import ENDED, JOB_KINDS, RUNNING, WAITING
 from headway.errors import Refused
-from headway.schemas.jobs import JobsQuery
+from headway.schemas.job_list import JobsQuery
 
 JOB_STATES = sorted(ENDED | RUNNING | WAITING)
 

@@ -13,12 +13,12 @@ from headway.domain.storage.quotas import ObservedQuota
 from headway.domain.storage.volume_space import VolumeSpace
 from headway.errors import HeadwayError
 from headway.schemas.storage.volumes import (
-    BenchIn,
     MeasuredOut,
     QuotaUseOut,
     StorageOut,
     UnmountedNodeOut,
     VolumeOut,
+    VolumeSpeedIn,
     VolumeSpeedOut,
 )
 from headway.services.access.audit import write_audit_line
@@ -58,7 +58,7 @@ async def get_storage(state: AppState, who: Principal, name: str) -> StorageOut:
     return StorageOut(cluster=name, volumes=volumes, stale=stale)
 
 
-async def measure_speed(state: AppState, who: Principal, name: str, request: BenchIn) -> list[VolumeSpeedOut]:
+async def measure_speed(state: AppState, who: Principal, name: str, request: VolumeSpeedIn) -> list[VolumeSpeedOut]:
     """Measures the speed of each volume from one machine, and stores it as the latest. The test files are removed."""
     _, cluster = await state.clusters.get(name)
     found = await state.backend.storage.measure_volumes(cluster, request.node, request.mib)

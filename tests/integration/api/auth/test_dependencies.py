@@ -15,7 +15,8 @@ from headway.domain.cluster import Host
 from headway.domain.storage.folders import Dataset
 from headway.domain.teams import Team, User
 from headway.schemas.base import PROBLEM_JSON, Problem
-from headway.schemas.jobs import JobsPage, JobStacksOut, RankStackOut
+from headway.schemas.job_list import JobsPage
+from headway.schemas.jobs import JobStacksOut, RankStackOut
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.access.concurrency_limits import MAX_COMMANDS_PER_PERSON

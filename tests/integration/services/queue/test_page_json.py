@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.schemas.jobs import JobsPage
+from headway.schemas.job_list import JobsPage
 from headway.services.cluster_backend import SlurmReading
 from headway.services.read_model.readings import SNAPSHOT_WAIT_S
 from tests.support.clusters import builders

@@ -24,6 +24,7 @@ from tests.support.clusters.builders import Clock
 from tests.support.paths import NODE
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
+from user_helper.tunnel import connect
 
 PROLOG = NODE / "train" / "headway_train" / "mlflow_receiver" / "task_prolog.py"
 
@@ -50,9 +51,10 @@ class Tunnel:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._connect = connect
 
     async def connect(self) -> Wire:
-        return Wire(*await asyncio.open_unix_connection(self._path))
+        return Wire(*await self._connect(self._path))
 
     async def close(self) -> None:
         """Ends nothing."""

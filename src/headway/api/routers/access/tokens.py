@@ -9,7 +9,7 @@ from headway.api.auth.dependencies import State, TokenOwner
 from headway.api.http.pagination import ANY, Page, Text, Words, contains, fits
 from headway.schemas.access.tokens import SignInLinkOut, TokenIn, TokenOut
 from headway.schemas.base import API_PREFIX
-from headway.services.access import token_issuing as service
+from headway.services.access import tokens as service
 
 router = APIRouter(prefix=API_PREFIX, tags=["people"])
 

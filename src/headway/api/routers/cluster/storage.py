@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.schemas.base import API_PREFIX
-from headway.schemas.storage.volumes import BenchIn, StorageOut, VolumeSpeedOut
+from headway.schemas.storage.volumes import StorageOut, VolumeSpeedIn, VolumeSpeedOut
 from headway.services.storage.volumes import get_storage, measure_speed
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/storage", tags=["storage"])
@@ -20,7 +20,7 @@ async def list_volumes(name: str, state: State, who: Anyone) -> StorageOut:
 
 
 @router.post("/bench")
-async def storage_bench(name: str, body: BenchIn, state: State, who: Operator) -> list[VolumeSpeedOut]:
+async def storage_bench(name: str, body: VolumeSpeedIn, state: State, who: Operator) -> list[VolumeSpeedOut]:
     """Measures the speed of each volume now, from one machine. The test files are removed, and the results are stored
     as the latest measurement."""
     return await measure_speed(state, who, name, body)

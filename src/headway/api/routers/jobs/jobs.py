@@ -12,7 +12,8 @@ from headway.api.http.array_task import ArrayTask
 from headway.api.http.compression import accepts_gzip
 from headway.api.http.path_numbers import PathNumber
 from headway.schemas.base import API_PREFIX
-from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobsPage, JobsQuery, JobStacksOut, ScriptOut
+from headway.schemas.job_list import JobsPage, JobsQuery
+from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobStacksOut, ScriptOut
 from headway.schemas.submission.lineage import LineageOut
 from headway.services.jobs import details
 from headway.services.jobs.actions import act_on_job

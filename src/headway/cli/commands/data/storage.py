@@ -11,6 +11,7 @@ from headway.cli.common import ClusterName
 from headway.cli.output import tables
 from headway.cli.output.output_formats import Format, Output, print_json
 from headway.domain.dataset import format_bytes
+from headway.domain.storage.speed_test import DEFAULT_SPEED_TEST_MIB
 
 if TYPE_CHECKING:
     from headway.schemas.storage.volumes import VolumeOut
@@ -70,7 +71,9 @@ def _row(volume: VolumeOut) -> list[tables.Cell]:
 def bench(
     cluster: ClusterName = None,
     node: Annotated[str, typer.Option("--node", help="Machine to measure from (default: the head).")] = "",
-    mib: Annotated[int, typer.Option("--mib", min=4, max=65_536, help="MiB to write to each volume.")] = 256,
+    mib: Annotated[
+        int, typer.Option("--mib", min=4, max=65_536, help="MiB to write to each volume.")
+    ] = DEFAULT_SPEED_TEST_MIB,
     output: Output = Format.table,
 ) -> None:
     """Measure write, read and checkpoint throughput of each volume from one machine. Files written are removed.

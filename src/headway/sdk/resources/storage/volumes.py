@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headway.schemas.storage.volumes import BenchIn, StorageOut, VolumeSpeedOut
+from headway.domain.storage.speed_test import DEFAULT_SPEED_TEST_MIB
+from headway.schemas.storage.volumes import StorageOut, VolumeSpeedIn, VolumeSpeedOut
 from headway.sdk.connection import Resource, cluster_path
 
 
@@ -13,9 +14,9 @@ class Storage(Resource):
         """Returns each volume: the nodes that lost it, its usage and its last measured throughput."""
         return self._connection.get(cluster_path(cluster, "storage"), StorageOut)
 
-    def benchmark(self, cluster: str, *, node: str = "", mib: int = 256) -> list[VolumeSpeedOut]:
+    def benchmark(self, cluster: str, *, node: str = "", mib: int = DEFAULT_SPEED_TEST_MIB) -> list[VolumeSpeedOut]:
         """Measures and returns each volume's throughput from one machine ("": the head), writing `mib` MiB to each."""
-        body = BenchIn(node=node, mib=mib)
+        body = VolumeSpeedIn(node=node, mib=mib)
         found = self._connection.request_json(
             "POST", cluster_path(cluster, "storage", "bench"), body=body, timeout_s=3600
         )

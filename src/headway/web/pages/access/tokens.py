@@ -13,10 +13,9 @@ from headway.domain.access.token_lifetime import DEFAULT_TOKEN_DAYS, MAX_TOKEN_D
 from headway.domain.access.token_scope import TokenScope
 from headway.errors import HeadwayError, SignInAgain
 from headway.schemas.access.tokens import TokenIn, TokenOut
-from headway.services.access import session_list, token_issuing
+from headway.services.access import session_list, tokens
 from headway.services.access.role_rights import Right
 from headway.services.access.session_list import list_sessions
-from headway.services.access.token_issuing import list_tokens
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
@@ -54,7 +53,7 @@ async def create_token(
 ) -> Response:
     """Creates a token. Only this answer shows it."""
     try:
-        made = await token_issuing.create_token(
+        made = await tokens.create_token(
             state,
             who,
             TokenIn.model_validate({"label": label, "days": days, "scopes": [scope], "cluster": cluster}),
@@ -75,7 +74,7 @@ async def create_token(
 @router.post("/tokens/{token_id}/revoke")
 async def revoke_token(token_id: str, state: State, who: TokenOwner) -> Response:
     """Revokes a token."""
-    await token_issuing.revoke_token(state, who, token_id)
+    await tokens.revoke_token(state, who, token_id)
     return redirect_with_message("/tokens", "The token is revoked; its person's browsers are signed out")
 
 
@@ -87,7 +86,7 @@ async def end_session(session_id: str, state: State, who: TokenOwner) -> Respons
 
 
 async def _page(request: Request, state: State, who: TokenOwner, made: TokenOut | None = None) -> Response:
-    found = sorted(await list_tokens(state, who), key=lambda token: -token.created_at)
+    found = sorted(await tokens.list_tokens(state, who), key=lambda token: -token.created_at)
     may_make_scim = who.may(Right.ADMIN) and state.settings.oidc is not None
     return render(
         "tokens.html",

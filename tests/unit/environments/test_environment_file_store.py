@@ -16,7 +16,7 @@ from headway.cluster.context import ClusterContext
 from headway.domain.environment import EnvironmentVersion
 from headway.domain.machines.machine import Machine
 from headway.domain.storage.folders import StorageFolders
-from headway.environments.environment_folder import SshEnvironmentFileStore
+from headway.environments.environment_file_store import SshEnvironmentFileStore
 from headway.errors import Refused
 from headway.transport.process import CommandResult, run_process
 from tests.support.clusters import builders
