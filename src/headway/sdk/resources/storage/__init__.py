@@ -1,1 +1,3 @@
-"""The client's parts about stored data: volumes, datasets, software environments, backups."""
+"""The parts of a client about stored data: volumes, datasets, software environments, backups.
+
+Not here: the models of their answers (`headway.schemas.storage`)."""
