@@ -13,11 +13,12 @@ from headway.services.app_state import AppState
 from headway.services.jobs.find_job import read_job_now, slurm_target
 
 Action = Literal["cancel", "requeue", "hold", "release"]
-_POSSIBLE_IN: dict[Action, frozenset[str]] = {
-    "cancel": frozenset(WAITING | RUNNING),
+# Action -> states of Slurm in which it is possible, in the order of the buttons of a job's page
+POSSIBLE_IN: dict[Action, frozenset[str]] = {
     "requeue": frozenset(RUNNING),
     "hold": frozenset(WAITING),
     "release": frozenset(WAITING),
+    "cancel": frozenset(WAITING | RUNNING),
 }
 _WHY_NOT = {
     "requeue": "only a running job can be requeued",
@@ -33,7 +34,7 @@ async def act_on_job(state: AppState, who: Principal, name: str, job_id: int, ac
     job = await read_job_now(state, cluster, job_id)
     target, states = slurm_target(state, cluster, job, job_id, task)
     as_operator = await authorize_action(state, cluster, who, job, f"{action} job {target}")
-    if not _POSSIBLE_IN[action].intersection(states):
+    if not POSSIBLE_IN[action].intersection(states):
         message = f"job {target} has ended already: {states[0]}"
         if action != "cancel":
             message = f"job {target} is {states[0]}: {_WHY_NOT[action]}"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
 from headway.jobs.explain.reason_sentences import job_reason as ended_why
 from headway.schemas.jobs import ArrayOut
+from headway.services.jobs.actions import POSSIBLE_IN
 from headway.web.views.queue.queue_rows import array_word
 from headway.web.views.state_wording import job_word
-
-ACTIONS = {"requeue": RUNNING, "hold": WAITING, "release": WAITING, "cancel": RUNNING | WAITING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class Head:
     starts_at: int
     planned: str
     restarts: int
-    actions: tuple[str, ...]  # the actions of ACTIONS that the state allows and this person may take
+    actions: tuple[str, ...]  # the actions of POSSIBLE_IN that the state allows and this person may take
     clone: bool
     error: str = ""  # the last error in its log
 
@@ -67,7 +65,7 @@ def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, 
     """Returns the top of the page. `mine`: the person may act on the job; `clone`: the person may submit a copy. `error`: the
     last error in its log."""
     kind, word = job_word(job.state, job.reason)
-    actions = [action for action, states in ACTIONS.items() if mine and job.state in states]
+    actions: list[str] = [action for action, states in POSSIBLE_IN.items() if mine and job.state in states]
     is_held = word == "held"
     actions = [action for action in actions if action != ("hold" if is_held else "release")]
     return Head(
