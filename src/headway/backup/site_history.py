@@ -5,6 +5,7 @@ Not carried: states of nodes, partitions and reservations, because the cluster f
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -97,19 +98,38 @@ def _look_at_state(path: Path) -> tuple[str, str]:
     """Returns the folder of the state in the tar, "" or ending with "/", and the Slurm release that wrote it."""
     for tar, member in _members(path):
         folder, _, name = member.name.rpartition("/")
-        file = tar.extractfile(member) if name == "job_state" and member.isreg() else None
-        if file is not None:
-            return f"{folder}/" if folder else "", _release_of(file.read(64), path)
+        if name == "job_state" and member.isreg():
+            return f"{folder}/" if folder else "", _release_of(_MemberContent(path, tar, member).read(64), path)
     raise Refused(f"{path} has no job_state", hint="it must be a tar of StateSaveLocation")
 
 
 def _members(path: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    with _read_errors(path), tarfile.open(path, "r|*") as tar:
+        for member in tar:
+            yield tar, member
+
+
+@contextlib.contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
     try:
-        with tarfile.open(path, "r|*") as tar:
-            for member in tar:
-                yield tar, member
+        yield
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise Damaged(f"{path} is incomplete: {error}", hint="copy it again") from None
+
+
+class _MemberContent(io.RawIOBase):
+    """The content of a file in the tar. Reading raises Damaged if the tar ends within it."""
+
+    def __init__(self, path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        self._path = path
+        self._content = tar.extractfile(member)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        with _read_errors(self._path):
+            return self._content.read(size) if self._content is not None else b""
 
 
 def _release_of(start: bytes, path: Path) -> str:
@@ -148,7 +168,7 @@ def _write_state(path: Path, prefix: str, writer: Writer) -> int:
                 continue
             member.name, member.uname, member.gname = f"./{name}", _SLURM, _SLURM
             scripts += name.endswith("/script")
-            out.addfile(member, tar.extractfile(member) if member.isreg() else None)
+            out.addfile(member, _MemberContent(path, tar, member) if member.isreg() else None)
     return scripts
 
 

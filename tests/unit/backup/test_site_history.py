@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -29,13 +30,15 @@ def job_state(protocol: int) -> bytes:
     return struct.pack(">I", len(word)) + word + struct.pack(">H", protocol << 8) + b"jobs" * 20
 
 
-def site(folder: Path, protocol: int = 42, dump: str = DUMP, prefix: str = "slurmctld/") -> Path:
+def site(
+    folder: Path, protocol: int = 42, dump: str = DUMP, prefix: str = "slurmctld/", script: bytes = b"#!/bin/sh\n"
+) -> Path:
     """Writes the files of a site and returns their folder."""
     folder.mkdir()
     with tarfile.open(folder / "state.tar.gz", "w:gz") as tar:
         for name, data in {
             "node_state": b"nodes", "job_state": job_state(protocol), "job_state.old": b"x", "assoc_usage": b"use",
-            "hash.3/job.13/script": b"#!/bin/sh\n", "resv_state": b"reservations",
+            "hash.3/job.13/script": script, "resv_state": b"reservations",
         }.items():  # fmt: skip
             member = tarfile.TarInfo(f"{prefix}{name}")
             member.size = len(data)
@@ -98,3 +101,25 @@ def test_names_files_that_are_missing_or_damaged(tmp_path: Path) -> None:
     state.write_bytes(state.read_bytes()[:60])
     with pytest.raises(Damaged, match="incomplete"):
         packed(folder, tmp_path / "kept")
+
+
+@pytest.mark.parametrize("cut_in", [b"PROTOCOL_VERSION", b"#!/bin/sh"])
+def test_names_a_state_that_ends_within_a_file(tmp_path: Path, cut_in: bytes) -> None:
+    folder = site(tmp_path / "site", script=b"#!/bin/sh\n" + bytes(100_000))
+    state = folder / "state.tar.gz"
+    stored = gzip.compress(gzip.decompress(state.read_bytes()), compresslevel=0)
+    state.write_bytes(stored[: stored.index(cut_in) + 4])
+    with pytest.raises(Damaged, match=r"state\.tar\.gz is incomplete"):
+        packed(folder, tmp_path / "kept")
+    assert not list(tmp_path.glob("kept/*"))
+
+
+def test_full_disk_while_the_state_is_written_is_no_fault_of_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(site_history.Writer, "write", full)
+    with pytest.raises(OSError, match="no space"):
+        packed(site(tmp_path / "site"), tmp_path / "kept")
