@@ -27,9 +27,14 @@ def reservation_changes(
         _change("delete", name, "is no longer in the cluster file", [f"ReservationName={name}"])
         for name in sorted(observed.made & there.keys() - wanted.keys())
     ]
+    again = [name for name, one in wanted.items() if name in there and _is_made_again(one, there[name], observed.now)]
+    found += [
+        _change("delete", name, "has begun, and starts later in the cluster file", [f"ReservationName={name}"])
+        for name in again
+    ]
     everything = frozenset(all_nodes)
     for name, one in wanted.items():
-        if name not in there:
+        if name not in there or name in again:
             words = creation_words(one, observed.now)
             found.append(_change("create", name, description(one), words))
         elif words := list(_differences(one, there[name], everything, observed.now)):
@@ -95,8 +100,9 @@ def _differences(
     one: PlannedReservation, seen: ObservedReservation, everything: frozenset[str], now: datetime
 ) -> Iterator[str]:
     """Yields the words of `scontrol update reservation`."""
-    if not _same_times(one, seen, now):
-        yield from _times(one, now)
+    end = _end(one, seen)
+    if not _same_start(one, seen, now) or seen.end != end:
+        yield from [f"EndTime={end:{_ISO}}"] if seen.start <= now else _times(one, now)
     if one.node_count is not None:
         # Without a partition Slurm names the default one.
         if seen.node_count != one.node_count or one.partition not in ("", seen.partition):
@@ -113,12 +119,25 @@ def _differences(
         yield f"Flags-={','.join(sorted(less))}"
 
 
-def _same_times(one: PlannedReservation, seen: ObservedReservation, now: datetime) -> bool:
-    """Returns whether an occurrence has the times of the file. Slurm moves a repeating reservation to its next occurrence,
+def _is_made_again(one: PlannedReservation, seen: ObservedReservation, now: datetime) -> bool:
+    """Returns whether Slurm's has begun, and that of the file starts later. Slurm refuses every start of a reservation that has
+    begun, and an end before now."""
+    end = _end(one, seen)
+    return seen.start <= now and (not _same_start(one, seen, now) or (seen.end != end and end <= now))
+
+
+def _end(one: PlannedReservation, seen: ObservedReservation) -> datetime:
+    """Returns when the occurrence that Slurm has ends by the file."""
+    end = one.end or _NO_END
+    return seen.start + (end - one.start) if one.repeat else end
+
+
+def _same_start(one: PlannedReservation, seen: ObservedReservation, now: datetime) -> bool:
+    """Returns whether an occurrence starts as in the file. Slurm moves a repeating reservation to its next occurrence,
     and may have made one that had begun from that moment on."""
     if not one.repeat:
-        return seen.end == (one.end or _NO_END) and (seen.start == one.start or one.start <= now >= seen.start)
-    if seen.end - seen.start != (one.end or _NO_END) - one.start or (one.start > now and seen.start != one.start):
+        return seen.start == one.start or one.start <= now >= seen.start
+    if one.start > now and seen.start != one.start:
         return False
     same_day = one.repeat != "weekly" or seen.start.weekday() == one.start.weekday()
     form = "%M:%S" if one.repeat == "hourly" else "%H:%M:%S"

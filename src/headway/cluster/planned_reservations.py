@@ -30,18 +30,21 @@ async def update_reservations(cluster: Cluster, context: ClusterContext, head: M
     names = {one.name for one in cluster.reservations}
     if names - observed.made:  # recorded first: an apply that is killed in between leaves none behind
         await planned_reservations.record_made(context.connections, head, sorted(observed.made | names))
-    refused = []
+    refused: dict[str, str] = {}
     for change in changes:
+        if change.what in refused:  # Slurm does not remove it, so it can't be made again
+            continue
         try:
             await planned_reservations.apply_reservation_change(context.connections, head, change.data)
         except CommandFailed as error:
-            refused.append(f"reservation {change.what}: {' '.join((error.stderr or error.message).split())}")
+            reason = " ".join((error.stderr or error.message).split())
+            refused[change.what] = f"reservation {change.what}: {reason}"
     left = {change.what for change in changes if change.kind == "reservation.delete"} if refused else set()
     if observed.made - names - left:
         await planned_reservations.record_made(context.connections, head, sorted(names | left))
     if refused:
         raise Refused(
-            "; ".join(refused),
+            "; ".join(refused.values()),
             hint=f"change it under reservations, or look at headway exec {cluster.name} -- scontrol show res",
         )
     if changes:

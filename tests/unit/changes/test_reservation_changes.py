@@ -78,6 +78,56 @@ def test_differences_are_updates(planned: PlannedReservation, changed: list[str]
     assert words(planned, there=THERE) == [["update", f"ReservationName={planned.name}", *changed]]
 
 
+BEGUN = replace(WINDOW, start=datetime.fromisoformat("2026-11-29T06:00"))
+DAILY = replace(CLASS, start=datetime.fromisoformat("2026-11-02T06:00"), repeat="daily", flags=("DAILY",))
+RUNNING = (
+    seen(BEGUN, "2026-11-29T06:05", "2026-11-29T12:00", "ALL_NODES"),
+    seen(DAILY, "2026-11-29T06:00", "2026-11-29T08:00"),
+)
+
+
+@pytest.mark.parametrize(
+    ("planned", "changed"),
+    [
+        (replace(BEGUN, duration_s=36000), ["EndTime=2026-11-29T16:00:00"]),
+        (replace(BEGUN, duration_s=3600), ["EndTime=2026-11-29T07:00:00"]),
+        (replace(BEGUN, duration_s=None), ["EndTime=2100-01-01T00:00:00"]),
+        (replace(BEGUN, start=datetime.fromisoformat("2026-11-29T05:00")), ["EndTime=2026-11-29T11:00:00"]),
+        (replace(BEGUN, duration_s=36000, users=("root", "sam")), ["EndTime=2026-11-29T16:00:00", "Users=root,sam"]),
+        (replace(DAILY, duration_s=3600), ["EndTime=2026-11-29T07:00:00"]),
+        (replace(DAILY, duration_s=10800), ["EndTime=2026-11-29T09:00:00"]),
+    ],
+)
+def test_of_one_that_has_begun_only_the_end_changes(planned: PlannedReservation, changed: list[str]) -> None:
+    """Slurm refuses each start, also the same one, of a reservation that has begun."""
+    assert words(planned, there=RUNNING) == [["update", f"ReservationName={planned.name}", *changed]]
+
+
+def test_occurrence_that_has_just_ended_is_no_change() -> None:
+    """Slurm moves it to the next day some seconds later."""
+    early = replace(DAILY, start=datetime.fromisoformat("2026-11-02T04:00"))
+    assert words(early, there=(seen(early, "2026-11-29T04:00", "2026-11-29T06:00"),)) == []
+
+
+@pytest.mark.parametrize(
+    ("planned", "times"),
+    [
+        (replace(BEGUN, start=datetime.fromisoformat("2026-11-30T06:00")),
+         ["StartTime=2026-11-30T06:00:00", "EndTime=2026-11-30T12:00:00"]),
+        (replace(DAILY, start=datetime.fromisoformat("2026-12-02T06:00")),
+         ["StartTime=2026-12-02T06:00:00", "EndTime=2026-12-02T08:00:00"]),
+        (replace(DAILY, start=datetime.fromisoformat("2026-11-02T05:00")),
+         ["StartTime=2026-11-30T05:00:00", "EndTime=2026-11-30T07:00:00"]),
+        # The present occurrence is over by the file, and Slurm refuses an end before now.
+        (replace(DAILY, duration_s=1800), ["StartTime=2026-11-30T06:00:00", "EndTime=2026-11-30T06:30:00"]),
+    ],
+)  # fmt: skip
+def test_one_that_has_begun_is_made_again_if_its_start_moves(planned: PlannedReservation, times: list[str]) -> None:
+    removal, creation = words(planned, there=RUNNING)
+    assert removal == ["delete", f"ReservationName={planned.name}"]
+    assert creation[:4] == ["create", f"ReservationName={planned.name}", *times]
+
+
 def test_only_reservations_that_an_apply_has_made_are_removed() -> None:
     assert words(WINDOW, there=THERE, made="window class") == [["delete", "ReservationName=class"]]
     assert words(WINDOW, there=THERE, made="window") == []
