@@ -7,8 +7,9 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from headway.errors import HeadwayError, Unreachable
+from headway.errors import HeadwayError, NotAllowed, Unreachable
 
 if TYPE_CHECKING:
     import httpx
@@ -34,6 +35,15 @@ def workspace_name(cluster: str, team: str) -> str:
     digest = hashlib.sha256(f"{cluster}/{team}".encode()).hexdigest()[:8]
     readable = f"{cluster}-{team}".replace("_", "-")[:50].strip("-")
     return f"{readable}-{digest}"
+
+
+def request_path(path: str) -> str:
+    """Returns a decoded path in the form in which it is sent. The MLflow server decodes it to the same text. Raises NotAllowed
+    for a path that a server may read as another one."""
+    parts = path.removeprefix("/").split("/")
+    if "%" in path or "." in parts or ".." in parts or "" in parts[:-1]:
+        raise NotAllowed(f"MLflow is not asked for {path!r}", hint="leave %, . and .. out of the path")
+    return quote(path)
 
 
 class MlflowApi:
@@ -65,7 +75,8 @@ class MlflowApi:
 
         headers = {WORKSPACE_HEADER: self.workspace, "Content-Length": str(size)}
         try:
-            answer = await self._http.put(httpx.URL(path=ARTIFACTS + path), content=content, headers=headers)
+            url = httpx.URL(path=quote(ARTIFACTS + path))
+            answer = await self._http.put(url, content=content, headers=headers)
         except httpx.HTTPError as error:
             raise Unreachable(f"the MLflow server does not answer: {error!r}") from None
         _check(answer)

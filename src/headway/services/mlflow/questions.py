@@ -16,10 +16,10 @@ import h11
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.errors import HeadwayError, Unreachable
+from headway.errors import HeadwayError, NotAllowed, Unreachable
 from headway.services.app_state import AppState
 from headway.services.mlflow.journals import journal_states, repeat_journals, team_api
-from headway.services.mlflow.mlflow_api import ARTIFACTS, WORKSPACE_HEADER, MlflowApi
+from headway.services.mlflow.mlflow_api import ARTIFACTS, WORKSPACE_HEADER, MlflowApi, request_path
 from headway.services.mlflow.replay import Replay, artifact_path
 
 if TYPE_CHECKING:
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 IDLE_LOOKS = 8  # looks without a request, of 25 s each, until the tunnel is closed
 MOST_BODY = 64 * 1024 * 1024  # bytes of a request
 AT_ONCE = 8  # requests of one job
-_ALLOWED = re.compile(r"/(ajax-)?api/[23]\.0/mlflow(-artifacts)?/(?!workspaces).*")
-_UP = re.compile(r"(^|/)\.\.(/|$)")
+_API = re.compile(
+    r"/(ajax-)?api/[23]\.0/mlflow/"
+    r"(experiments|runs|metrics|artifacts|registered-models|model-versions|logged-models|traces)(/.+)?"
+)
+_METHODS = ("GET", "POST", "PATCH", "DELETE")  # of _API
+_FILES = re.compile(r"/(ajax-)?api/2\.0/mlflow-artifacts/artifacts(/.*)?")  # only GET
 
 
 @dataclass(frozen=True)
@@ -115,8 +119,12 @@ async def _ask(state: AppState, cluster: Cluster, job: JobState, question: _Ques
     http = state.mlflow.http
     parts = urlsplit(question.target)
     path = unquote(parts.path)
-    if not _ALLOWED.fullmatch(path) or _UP.search(path) or http is None:
-        raise HeadwayError(f"jobs can't ask MLflow for {path}")
+    if http is None:
+        raise Unreachable(f"the MLflow server is {state.mlflow.state}", hint="headway mlflow status")
+    reads_file = question.method == "GET" and _FILES.fullmatch(path)
+    if not reads_file and not (question.method in _METHODS and _API.fullmatch(path)):
+        raise NotAllowed(f"jobs can't ask MLflow for {question.method} {path}")
+    request_path(path)
     known = await asyncio.to_thread(journal_states(state).read, cluster.name, job.id)
     replay = Replay(api, known, {}, _no_file)
     if path.startswith(ARTIFACTS):
@@ -131,7 +139,7 @@ async def _ask(state: AppState, cluster: Cluster, job: JobState, question: _Ques
         "Accept-Encoding": "identity",
         "Content-Type": question.headers.get("content-type", "application/json"),
     }
-    url = httpx.URL(path=path, query=urlencode(query).encode() or None)
+    url = httpx.URL(path=request_path(path), query=urlencode(query).encode() or None)
     try:
         answer = await http.send(http.build_request(question.method, url, content=body, headers=headers), stream=True)
         if "content-length" not in answer.headers:

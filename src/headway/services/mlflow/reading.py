@@ -12,7 +12,7 @@ from headway.services.access.ownership_rights import cluster_to_work_on
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.mlflow.journals import team_api
-from headway.services.mlflow.mlflow_api import WORKSPACE_HEADER
+from headway.services.mlflow.mlflow_api import WORKSPACE_HEADER, request_path
 
 if TYPE_CHECKING:
     import httpx
@@ -79,12 +79,13 @@ async def read_mlflow(
 
     if not search_only(method, path) or _OTHER_TEAMS.fullmatch(path):
         raise NotAllowed("only reading is allowed here", hint="jobs write to MLflow: docs/howto/mlflow.md")
+    sent_path = request_path(f"/{path}")
     api = await team_api(state, cluster, team)
     http = state.mlflow.http
     if http is None:
         raise Unreachable(f"the MLflow server is {state.mlflow.state}", hint="headway mlflow status")
     sent = {name: value for name, value in headers.items() if name in _SENT} | {WORKSPACE_HEADER: api.workspace}
-    url = httpx.URL(path=f"/{path}", query=query.encode() or None)
+    url = httpx.URL(path=sent_path, query=query.encode() or None)
     try:
         answer = await http.send(http.build_request(method, url, content=body, headers=sent), stream=True)
     except httpx.HTTPError as error:

@@ -26,6 +26,18 @@ from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
 from user_helper.tunnel import connect
 
+# Targets that a job must not reach, some of them encoded twice
+REFUSED = [
+    ("GET", "/api/3.0/mlflow/workspaces"),
+    ("DELETE", "/api/3.0/mlflow/%2577orkspaces/other"),
+    ("PATCH", "/api/3.0/mlflow/%77orkspaces/other"),
+    ("GET", "/api/3.0/mlflow/runs/%252e%252e/workspaces"),
+    ("GET", "/api/2.0/mlflow-artifacts/artifacts/a/%252e%252e/b"),
+    ("DELETE", "/api/2.0/mlflow-artifacts/artifacts/a"),
+    ("PUT", "/api/2.0/mlflow/runs/search"),
+    ("POST", "/api/3.0/mlflow/gateway/endpoints/list"),
+    ("POST", "/ajax-api/3.0/mlflow/assistant/message"),
+]
 PROLOG = NODE / "train" / "headway_train" / "mlflow_receiver" / "task_prolog.py"
 
 
@@ -119,8 +131,8 @@ async def test_a_search_of_a_job_is_answered(server: Server, job: tuple[int, dic
                 await asyncio.wait({search}, timeout=0.2)
         found = await search
         assert (found.status_code, found.json()) == (200, {"runs": ["x" * 100_000]})
-        refused = await mlflow.get("/api/3.0/mlflow/workspaces")
-        assert refused.status_code == 403
+        for method, target in REFUSED:
+            assert (await mlflow.request(method, target, json={})).status_code == 403, target
     assert asked[-1] == (
         "/api/2.0/mlflow/runs/search",
         workspace_name("lab", running.account),

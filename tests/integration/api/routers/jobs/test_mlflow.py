@@ -44,7 +44,18 @@ async def test_a_member_reads_the_workspace_of_their_team(server: Server, seen: 
     assert "authorization" not in seen[0].headers
 
 
-@pytest.mark.parametrize("path", ["blue/api/2.0/mlflow/runs/get", "red/api/3.0/mlflow/workspaces"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "blue/api/2.0/mlflow/runs/get",
+        "red/api/3.0/mlflow/workspaces",
+        "red/api/3.0/mlflow/%2577orkspaces",
+        "red/api/3.0/mlflow/%252577orkspaces",
+        "red/api/3.0/mlflow/runs/%252e%252e/workspaces",
+        "red/api/3.0/mlflow/%2e/workspaces",
+        "red/api/3.0/mlflow//workspaces",
+    ],
+)
 async def test_other_teams_stay_hidden(server: Server, seen: list[httpx.Request], path: str) -> None:
     alice = await server.client("alice", role="member")
     assert (await alice.get(f"{AT}/{path}")).status_code == 403
