@@ -358,6 +358,8 @@ def op_candidate(step: dict[str, Any]) -> None:
     """Lets Slurm's own programs read the new files in a folder of their own, before any old file is replaced. Raises
     StepFailed."""
     folder = step["folder"]
+    # In the first apply there is no old configuration.
+    stays = "; the old one stays" if any(os.path.exists(file["path"]) for file in step["files"]) else ""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder, mode=0o755)
     for file in step["files"]:
@@ -374,12 +376,12 @@ def op_candidate(step: dict[str, Any]) -> None:
             )
         except subprocess.TimeoutExpired:
             raise StepFailed(
-                f"Slurm's programs did not read the new configuration within {CANDIDATE_S:.0f} s, and the old one stays; "
+                f"Slurm's programs did not read the new configuration within {CANDIDATE_S:.0f} s{stays}; "
                 "apply it again when the machine is less busy"
             ) from None
         if done.returncode != 0:
             output = (done.stderr + done.stdout).strip()[-800:]
-            raise StepFailed(f"Slurm refuses the new configuration; the old one stays: {output}")
+            raise StepFailed(f"Slurm refuses the new configuration{stays}: {output}")
     shutil.rmtree(folder, ignore_errors=True)
 
 

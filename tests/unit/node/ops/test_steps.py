@@ -129,21 +129,31 @@ def test_check_of_a_candidate_that_does_not_end_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "CANDIDATE_S", 0.2)
-    candidate = {"op": "candidate", "folder": str(tmp_path / "candidate"), "files": [], "checks": [["sleep", "300"]]}
-    with pytest.raises(steps.StepFailed, match="did not read the new configuration within 0 s, and the old one stays"):
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=lab\n")
+    files = [file_step(conf, "ClusterName=other\n")]
+    candidate = {"op": "candidate", "folder": str(tmp_path / "candidate"), "files": files, "checks": [["sleep", "300"]]}
+    with pytest.raises(steps.StepFailed, match="did not read the new configuration within 0 s; the old one stays"):
         steps.op_candidate(candidate)
+    assert conf.read_text() == "ClusterName=lab\n"
 
 
-def test_rejected_candidate_config_stops_before_any_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("old", ["", "ClusterName=lab\n"])
+def test_rejected_candidate_config_stops_before_any_write(tmp_path: Path, old: str) -> None:
+    conf = tmp_path / "slurm" / "slurm.conf"
+    if old:
+        conf.parent.mkdir()
+        conf.write_text(old)
     candidate = {
         "op": "candidate",
         "folder": str(tmp_path / "candidate"),
-        "files": [file_step(Path("/etc/slurm/slurm.conf"), "NoSuchKey=1\n")],
+        "files": [file_step(conf, "NoSuchKey=1\n")],
         "checks": [["sh", "-c", 'echo "fatal: in $SLURM_CONF" >&2; ! grep -q NoSuchKey "$SLURM_CONF"']],
     }
     answers = perform(candidate, file_step(tmp_path / "slurm.conf", "new"))
     assert [a["ok"] for a in answers] == [False]
-    assert "the old one stays" in answers[0]["error"]
+    kept = "; the old one stays: fatal" if old else ": fatal"
+    assert f"Slurm refuses the new configuration{kept}" in answers[0]["error"]
 
 
 def test_wait_step_fails_with_its_message(tmp_path: Path) -> None:
