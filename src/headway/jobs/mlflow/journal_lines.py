@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 JOURNALS = ".headway/mlflow"  # below the user's folder
 CREATE_EXPERIMENT, CREATE_RUN, ARTIFACT, ASK = "experiments/create", "runs/create", "artifact", "ask"
@@ -58,8 +59,10 @@ def _is_allowed(line: JournalLine) -> bool:
         return bool(_RUN.fullmatch(line.run))
     if line.name == ARTIFACT:
         size, path = line.body.get("bytes"), str(line.body.get("path"))
-        steps_up = ".." in path.split("/") or path.startswith("/")
-        return bool(_FILE.fullmatch(str(line.body.get("file")))) and isinstance(size, int) and not steps_up
+        parts = path.split("/")
+        is_plain = "." not in parts and ".." not in parts and not path.startswith("/") and unquote(path) == path
+        has_size = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+        return bool(_FILE.fullmatch(str(line.body.get("file")))) and has_size and is_plain
     if line.name == ASK:
         return bool(_NODE.fullmatch(str(line.body.get("node"))))
     return line.name == CREATE_EXPERIMENT and bool(line.body.get("name"))
@@ -90,7 +93,8 @@ def merge_metrics(lines: list[JournalLine]) -> list[JournalLine]:
 def _has_only_metrics(line: JournalLine) -> bool:
     return (
         line.name == "runs/log-batch"
-        and bool(line.body.get("metrics"))
+        and isinstance(line.body.get("metrics"), list)
+        and bool(line.body["metrics"])
         and not (line.body.get("params") or line.body.get("tags"))
     )
 
@@ -99,5 +103,6 @@ def divide(line: JournalLine) -> list[JournalLine]:
     """Returns the parts of a request that MLflow refused; [] if it can't be divided."""
     if line.name != "runs/log-batch":
         return []
-    rows = [(kind, one) for kind in ("params", "tags", "metrics") for one in line.body.get(kind) or []]
+    lists = {kind: line.body.get(kind) for kind in ("params", "tags", "metrics")}
+    rows = [(kind, one) for kind, ones in lists.items() if isinstance(ones, list) for one in ones]
     return [replace(line, body={"run_id": line.run, kind: [one]}) for kind, one in rows] if len(rows) > 1 else []

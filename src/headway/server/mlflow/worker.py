@@ -75,13 +75,17 @@ class MlflowJournals:
             self._complete.pop(row.name, None)
         complete = self._complete.setdefault(row.name, set())
         left = [job for job in due.values() if (job.id, job.end_time) not in complete or not has_ended(job)]
+        failed: list[Exception] = []
         for begin in range(0, len(left), AT_ONCE):
             some = left[begin : begin + AT_ONCE]
             done = await repeat_journals(state, cluster, some)
             complete |= {(job.id, job.end_time) for job in some if job.id in done.complete and has_ended(job)}
+            failed += done.failed.values()
             for job in some:
                 for node in [node for number, node in done.asks if number == job.id and not has_ended(job)]:
                     self._answer(cluster, job, node)
+        if failed:
+            raise failed[0]
 
     def _answer(self, cluster: Cluster, job: JobState, node: str) -> None:
         """Begins to answer the requests of a job on this node, unless it does already."""

@@ -18,7 +18,7 @@ from headway.services.app_state import AppState
 from headway.services.jobs.find_job import find_record
 from headway.services.mlflow.journal_state import JournalState, JournalStates
 from headway.services.mlflow.mlflow_api import MlflowApi, workspace_name
-from headway.services.mlflow.replay import RUNNING, Replay, end_runs, run_tags
+from headway.services.mlflow.replay import RUNNING, Replay, UploadedFile, end_runs, run_tags
 
 PARTS_AT_ONCE = 16  # parts of one journal, before other jobs get their turn
 
@@ -26,10 +26,11 @@ PARTS_AT_ONCE = 16  # parts of one journal, before other jobs get their turn
 @dataclass
 class RepeatedJournals:
     """`complete`: jobs whose journals have nothing more now, or that have none. `asks`: (job, node) where a request waits for an
-    answer of the MLflow server."""
+    answer of the MLflow server. `failed`: errors by job; the rest of its journal waits."""
 
     complete: set[int] = field(default_factory=set)
     asks: set[tuple[int, str]] = field(default_factory=set)
+    failed: dict[int, Exception] = field(default_factory=dict)
 
 
 def journal_states(state: AppState) -> JournalStates:
@@ -49,8 +50,9 @@ async def team_api(state: AppState, cluster: str, team: str) -> MlflowApi:
 
 
 async def repeat_journals(state: AppState, cluster: Cluster, jobs: Iterable[JobState]) -> RepeatedJournals:
-    """Repeats what the journals of these jobs have gained. Only the leader may call this. Raises Unreachable if the cluster or
-    the MLflow server does not answer; what was repeated before is noted."""
+    """Repeats what the journals of these jobs have gained. Only the leader may call this. Raises Unreachable if the cluster
+    does not answer. A job whose journal can't be repeated now, such as while the MLflow server does not answer, does not stop the
+    others."""
     found = RepeatedJournals()
     states = journal_states(state)
     async with state.mlflow.locks.setdefault(cluster.name, asyncio.Lock()):
@@ -60,9 +62,12 @@ async def repeat_journals(state: AppState, cluster: Cluster, jobs: Iterable[JobS
         for number, (job, one) in known.items():
             part = parts.get(number)
             same = part is None or (part.size == one.offset and not one.waiting)
-            if part is None or same or await _repeat_job(state, cluster, job, one, part, found):
-                found.complete.add(number)
-                await _end_runs(state, cluster, job)
+            try:
+                if part is None or same or await _repeat_job(state, cluster, job, one, part, found):
+                    await _end_runs(state, cluster, job)
+                    found.complete.add(number)
+            except Exception as error:
+                found.failed[number] = error
     return found
 
 
@@ -105,24 +110,28 @@ async def _read_part(state: AppState, cluster: Cluster, job: JobState, known: Jo
 
 @dataclass(frozen=True)
 class _FileReader:
-    """Yields an uploaded file of a job, part by part."""
+    """Opens the uploaded files of a job."""
 
     state: AppState
     cluster: Cluster
     job: JobState
     folder: str
 
-    async def __call__(self, name: str) -> AsyncIterator[bytes]:
+    async def __call__(self, name: str) -> UploadedFile | None:
+        first = await self._read(name, 0)
+        return UploadedFile(first.size, self._parts(name, first)) if first is not None else None
+
+    async def _parts(self, name: str, first: MetricsPart) -> AsyncIterator[bytes]:
+        part: MetricsPart | None = first
         offset = 0
-        while True:
-            ask = MetricsAsk(self.job, offset, self.folder + name, whole_lines=False)
-            part = (await self.state.backend.jobs.metric_parts(self.cluster, [ask])).get(self.job.id)
-            if part is None or not part.data:
-                return
+        while part is not None and part.data:
             yield part.data
             offset += len(part.data)
-            if offset >= part.size:
-                return
+            part = await self._read(name, offset) if offset < first.size else None
+
+    async def _read(self, name: str, offset: int) -> MetricsPart | None:
+        ask = MetricsAsk(self.job, offset, self.folder + name, whole_lines=False)
+        return (await self.state.backend.jobs.metric_parts(self.cluster, [ask])).get(self.job.id)
 
 
 async def _tags(state: AppState, cluster: Cluster, job: JobState) -> dict[str, str]:

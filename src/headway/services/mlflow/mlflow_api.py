@@ -52,6 +52,11 @@ class MlflowApi:
     def __init__(self, http: httpx.AsyncClient, workspace: str) -> None:
         self._http, self.workspace = http, workspace
 
+    @property
+    def is_closed(self) -> bool:
+        """Returns whether the connection to the MLflow server was closed."""
+        return self._http.is_closed
+
     async def ensure_workspace(self, description: str) -> None:
         """Creates the workspace if it does not exist."""
         try:
@@ -70,13 +75,16 @@ class MlflowApi:
         return await self._call("POST", API + name, body, headers)
 
     async def upload(self, path: str, content: AsyncIterator[bytes], size: int) -> None:
-        """Stores a file in the artifact store."""
+        """Stores a file of `size` bytes in the artifact store. Raises MlflowRefused, also if `content` has another size, and
+        Unreachable."""
         import httpx
 
         headers = {WORKSPACE_HEADER: self.workspace, "Content-Length": str(size)}
         try:
             url = httpx.URL(path=quote(ARTIFACTS + path))
             answer = await self._http.put(url, content=content, headers=headers)
+        except httpx.LocalProtocolError as error:
+            raise MlflowRefused(400, "INVALID_PARAMETER_VALUE", f"the file changed: {error}") from None
         except httpx.HTTPError as error:
             raise Unreachable(f"the MLflow server does not answer: {error!r}") from None
         _check(answer)
@@ -108,6 +116,7 @@ def _check(answer: httpx.Response) -> dict[str, Any]:
         said = {}
     if answer.is_success:
         return dict(said) if isinstance(said, dict) else {}
+    said = said if isinstance(said, dict) else {}
     code, text = str(said.get("error_code", "")), str(said.get("message", ""))[:500]
     if answer.status_code in (429, 502, 503, 504) or code in ("TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED"):
         raise Unreachable(f"the MLflow server is busy: {text or answer.status_code}")

@@ -20,7 +20,7 @@ from headway.errors import HeadwayError, NotAllowed, Unreachable
 from headway.services.app_state import AppState
 from headway.services.mlflow.journals import journal_states, repeat_journals, team_api
 from headway.services.mlflow.mlflow_api import ARTIFACTS, WORKSPACE_HEADER, MlflowApi, request_path
-from headway.services.mlflow.replay import Replay, artifact_path
+from headway.services.mlflow.replay import TAGS, Replay, artifact_path
 
 if TYPE_CHECKING:
     import httpx
@@ -86,7 +86,9 @@ async def _answer(
     """Answers one request, after what the job logged before it was repeated."""
     async with slots:
         try:
-            await repeat_journals(state, cluster, [job])
+            repeated = await repeat_journals(state, cluster, [job])
+            if job.id in repeated.failed:
+                raise repeated.failed[job.id]
             answer = await _ask(state, cluster, job, question)
         except HeadwayError as error:
             code = "PERMISSION_DENIED" if not isinstance(error, Unreachable) else "TEMPORARILY_UNAVAILABLE"
@@ -126,18 +128,19 @@ async def _ask(state: AppState, cluster: Cluster, job: JobState, question: _Ques
         raise NotAllowed(f"jobs can't ask MLflow for {question.method} {path}")
     request_path(path)
     known = await asyncio.to_thread(journal_states(state).read, cluster.name, job.id)
+    said = _parse_body(question.body)
+    query_rows = parse_qsl(parts.query, keep_blank_values=True)
+    if _names_tag_of_headway([said, *({key: value} for key, value in query_rows)]):
+        raise NotAllowed(f"jobs can't change tags that begin with {TAGS}")
     replay = Replay(api, known, {}, _no_file)
     if path.startswith(ARTIFACTS):
         path = ARTIFACTS + await artifact_path(api, path.removeprefix(ARTIFACTS))
-    query = [(key, await _real(value, api, replay)) for key, value in parse_qsl(parts.query, keep_blank_values=True)]
-    body = question.body
-    if body and "json" in question.headers.get("content-type", "json"):
-        with contextlib.suppress(ValueError):
-            body = json.dumps(await _real(json.loads(body), api, replay)).encode()
+    query = [(key, await _real(value, api, replay)) for key, value in query_rows]
+    body = json.dumps(await _real(said, api, replay)).encode() if question.body else b""
     headers = {
         WORKSPACE_HEADER: api.workspace,
         "Accept-Encoding": "identity",
-        "Content-Type": question.headers.get("content-type", "application/json"),
+        "Content-Type": "application/json",
     }
     url = httpx.URL(path=request_path(path), query=urlencode(query).encode() or None)
     try:
@@ -147,6 +150,21 @@ async def _ask(state: AppState, cluster: Cluster, job: JobState, question: _Ques
     except httpx.HTTPError as error:
         raise Unreachable(f"the MLflow server does not answer: {error!r}") from None
     return answer
+
+
+def _parse_body(body: bytes) -> Any:
+    """Returns the JSON of a request's body, None if it is empty. Raises NotAllowed for anything else: it can't be checked."""
+    try:
+        return json.loads(body) if body else None
+    except (ValueError, RecursionError):
+        raise NotAllowed("the body of a job's request to MLflow must be JSON") from None
+
+
+def _names_tag_of_headway(value: Any) -> bool:
+    if isinstance(value, dict):
+        is_own = str(value.get("key")).startswith(TAGS)
+        return is_own or any(_names_tag_of_headway(one) for one in value.values())
+    return isinstance(value, list) and any(_names_tag_of_headway(one) for one in value)
 
 
 async def _real(value: Any, api: MlflowApi, replay: Replay) -> Any:
@@ -165,9 +183,8 @@ async def _one(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-async def _no_file(_: str) -> AsyncIterator[bytes]:
-    return
-    yield b""
+async def _no_file(_: str) -> None:
+    """Finds no file: requests upload none."""
 
 
 async def _exchange(

@@ -4,9 +4,11 @@ runs, and MLflow keeps one value for the same metric, step and time."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from headway.errors import HeadwayError, NotAllowed, NotFound, Unreachable
 from headway.jobs.mlflow.journal_lines import (
     ARTIFACT,
     ASK,
@@ -26,15 +28,27 @@ DEFAULT = "Default"
 RUNNING, KILLED = "RUNNING", "KILLED"  # MLflow's states of runs
 _SCHEME = "mlflow-artifacts:/"
 
-ReadFile = Callable[[str], AsyncIterator[bytes]]
+TAGS = "headway."  # the first part of the names of tags that only Headway sets
+
+
+@dataclass(frozen=True)
+class UploadedFile:
+    """A file that a job uploaded. `size`: its bytes."""
+
+    size: int
+    parts: AsyncIterator[bytes]
+
+
+OpenFile = Callable[[str], Awaitable[UploadedFile | None]]
 
 
 class Replay:
-    """Repeats the journal of one job. `tags` are set on each of its runs. `read_file` yields an uploaded file of the job by its
-    name next to the journal. `asks` has the nodes on which a request waits for an answer of the MLflow server."""
+    """Repeats the journal of one job. `tags` are set on each of its runs. `open_file` returns an uploaded file of the job by its
+    name next to the journal; None if there is none. `asks` has the nodes on which a request waits for an answer of the MLflow
+    server."""
 
-    def __init__(self, api: MlflowApi, state: JournalState, tags: Mapping[str, str], read_file: ReadFile) -> None:
-        self._api, self._state, self._tags, self._read_file = api, state, tags, read_file
+    def __init__(self, api: MlflowApi, state: JournalState, tags: Mapping[str, str], open_file: OpenFile) -> None:
+        self._api, self._state, self._tags, self._open_file = api, state, tags, open_file
         self._ids: dict[str, str] = {}  # of experiments, by name
         self.asks: set[str] = set()
 
@@ -49,22 +63,25 @@ class Replay:
             else:
                 self._refuse("a line could not be read")
         for line in merge_metrics(lines):
-            try:
-                await self._apply(line)
-            except MlflowRefused as error:
-                await self._in_parts(line, error)
+            await self._apply_or_refuse(line)
             self._state.offset = line.end
         self._state.offset = end
 
-    async def _in_parts(self, line: JournalLine, error: MlflowRefused) -> None:
-        parts = divide(line)
-        if not parts:
-            self._refuse(f"{line.name}: {error.message}")
-        for part in parts:
-            try:
-                await self._apply(part)
-            except MlflowRefused as refused:
-                self._refuse(f"{line.name}: {refused.message}")
+    async def _apply_or_refuse(self, line: JournalLine) -> None:
+        """Repeats a line; if that fails, each of its parts. Users can write anything into a line, so each error but Unreachable
+        is one of the line, and another try would fail too."""
+        try:
+            await self._apply(line)
+        except Unreachable:
+            raise
+        except Exception as error:
+            if self._api.is_closed:
+                raise Unreachable("the connection to the MLflow server is closed") from None
+            parts = divide(line)
+            if not parts:
+                self._refuse(f"{line.name}: {error.message if isinstance(error, HeadwayError) else repr(error)}")
+            for part in parts:
+                await self._apply_or_refuse(part)
 
     def _refuse(self, why: str) -> None:
         self._state.refused += 1
@@ -81,7 +98,7 @@ class Replay:
         elif line.name == ASK:
             self.asks.add(str(line.body["node"]))
         else:
-            await self._api.post(line.name, {**line.body, "run_id": line.run})
+            await self._api.post(line.name, {**_without_tags_of_headway(line), "run_id": line.run})
             if line.name == UPDATE_RUN and line.body.get("status"):
                 self._state.runs[line.run] = str(line.body["status"])
 
@@ -90,7 +107,7 @@ class Replay:
         name = self._state.experiments.get(wanted) or (DEFAULT if wanted == "0" else "")
         experiment = await self._experiment(name) if name else wanted
         own = {str(tag.get("key")): tag for tag in line.body.get("tags") or [] if isinstance(tag, dict)}
-        tags = [tag for key, tag in own.items() if key not in self._tags]
+        tags = [tag for key, tag in own.items() if not key.startswith(TAGS)]
         tags += [{"key": key, "value": value} for key, value in self._tags.items()]
         body: dict[str, Any] = {
             key: line.body[key] for key in ("user_id", "start_time", "run_name") if key in line.body
@@ -119,8 +136,23 @@ class Replay:
         return self._ids[name]
 
     async def _upload(self, line: JournalLine) -> None:
-        path = await artifact_path(self._api, str(line.body["path"]))
-        await self._api.upload(path, self._read_file(str(line.body["file"])), int(line.body["bytes"]))
+        name, size = str(line.body["file"]), int(line.body["bytes"])
+        found = await self._open_file(name)
+        if found is None or found.size != size:
+            has = "is missing" if found is None else f"has {found.size} bytes instead of {size}"
+            raise NotFound(f"file {name} {has}")
+        await self._api.upload(await artifact_path(self._api, str(line.body["path"])), found.parts, size)
+
+
+def _without_tags_of_headway(line: JournalLine) -> dict[str, Any]:
+    """Returns the body of a change without tags that only Headway sets. Raises NotAllowed if it changes only such a tag."""
+    body = line.body
+    if line.name in ("runs/set-tag", "runs/delete-tag") and str(body.get("key")).startswith(TAGS):
+        raise NotAllowed(f"jobs can't change tag {body['key']}")
+    if line.name != "runs/log-batch" or "tags" not in body:
+        return body
+    tags = [tag for tag in body["tags"] or [] if not str(tag["key"]).startswith(TAGS)]
+    return {**body, "tags": tags}
 
 
 async def end_runs(api: MlflowApi, state: JournalState, ended_at: int) -> None:
@@ -142,4 +174,4 @@ async def artifact_path(api: MlflowApi, path: str) -> str:
 
 def run_tags(**values: object) -> dict[str, str]:
     """Returns the tags of a job's runs, without empty ones."""
-    return {f"headway.{name}": str(value) for name, value in values.items() if value not in ("", None, [], {})}
+    return {f"{TAGS}{name}": str(value) for name, value in values.items() if value not in ("", None, [], {})}

@@ -27,6 +27,7 @@ class Mlflow:
         self.runs: dict[str, dict[str, Any]] = {}
         self.workspaces: set[str] = set()
         self.files: dict[str, bytes] = {}
+        self.busy = ""  # a run that it does not create
         self.down_after = -1  # requests until it does not answer; -1: it answers
         self.http = httpx.AsyncClient(transport=httpx.MockTransport(self.handle), base_url="http://localhost")
 
@@ -58,6 +59,8 @@ class Mlflow:
 
     def runs_create(self, workspace: str, request: httpx.Request, body: Any) -> httpx.Response:
         run = request.headers[RUN_HEADER]
+        if run == self.busy:
+            return httpx.Response(503, json={})
         if run in self.runs:
             return httpx.Response(400, json={"error_code": "BAD_REQUEST", "message": "UNIQUE constraint failed"})
         tags = {tag["key"]: tag["value"] for tag in body["tags"]}
@@ -88,6 +91,7 @@ class Mlflow:
         for one in body.get("params", []):
             if run["params"].get(one["key"], one["value"]) != one["value"]:
                 return httpx.Response(400, json={"error_code": "INVALID_PARAMETER_VALUE", "message": "changed param"})
+        run["tags"] |= {one["key"]: one["value"] for one in body.get("tags", [])}
         run["params"] |= {one["key"]: one["value"] for one in body.get("params", [])}
         for one in body.get("metrics", []):
             run["metrics"][one["key"], one["step"], one["timestamp"]] = one["value"]
@@ -234,6 +238,79 @@ async def test_refused_requests_are_counted_and_the_rest_is_kept(
     assert known.refused == 2
     assert "changed param" in known.why
     assert len(mlflow.runs[RUN]["metrics"]) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["artifact", {"path": f"runs/{RUN}/artifacts/a", "file": "1-2", "bytes": 3}],  # there is no such file
+        ["artifact", {"path": f"runs/{RUN}/artifacts/a", "file": "1-1", "bytes": 3}],  # it has 5 bytes
+        ["artifact", {"path": f"runs/{RUN}/artifacts/a", "file": "1-1", "bytes": 7}],
+        ["artifact", {"path": f"runs/{RUN}/artifacts/a", "file": "1-1", "bytes": -1}],
+        ["artifact", {"path": "runs/\ud800/artifacts/a", "file": "1-1", "bytes": 5}],
+        ["experiments/create", {"name": "\ud800"}],
+        ["runs/create", {"run_id": "f" * 32, "tags": 5}],
+        ["runs/log-batch", {"run_id": RUN, "tags": 5}],
+        ["runs/log-batch", {"run_id": RUN, "metrics": 5}],
+        ["runs/log-batch", {"run_id": RUN, "params": [5]}],
+        ["runs/set-tag", {"run_id": RUN, "key": "headway.user", "value": "another"}],
+        ["runs/delete-tag", {"run_id": RUN, "key": "headway.user"}],
+    ],
+)
+async def test_a_wrong_line_is_refused_and_stops_nothing(
+    server: Server, mlflow: Mlflow, files: dict[str, bytes], line: Any
+) -> None:
+    files[journal(server)] = lines(*BEGIN, metric(1), line, metric(2))
+    files[journal(server).replace(".jsonl", ".files/1-1")] = b"x" * 5
+    await MlflowJournals(server.state).collect_all()
+    known = journal_states(server.state).read("lab", 7)
+    assert (known.refused, known.waiting, known.offset) == (1, 0, len(files[journal(server)]))
+    assert len(mlflow.runs[RUN]["metrics"]) == 2
+    assert (set(mlflow.runs), mlflow.files) == ({RUN}, {})
+
+
+async def test_a_file_with_a_line_break_in_its_name_is_kept(
+    server: Server, mlflow: Mlflow, files: dict[str, bytes]
+) -> None:
+    files[journal(server)] = lines(
+        *BEGIN, ["artifact", {"path": f"runs/{RUN}/artifacts/50%\nb", "file": "1-1", "bytes": 5}]
+    )
+    files[journal(server).replace(".jsonl", ".files/1-1")] = b"x" * 5
+    await MlflowJournals(server.state).collect_all()
+    assert [path.rpartition("/")[2] for path in mlflow.files] == ["50%\nb"]
+
+
+async def test_a_job_whose_requests_fail_does_not_stop_another(
+    server: Server, mlflow: Mlflow, files: dict[str, bytes]
+) -> None:
+    first = builders.job(7)
+    show(server, first, builders.job(8))
+    mlflow.busy = "f" * 32
+    files[journal(server)] = lines(["runs/create", {"run_id": mlflow.busy}])
+    files[journal(server).replace("7.jsonl", "8.jsonl")] = lines(*BEGIN, metric(1))
+    await MlflowJournals(server.state).collect_all()
+    assert set(mlflow.runs) == {RUN}
+    known = journal_states(server.state).read("lab", 7)
+    assert (known.offset, known.refused, known.waiting) == (0, 0, len(files[journal(server)]))
+
+
+async def test_a_closed_connection_loses_nothing(server: Server, mlflow: Mlflow, files: dict[str, bytes]) -> None:
+    files[journal(server)] = lines(*BEGIN, metric(1))
+    await mlflow.http.aclose()
+    await MlflowJournals(server.state).collect_all()
+    known = journal_states(server.state).read("lab", 7)
+    assert (known.offset, known.refused) == (0, 0)
+
+
+async def test_a_job_cannot_set_tags_of_headway(server: Server, mlflow: Mlflow, files: dict[str, bytes]) -> None:
+    tags = [{"key": "headway.user", "value": "another"}, {"key": "headway.pipeline", "value": "x"}]
+    created = ["runs/create", {"run_id": RUN, "tags": [*tags, {"key": "mine", "value": "1"}]}]
+    batch = ["runs/log-batch", {"run_id": RUN, "tags": [*tags, {"key": "mine", "value": "2"}]}]
+    files[journal(server)] = lines(created, batch)
+    await MlflowJournals(server.state).collect_all()
+    found = mlflow.runs[RUN]["tags"]
+    user = server.state.live.snapshot("lab").jobs[0].user
+    assert (found["headway.user"], found.get("headway.pipeline"), found["mine"]) == (user, None, "2")
 
 
 async def test_a_job_cannot_write_into_a_run_of_another_team(

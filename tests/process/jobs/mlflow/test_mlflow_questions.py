@@ -133,6 +133,12 @@ async def test_a_search_of_a_job_is_answered(server: Server, job: tuple[int, dic
         assert (found.status_code, found.json()) == (200, {"runs": ["x" * 100_000]})
         for method, target in REFUSED:
             assert (await mlflow.request(method, target, json={})).status_code == 403, target
+        tag = {"key": "headway.user", "value": "another"}
+        for content in (json.dumps(tag), json.dumps({"run_id": "1", "tags": [tag]}), "key=headway.user"):
+            changed = await mlflow.post(
+                "/api/3.0/mlflow/runs/set-tag", content=content, headers={"Content-Type": "text/plain"}
+            )
+            assert changed.status_code == 403
     assert asked[-1] == (
         "/api/2.0/mlflow/runs/search",
         workspace_name("lab", running.account),

@@ -40,6 +40,10 @@ def test_lines_have_the_byte_after_them() -> None:
         ["artifact", {"path": "runs/../../etc/passwd", "file": "1-1", "bytes": 3}],
         ["artifact", {"path": "/etc/passwd", "file": "1-1", "bytes": 3}],
         ["artifact", {"path": "a", "file": "../1-1", "bytes": 3}],
+        ["artifact", {"path": "a", "file": "1-1", "bytes": -1}],
+        ["artifact", {"path": "a", "file": "1-1", "bytes": True}],
+        ["artifact", {"path": "a/%2e%2e/b", "file": "1-1", "bytes": 3}],
+        ["artifact", {"path": "a/./b", "file": "1-1", "bytes": 3}],
         ["ask", {"node": "a/b"}],
         ["experiments/create", {}],
         {"name": "runs/create"},
@@ -73,3 +77,9 @@ def test_a_refused_batch_is_divided_into_its_parts() -> None:
         {"run_id": RUN, "metrics": [{"key": "loss"}]},
     ]
     assert divide(JournalLine("runs/update", {"run_id": RUN}, 9)) == []
+
+
+def test_batches_without_lists_stay_as_they_are() -> None:
+    wrong = [JournalLine("runs/log-batch", {"run_id": RUN, "metrics": value}, 9) for value in (5, "ab", {"a": 1})]
+    assert merge_metrics(wrong) == wrong
+    assert [divide(one) for one in wrong] == [[], [], []]
