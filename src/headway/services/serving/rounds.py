@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from headway.domain.access.role import Role
 from headway.domain.cluster import Cluster
 from headway.domain.service_proxy import (
     ProxyServer,
@@ -24,7 +25,7 @@ from headway.domain.service_proxy import (
 )
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.errors import HeadwayError, NotFound, TooManySubmits, Unanswered, Unreachable
+from headway.errors import HeadwayError, InvalidSpec, NotFound, TooManySubmits, Unanswered, Unreachable
 from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.serving.decisions import (
     next_step,
@@ -35,6 +36,7 @@ from headway.jobs.serving.decisions import (
     with_step,
 )
 from headway.jobs.serving.service_file import Replicas, replica_run
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.tagged_submission import absent_person, submit_tagged
 from headway.services.read_model.snapshot import Snapshot
@@ -79,7 +81,17 @@ async def advance_services(state: AppState, name: str, rows: Sequence[ServiceRow
     state.proxies[name] = proxy
     taken = {one.port for one in stored if _active(one)}
     for one in found:
-        await _advance(state, cluster, snapshot, one, proxy.services.get(one.row.proxy_name, ServiceReading()), taken)
+        reading = proxy.services.get(one.row.proxy_name, ServiceReading())
+        try:
+            await _advance(state, cluster, snapshot, one, reading, taken)
+        except Unreachable:  # of all services of the cluster
+            raise
+        except HeadwayError as error:
+            log.warning("a round of a service failed", service=one.row.id, error=error.message)
+            if one.row.state == "running":
+                await state.store.services.change(one.row.id, why=error.message)
+        except Exception as error:  # the other services continue
+            log.error("a round of a service failed", service=one.row.id, exc_info=error)
 
 
 def _active(replica: ReplicaRow) -> bool:
@@ -181,12 +193,11 @@ async def _advance(
     failures, until = pause_after_failures(replicas)
     step = next_step(wanted, replicas, leaving, may_start=now >= until)
     replicas = with_step(replicas, step, now)
-    replicas = [_without_job(replica, now) for replica in replicas]
     await state.store.services.update_replicas(new for old, new in zip(one.before, replicas, strict=True) if new != old)
     why = row.why if row.state == "stopped" else _why(replicas, failures, until, now)
     if (wanted, low_since, why) != (row.wanted, row.low_since, row.why):
         await state.store.services.change(row.id, wanted=wanted, low_since=low_since, why=why)
-    await _end(state, cluster, row, [replica for replica in replicas if replica.state == "ending"])
+    await _end(state, cluster, row, one.stored, [replica for replica in replicas if replica.state == "ending"])
     if row.state == "running":
         await _start(state, cluster, row, one.stored, replicas, step.start, taken)
     elif not any(map(_active, one.before)):  # the proxy no longer has it: this round began without replicas
@@ -217,13 +228,6 @@ def _start_failed(replica: ReplicaRow, reading: ServiceReading, start_s: int, no
     )
 
 
-def _without_job(replica: ReplicaRow, now: float) -> ReplicaRow:
-    """Returns the replica as ended if it is to end before it had a job."""
-    if replica.state == "ending" and not replica.job_id:
-        return replace(replica, state="ended", since=now, ended_at=now)
-    return replica
-
-
 def _why(replicas: Sequence[ReplicaRow], failures: int, until: float, now: float) -> str:
     """Returns the reason for which the service lacks replicas; "" if it does not."""
     if not failures:
@@ -233,13 +237,66 @@ def _why(replicas: Sequence[ReplicaRow], failures: int, until: float, now: float
     return f"{failures} replicas failed in a row; replica {last.number}: {last.why}{pause}"
 
 
-async def _end(state: AppState, cluster: Cluster, row: ServiceRow, ending: Sequence[ReplicaRow]) -> None:
+async def _end(
+    state: AppState, cluster: Cluster, row: ServiceRow, stored: StoredService, ending: Sequence[ReplicaRow]
+) -> None:
     """Cancels the jobs of replicas that are to end, again in each round until they have ended."""
+    jobs = []
     for replica in ending:
-        with contextlib.suppress(NotFound):
-            await state.backend.jobs.cancel(cluster, str(replica.job_id), row.user, as_operator=False)
-    if ending:
-        state.live.request_refresh(cluster.name, tuple(one.job_id for one in ending))
+        if job := replica.job_id or await _interrupted_submission(state, cluster, row, stored, replica):
+            jobs.append(job)
+            with contextlib.suppress(NotFound):
+                await state.backend.jobs.cancel(cluster, str(job), row.user, as_operator=False)
+    if jobs:
+        state.live.request_refresh(cluster.name, tuple(jobs))
+
+
+async def _interrupted_submission(
+    state: AppState, cluster: Cluster, row: ServiceRow, stored: StoredService, replica: ReplicaRow
+) -> int:
+    """Returns and stores the job of a replica that is to end and whose submission got no answer; 0 if it is not known yet, or if
+    there is none: then the replica has ended.
+
+    The head tells the job only to the same submission. If it never got one, it submits the job now, which is on hold until it is
+    cancelled."""
+    # Not absent_person: a person who may no longer submit can have left a job that must end.
+    who = Principal(row.person, Role.MEMBER, assigned_user=row.user)
+    try:
+        job = await _submit(state, who, cluster, row, stored, replica, on_hold=True)
+    except (TooManySubmits, Unreachable, InvalidSpec) as error:  # tried again in the next round
+        why = f"it is not known whether it has a job: {error.message}"
+        if replica.why != why:
+            await state.store.services.update_replicas([replace(replica, why=why)])
+        return 0
+    except HeadwayError as error:
+        now, why = state.clock(), f"no job of it is known: {error.message}"
+        await state.store.services.update_replicas([replace(replica, state="ended", since=now, ended_at=now, why=why)])
+        return 0
+    await state.store.services.update_replicas([replace(replica, job_id=job)])
+    return job
+
+
+async def _submit(
+    state: AppState,
+    who: Principal,
+    cluster: Cluster,
+    row: ServiceRow,
+    stored: StoredService,
+    replica: ReplicaRow,
+    *,
+    on_hold: bool = False,
+) -> int:
+    """Submits the job of a replica, or finds the one that was submitted before, and returns its number in Slurm."""
+    path = service_path(row.team, row.name)
+    run = replica_run(
+        stored.service, replica.number, path=path, port=replica.port, bundle=stored.bundle, git=stored.git
+    )
+    if on_hold:
+        run.sbatch.append("--hold")
+    return await submit_tagged(
+        state, who, cluster, run, user=row.user, mark=stored.mark, series=row.id, number=replica.number, at=replica.at,
+        links={},
+    )  # fmt: skip
 
 
 async def _start(
@@ -267,16 +324,9 @@ async def _start(
         await state.store.services.stop(row.id, error.message)
         return
     await state.store.services.add_replicas(new)
-    path = service_path(row.team, row.name)
     for replica in waiting:
-        run = replica_run(
-            stored.service, replica.number, path=path, port=replica.port, bundle=stored.bundle, git=stored.git
-        )
         try:
-            job = await submit_tagged(
-                state, who, cluster, run, user=row.user, mark=stored.mark, series=row.id, number=replica.number,
-                at=replica.at, links={},
-            )  # fmt: skip
+            job = await _submit(state, who, cluster, row, stored, replica)
         except (TooManySubmits, Unreachable) as error:  # tried again in the next round
             log.info("a replica waits for its submission", service=row.id, replica=replica.number, error=error.message)
             if not isinstance(error, Unanswered):

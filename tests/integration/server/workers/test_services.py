@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from headway.domain.service_proxy import ProxyReading, ProxySettings, ServerReading, ServerState, ServiceReading
-from headway.errors import Unanswered, Unreachable
+from headway.errors import CommandFailed, Refused, Unanswered, Unreachable
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.workers.services import ServiceWorker
 from tests.support.clusters import builders
@@ -202,6 +202,59 @@ async def test_interrupted_submission_makes_one_job(lab: Lab) -> None:
     lab.server.backend.answers["submit"] = submit
     await lab.round()
     assert (await states(eve), list(lab.jobs)) == ({1: "pending"}, [41])
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_stopped_service_cancels_the_job_of_an_interrupted_submission(lab: Lab, begun: bool) -> None:
+    eve = await start(lab, replicas=1)
+    submit = lab.server.backend.answers["submit"]
+
+    def lost(*words: Any) -> SubmitOut:
+        if begun:
+            submit(*words)
+        raise Unanswered("gone")
+
+    lab.server.backend.answers["submit"] = lost
+    await lab.round()
+    assert (await eve.post(f"{SERVICES}/chat/stop")).status_code == 200
+    await lab.round()
+    assert await states(eve) == {1: "ending"}, "the answer is still not known"
+    lab.server.backend.answers["submit"] = submit
+    await lab.round()
+    assert [call[1] for call in lab.server.backend.named("cancel")] == ["41"]
+    assert "--hold" in lab.server.backend.named("submit")[-1][1].args, (
+        "a job that was not submitted before does not run"
+    )
+    for _ in range(2):
+        await lab.round()
+    assert (await states(eve), list(lab.jobs), lab.jobs[41].state) == ({1: "ended"}, [41], "CANCELLED")
+    assert (await eve.get(f"{SERVICES}/chat")).json()["ended_at"] is not None
+
+
+async def test_replica_whose_submission_is_refused_ends(lab: Lab) -> None:
+    eve = await start(lab, replicas=1)
+    lab.server.backend.answers["submit"] = Unanswered("gone")
+    await lab.round()
+    assert (await eve.post(f"{SERVICES}/chat/stop")).status_code == 200
+    lab.server.backend.answers["submit"] = Refused("eve is no user")
+    for _ in range(2):
+        await lab.round()
+    found = (await eve.get(f"{SERVICES}/chat")).json()
+    assert [(one["state"], one["why"]) for one in found["replicas"]] == [
+        ("ended", "no job of it is known: eve is no user")
+    ]
+
+
+async def test_error_of_one_service_does_not_stop_the_others(lab: Lab) -> None:
+    eve = await start(lab, replicas=1)
+    await lab.round()
+    lab.server.backend.answers["cancel"] = CommandFailed(["scancel", "41"], 1, "no such user")
+    await start(lab, replicas=1, name="later")
+    await start(lab, replicas=1, run="serve --new {port}")  # ends job 41
+    await lab.round()
+    shown = {one["name"]: one for one in (await eve.get(SERVICES)).json()}
+    assert "no such user" in shown["chat"]["why"]
+    assert (shown["later"]["why"], [one["state"] for one in shown["later"]["replicas"]]) == ("", ["pending"])
 
 
 async def test_unreachable_cluster_changes_nothing(lab: Lab) -> None:
