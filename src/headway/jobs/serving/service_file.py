@@ -3,6 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from headway.validation.error_paths import MOST_FAULTS, pydantic_faults
 
 MAX_REPLICAS = 1000
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$"
+_ID = r"v-[0-9a-f]{8}"  # of a service, see store/jobs/services.py
 _PATH = r"^/[A-Za-z0-9._~/-]{0,200}$"
 _FILE = "the service file"
 _PORT = "{port}"
@@ -68,6 +70,8 @@ def read_service(document: Mapping[str, Any]) -> Service:
 
 
 def _faults(service: Service) -> Iterator[Fault]:
+    if re.fullmatch(_ID, service.name):
+        yield Fault("name", "has the form of a service's id", "choose a name that is not v- and 8 hexadecimal digits")
     masked = mask_environment(service.env)
     for name in (name for name in service.env if masked[name] != service.env[name]):
         yield Fault(

@@ -122,7 +122,7 @@ async def scale_service(
 
 async def create_key(state: AppState, who: Principal, name: str, service: str, request: ServiceKeyIn) -> ServiceKeyOut:
     """Returns a new key of a service. Only this answer has its text."""
-    row = await _to_change(state, who, name, service, "make a key of")
+    row = await _keys_to_change(state, who, name, service, "make a key of")
     key, text = await state.store.services.create_key(
         name, row.proxy_name, request.label, who.person, request.per_minute
     )
@@ -142,13 +142,13 @@ async def create_key(state: AppState, who: Principal, name: str, service: str, r
 
 async def list_keys(state: AppState, who: Principal, name: str, service: str) -> list[ServiceKeyOut]:
     """Returns the keys of a service that were not revoked."""
-    row = await _to_change(state, who, name, service, "list the keys of")
+    row = await _keys_to_change(state, who, name, service, "list the keys of")
     return [key_out(key) for key in await state.store.services.keys(name, row.proxy_name)]
 
 
 async def revoke_key(state: AppState, who: Principal, name: str, service: str, key: str) -> None:
     """Revokes a key; the proxy refuses it from the next round on. Raises NotFound."""
-    row = await _to_change(state, who, name, service, "revoke a key of")
+    row = await _keys_to_change(state, who, name, service, "revoke a key of")
     await state.store.services.revoke_key(name, row.proxy_name, key)
     await write_audit_line(state, who, "service-key-revoke", name, service=row.proxy_name, key=key)
     state.services_due.set()
@@ -160,6 +160,13 @@ async def _to_change(state: AppState, who: Principal, name: str, service: str, w
     row = await state.store.services.get(name, service)
     await authorize_action(state, cluster, who, row, f"{what} service {row.name}")
     return row
+
+
+async def _keys_to_change(state: AppState, who: Principal, name: str, service: str, what: str) -> ServiceRow:
+    """Returns the service if the person may act on its keys. Keys belong to TEAM:NAME: the rights are those on the running
+    service of this team and name, also if `service` is the id of an ended one. Raises NotFound and NotAllowed."""
+    row = await state.store.services.get(name, service)
+    return await _to_change(state, who, name, row.proxy_name, what)
 
 
 def key_out(key: ServiceKeyRow) -> ServiceKeyOut:

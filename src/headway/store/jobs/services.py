@@ -16,6 +16,7 @@ from headway.store.db.rows import ReplicaRow, ServiceKeyRow, ServiceRow
 from headway.store.db.transactions import StorePart
 
 _KEY_PREFIX = "hws_"
+_MOST_OF_NAME = 100  # services with one name that are read
 KEPT_REPLICAS = 50  # ended replicas of a service that are read
 
 
@@ -35,13 +36,18 @@ class ServiceStore(StorePart):
         most: int,
     ) -> ServiceRow:
         """Stores a service, or a new version of the running one with this team and name if its document, but for the mark of its
-        folders, has changed. Raises Conflict if that one belongs to
-        another user."""
+        folders, has changed. Keys of an earlier service with this team and name, of another user, are revoked. Raises
+        Conflict if the running one belongs to another user."""
         s, now = t.services, self._database.now()
-        running = (s.c.cluster == cluster, s.c.team == team, s.c.name == name, s.c.ended_at.is_(None))
+        named = (s.c.cluster == cluster, s.c.team == team, s.c.name == name)
         async with self._database.write() as db:
-            found = (await db.execute(select(s).where(*running).with_for_update())).first()
+            found = (await db.execute(select(s).where(*named, s.c.ended_at.is_(None)).with_for_update())).first()
             if found is None:
+                last = select(s.c.user).where(*named).order_by(s.c.ended_at.desc()).limit(1)
+                if (await db.execute(last)).scalar() != user:
+                    k = t.service_keys
+                    mine = (k.c.cluster == cluster, k.c.service == f"{team}:{name}", k.c.revoked_at.is_(None))
+                    await db.execute(update(k).where(*mine).values(revoked_at=now))
                 row = ServiceRow(
                     f"v-{random.token_hex(4)}", cluster, team, name, person, user, now, dict(document), 1, "running", "",
                     least, most, least, None, None,
@@ -62,16 +68,21 @@ class ServiceStore(StorePart):
             return ServiceRow(**{**asdict(row), **changes})
 
     async def get(self, cluster: str, service: str) -> ServiceRow:
-        """Returns a service by its id, by TEAM:NAME or by its name; if several have it, the latest. Raises NotFound."""
+        """Returns a service by its id, by TEAM:NAME or by its name; if none that has it runs, the latest. Raises NotFound, and
+        Conflict if several with this name run."""
         s = t.services
         team, _, name = service.rpartition(":")
         mine = (s.c.name == name) & (s.c.team == team) if team else (s.c.name == service)
         query = select(s).where(s.c.cluster == cluster, mine | (s.c.id == service))
         async with self._database.read() as db:
-            row = (await db.execute(query.order_by(s.c.ended_at.is_not(None), s.c.at.desc()).limit(1))).first()
-        if row is None:
+            result = await db.execute(query.order_by(s.c.ended_at.is_not(None), s.c.at.desc()).limit(_MOST_OF_NAME))
+            found = [ServiceRow(**row._mapping) for row in result]
+        if not found:
             raise NotFound(f"{cluster} has no service {service!r}", hint="headway serve ls")
-        return ServiceRow(**row._mapping)
+        running = sorted(f"{row.team}/{row.name}" for row in found if row.ended_at is None)
+        if len(running) > 1:
+            raise Conflict(f"several services have the name {service}", hint=f"give one of {', '.join(running)}")
+        return found[0]
 
     async def running(self, cluster: str | None = None) -> tuple[ServiceRow, ...]:
         """Returns the services that have not ended, of one cluster or of all, by team and name."""

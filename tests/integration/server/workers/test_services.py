@@ -314,3 +314,52 @@ async def test_other_people_may_look_and_not_touch(lab: Lab) -> None:
     for path, body in (("stop", None), ("scale", {"min": 1, "max": 1}), ("keys", {})):
         assert (await bob.post(f"{SERVICES}/chat/{path}", json=body)).status_code == 403
     assert (await bob.get(f"{SERVICES}/chat/keys")).status_code == 403
+
+
+async def stopped(lab: Lab, eve: httpx.AsyncClient) -> str:
+    """Stops the service until it has ended, and returns its id."""
+    assert (await eve.post(f"{SERVICES}/chat/stop")).status_code == 200
+    for _ in range(5):
+        await lab.round()
+    found = (await eve.get(f"{SERVICES}/chat")).json()
+    assert found["ended_at"] is not None
+    return str(found["id"])
+
+
+async def put(lab: Lab, person: str, team: str) -> str:
+    """Stores a service named chat, and returns its id."""
+    document = {"service": FILE, "mark": "", "bundle": "", "git": None}
+    row = await lab.server.state.store.services.put(
+        "lab", team, "chat", person=person, user=person, document=document, least=1, most=1
+    )
+    return row.id
+
+
+async def test_keys_of_a_name_belong_to_the_service_that_has_it_now(lab: Lab) -> None:
+    eve = await serving(lab)
+    assert (await eve.post(f"{SERVICES}/chat/keys", json={})).status_code == 201
+    ended = await stopped(lab, eve)
+    await put(lab, "bob", "eve")
+    bob = await lab.server.client("bob", "member")
+    assert (await bob.get(f"{SERVICES}/chat/keys")).json() == [], "keys of the former owner are revoked"
+    made = (await bob.post(f"{SERVICES}/chat/keys", json={})).json()
+    assert (await eve.get(f"{SERVICES}/{ended}/keys")).status_code == 403
+    assert (await eve.post(f"{SERVICES}/{ended}/keys", json={})).status_code == 403
+    assert (await eve.delete(f"{SERVICES}/{ended}/keys/{made['id']}")).status_code == 403
+    assert [one["id"] for one in (await bob.get(f"{SERVICES}/chat/keys")).json()] == [made["id"]]
+
+
+async def test_keys_stay_when_their_owner_starts_the_service_again(lab: Lab) -> None:
+    eve = await serving(lab)
+    made = (await eve.post(f"{SERVICES}/chat/keys", json={})).json()
+    await stopped(lab, eve)
+    await start(lab)
+    assert [one["id"] for one in (await eve.get(f"{SERVICES}/chat/keys")).json()] == [made["id"]]
+
+
+async def test_name_of_several_running_services_needs_its_team(lab: Lab) -> None:
+    eve = await start(lab)
+    await put(lab, "bob", "blue")
+    answer = await eve.get(f"{SERVICES}/chat")
+    assert (answer.status_code, answer.json()["hint"]) == (409, "give one of blue/chat, eve/chat")
+    assert (await eve.get(f"{SERVICES}/eve:chat")).json()["team"] == "eve"

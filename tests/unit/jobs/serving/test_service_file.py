@@ -19,6 +19,7 @@ def test_replicas_are_a_number_or_limits() -> None:
     [
         ({"name": "Chat"}, "name"),
         ({"name": "a/b"}, "name"),
+        ({"name": "v-0123abcd"}, "name"),
         ({"health": "health"}, "health"),
         ({"health": "/a b"}, "health"),
         ({"replicas": {"min": 3, "max": 2}}, "replicas"),
