@@ -82,7 +82,6 @@ defaults
     retry-on conn-failure
     option redispatch 1
     option http-server-close
-    option idle-close-on-response
     option forwardfor
 
 frontend serve
@@ -114,8 +113,12 @@ backend {name}
     option httpchk
     http-check send meth GET uri {health} ver HTTP/1.1 hdr Host {host}
     http-check expect status 200-299
+    http-request return status 503 content-type text/plain string "too many requests at once\\n" if {{ be_conn gt {most} }}
     http-request lua.hold {hold_s}
 """
+# Requests that a service may have at once, with those that are held. Less than a third of `maxconn`: also three services at this
+# limit leave connections for others.
+MOST_REQUESTS = 3000
 
 
 def main():
@@ -145,10 +148,15 @@ def main():
 
 
 def resolve(request):
-    """Adds the address of each server."""
+    """Adds the address of each server, and leaves out those whose node has none any more."""
     for service in request["services"]:
+        found = []
         for server in service["servers"]:
-            server["address"] = socket.gethostbyname(server["node"])
+            try:
+                found.append({**server, "address": socket.gethostbyname(server["node"])})
+            except OSError as error:
+                print(f"{service['name']}/{server['name']}: {server['node']}: {error}", file=sys.stderr)
+        service["servers"] = found
 
 
 def configuration(request):
@@ -156,7 +164,9 @@ def configuration(request):
     text = HEAD.format(run=RUN, folder=FOLDER, port=request["port"])
     for service in request["services"]:
         host = service["name"].replace(":", ".")
-        text += BACKEND.format(name=service["name"], health=service["health"], hold_s=service["hold_s"], host=host)
+        text += BACKEND.format(
+            name=service["name"], health=service["health"], hold_s=service["hold_s"], host=host, most=MOST_REQUESTS
+        )
         for server in service["servers"]:
             weight = server["weight"] if server["state"] == "ready" else 0
             text += f"    server {server['name']} {server_words(server)} weight {weight}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,27 @@ def test_only_healthy_servers_have_weight() -> None:
         ("r3", "10.0.0.7:17003", "0"),
     ]
     assert "backend red:chat" in lines
+
+
+def test_service_with_too_many_requests_refuses_them_before_it_holds_them() -> None:
+    lines = [line.strip() for line in steer_proxy.configuration(settings()).splitlines()]
+    refused = next(n for n, line in enumerate(lines) if line.endswith("if { be_conn gt 3000 }"))
+    assert lines[refused].startswith("http-request return status 503 ")
+    assert lines.index("backend red:chat") < refused < lines.index("http-request lua.hold 60")
+
+
+def test_server_without_an_address_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = settings("ready", "ready")
+    asked["services"][0]["servers"][0]["node"] = "gone"
+
+    def address(node: str) -> str:
+        if node == "gone":
+            raise socket.gaierror(-2, "Name or service not known")
+        return "10.0.0.8"
+
+    monkeypatch.setattr(socket, "gethostbyname", address)
+    steer_proxy.resolve(asked)
+    assert [(one["name"], one["address"]) for one in asked["services"][0]["servers"]] == [("r2", "10.0.0.8")]
 
 
 def test_servers_do_not_change_the_shape_and_services_do() -> None:
