@@ -77,13 +77,14 @@ class MlflowApi:
     async def upload(self, path: str, content: AsyncIterator[bytes], size: int) -> None:
         """Stores a file of `size` bytes in the artifact store. Raises MlflowRefused, also if `content` has another size, and
         Unreachable."""
+        import h11
         import httpx
 
         headers = {WORKSPACE_HEADER: self.workspace, "Content-Length": str(size)}
         try:
             url = httpx.URL(path=quote(ARTIFACTS + path))
             answer = await self._http.put(url, content=content, headers=headers)
-        except httpx.LocalProtocolError as error:
+        except h11.LocalProtocolError as error:
             raise MlflowRefused(400, "INVALID_PARAMETER_VALUE", f"the file changed: {error}") from None
         except httpx.HTTPError as error:
             raise Unreachable(f"the MLflow server does not answer: {error!r}") from None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -11,7 +13,7 @@ import pytest
 from headway.jobs.metrics.reader import MetricsPart
 from headway.server.mlflow.worker import MlflowJournals
 from headway.services.mlflow.journals import journal_states
-from headway.services.mlflow.mlflow_api import RUN_HEADER, WORKSPACE_HEADER, workspace_name
+from headway.services.mlflow.mlflow_api import RUN_HEADER, WORKSPACE_HEADER, MlflowApi, MlflowRefused, workspace_name
 from headway.services.read_model.snapshot import Snapshot
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server
@@ -326,3 +328,19 @@ async def test_a_job_cannot_write_into_a_run_of_another_team(
 def test_workspaces_of_teams_differ() -> None:
     assert len({workspace_name("a-b", "c"), workspace_name("a", "b-c"), workspace_name("a", "b_c")}) == 3
     assert len(workspace_name("a" * 21, "b" * 31)) <= 63
+
+
+@pytest.mark.parametrize("size", [4, 6])
+async def test_a_file_that_changes_while_it_is_uploaded_is_refused(size: int) -> None:
+    async def read_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"x" * 5
+
+    listening = await asyncio.start_server(read_all, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    async with listening, httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+        with pytest.raises(MlflowRefused, match="the file changed"):
+            await MlflowApi(http, "lab-red").upload("a", parts(), size)
