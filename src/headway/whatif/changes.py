@@ -33,10 +33,10 @@ def changed_file(spec: Mapping[str, Any], cluster: Cluster, changes: Changes) ->
     """Returns the cluster file's mapping with the changes. Raises Refused and NotFound for those that it has no place for."""
     made: dict[str, Any] = _merged(copy.deepcopy(dict(spec)), changes.policy)
     counts: dict[str, int] = {}
-    for wish in changes.nodes:
-        match = _NODES.fullmatch(wish)
+    for text in changes.nodes:
+        match = _NODES.fullmatch(text)
         if match is None:
-            raise Refused(f"--nodes {wish!r} is no number of nodes", hint="give +4, -2, 12, or GROUP=+4")
+            raise Refused(f"--nodes {text!r} is no number of nodes", hint="give +4, -2, 12, or GROUP=+4")
         group, sign, number = match[1] or "", match[2], int(match[3])
         name = next(iter(target_node_counts(cluster, {group: 0})))
         before = next(one.nodes for one in cluster.groups if one.name == name)
@@ -45,10 +45,10 @@ def changed_file(spec: Mapping[str, Any], cluster: Cluster, changes: Changes) ->
             raise Refused(f"{name} has {before} nodes, {number} can't be removed", hint=f"give -{before} or fewer")
     if counts:
         made = with_node_counts(made, counts)
-    for wish in changes.caps:
-        match = _CAP.fullmatch(wish)
+    for text in changes.caps:
+        match = _CAP.fullmatch(text)
         if match is None:
-            raise Refused(f"--cap {wish!r} is no limit", hint="give TEAM=GPUS, or TEAM=none")
+            raise Refused(f"--cap {text!r} is no limit", hint="give TEAM=GPUS, or TEAM=none")
         _set_cap(made, cluster, match[1], match[2])
     return made
 

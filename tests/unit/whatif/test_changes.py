@@ -9,10 +9,10 @@ from headway.whatif.changes import Changes, changed_file
 from tests.unit.whatif.clusters import lab, lab_file
 
 
-@pytest.mark.parametrize(("wish", "nodes"), [("+4", 8), ("-1", 3), ("12", 12), ("main=+2", 6)])
-def test_nodes(wish: str, nodes: int) -> None:
+@pytest.mark.parametrize(("text", "nodes"), [("+4", 8), ("-1", 3), ("12", 12), ("main=+2", 6)])
+def test_nodes(text: str, nodes: int) -> None:
     name = lab().groups[0].name
-    assert changed_file(lab_file(), lab(), Changes(nodes=(wish.replace("main", name),)))["nodes"] == nodes
+    assert changed_file(lab_file(), lab(), Changes(nodes=(text.replace("main", name),)))["nodes"] == nodes
 
 
 def test_caps_and_policy_leave_the_file_itself_unchanged() -> None:
