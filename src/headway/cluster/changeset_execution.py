@@ -66,7 +66,7 @@ class ChangeSetExecution:
     rests: bool = False  # see `apply_cluster`
     leaving: frozenset[str] = frozenset()  # nodes that another operation has drained and that this one leaves alone
     image: str = ""  # tag of the image to create machines from; "": the cluster's pinned image, or the present one
-    head_begins: asyncio.Event = field(default_factory=asyncio.Event)  # the head's machine is being created, or exists
+    head_begins: asyncio.Event = field(default_factory=asyncio.Event)  # the head's machine is being created
     controller_up: asyncio.Event = field(default_factory=asyncio.Event)
     failures: dict[str, HeadwayError] = field(default_factory=dict)
     making: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAKE_AT_ONCE))
@@ -86,8 +86,6 @@ class ChangeSetExecution:
         self.machines.update(self.observed.machines)
         served = await old_heads.remove_old_heads(cluster, self.context, self.report, self.changes, self.machines)
         names = [cluster.head, *(name for name in self.goal.machines[1:] if name in by_machine)]
-        if not {"machine.create", REBUILD} & {change.kind for change in by_machine.get(cluster.head, [])}:
-            self.head_begins.set()
         await run_all(self._guard(name, self.bring(name, by_machine.get(name, []))) for name in names)
         if cluster.head in self.failures:
             raise self.failures[cluster.head]
@@ -279,7 +277,7 @@ class ChangeSetExecution:
                 fresh = True
         if fresh:
             owned = isinstance(self.context.provider, OwnedMachinesProvider)
-            if name != self.goal.cluster.head:  # its set-up takes longest
+            if self._creates_head and name != self.goal.cluster.head:  # the head's set-up takes longest
                 await self.head_begins.wait()
             await self.report(name, "machine is being signed in to" if owned else "machine is being created")
             async with self.making:
@@ -294,6 +292,11 @@ class ChangeSetExecution:
             await self._wait(machine)
         await self.report(name, "machine is up", done=True, seconds=time.monotonic() - began)
         return fresh
+
+    @property
+    def _creates_head(self) -> bool:
+        head = self.goal.cluster.head
+        return any(c.where == head and c.kind in ("machine.create", REBUILD) for c in self.changes.changes)
 
     async def _start(self, name: str, *, again: bool) -> None:
         machine = self.observed.machines[name]
