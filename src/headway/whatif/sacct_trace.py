@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
+from headway.domain.slurm.sacct_fields import parse_mebibytes, parse_time, parse_whole
 from headway.slurm.accounting.sacct_trace import COLUMNS, trace_argv
 from headway.whatif.trace import TraceJob
 
 __all__ = ["COLUMNS", "is_sacct", "read_sacct", "trace_argv"]
 
 _NEEDED = ("JobID", "User", "Submit", "ElapsedRaw")
-_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)[nc]?$")
-_MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}
 
 
 def is_sacct(text: str) -> bool:
@@ -42,13 +39,13 @@ def read_sacct(text: str, now: float) -> tuple[list[TraceJob], Counter[str]]:
 
 
 def _job(row: Mapping[str, str], now: float) -> TraceJob | str:
-    submit, start, end = (_time(row.get(name, "")) for name in ("Submit", "Start", "End"))
+    submit, start, end = (parse_time(row.get(name, "")) for name in ("Submit", "Start", "End"))
     if not submit or not row.get("User"):
         return "its line has no user or submission"
     tres, given = _tres(row.get("ReqTRES", "")), _tres(row.get("AllocTRES", ""))
-    nodes = max(1, _whole(tres.get("node", "")) or _whole(row.get("NNodes", "")))
+    nodes = max(1, parse_whole(tres.get("node", "")) or parse_whole(row.get("NNodes", "")))
     state = row.get("State", "").split(" ")[0]
-    limit_min, run_s = _whole(row.get("TimelimitRaw", "")), _whole(row.get("ElapsedRaw", ""))
+    limit_min, run_s = parse_whole(row.get("TimelimitRaw", "")), parse_whole(row.get("ElapsedRaw", ""))
     if not start and state != "PENDING" and not state.startswith("CANCELLED"):
         return f"it ended without a start ({state or 'no state'})"
     if state == "TIMEOUT" and limit_min:
@@ -57,7 +54,7 @@ def _job(row: Mapping[str, str], now: float) -> TraceJob | str:
         run_s = max(run_s, limit_min * 60, int(now - start))
     elif not start:
         run_s = max(60, limit_min * 60)
-    eligible = _time(row.get("Eligible", ""))
+    eligible = parse_time(row.get("Eligible", ""))
     return TraceJob(
         job_id=row["JobID"],
         user=row["User"],
@@ -73,9 +70,9 @@ def _job(row: Mapping[str, str], now: float) -> TraceJob | str:
         nodes=nodes,
         cpus=0
         if _is_default("cpu", tres, given)
-        else -(-max(1, _whole(tres.get("cpu", "")) or _whole(row.get("ReqCPUS", ""))) // nodes),
-        memory_mib=0 if _is_default("mem", tres, given) else -(-_mebibytes(tres.get("mem", "")) // nodes),
-        gpus=-(-_whole(tres.get("gres/gpu", "")) // nodes),
+        else -(-max(1, parse_whole(tres.get("cpu", "")) or parse_whole(row.get("ReqCPUS", ""))) // nodes),
+        memory_mib=0 if _is_default("mem", tres, given) else -(-parse_mebibytes(tres.get("mem", "")) // nodes),
+        gpus=-(-parse_whole(tres.get("gres/gpu", "")) // nodes),
         features=row.get("Constraints", ""),
         cancelled_at=end if not start and state.startswith("CANCELLED") else 0,
     )
@@ -89,22 +86,3 @@ def _is_default(name: str, asked: Mapping[str, str], given: Mapping[str, str]) -
     """Returns whether a job left CPUs or memory to the defaults for a GPU: it was given something else than accounting has as
     its request."""
     return "gres/gpu" in asked and name in given and asked.get(name) != given[name]
-
-
-def _whole(text: str) -> int:
-    return int(text) if re.fullmatch(r"[0-9]{1,9}", text.strip()) else 0
-
-
-def _time(text: str) -> float:
-    """Returns Unix seconds, of a number or of a time without a zone, which is read as UTC; 0 for none."""
-    if re.fullmatch(r"[0-9]{1,12}", text):
-        return float(text)
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return 0.0
-
-
-def _mebibytes(text: str) -> int:
-    match = _NUMBER.match(text)
-    return int(float(match[1]) * _MIB[match[2]]) if match else 0

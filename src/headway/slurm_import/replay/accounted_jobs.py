@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+
+from headway.domain.slurm.sacct_fields import parse_mebibytes, parse_time, parse_whole
 
 MOST_JOBS = 10_000
-_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGT]?)[nc]?$")
-_UNITS = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def read_jobs(text: str) -> tuple[list[AccountedJob], int]:
 
 
 def _job(row: Mapping[str, str]) -> AccountedJob | None:
-    submit = _time(row.get("Submit", ""))
+    submit = parse_time(row.get("Submit", ""))
     if not submit or not row.get("User", ""):
         return None
     tres = dict(part.partition("=")[::2] for part in row.get("ReqTRES", "").split(",") if "=" in part)
@@ -68,30 +66,11 @@ def _job(row: Mapping[str, str]) -> AccountedJob | None:
         account=row.get("Account", ""),
         partition=row.get("Partition", "").split(",")[0],
         submit=submit,
-        start=_time(row.get("Start", "")),
-        elapsed_s=_whole(row.get("ElapsedRaw", "")),
-        limit_min=_whole(row.get("TimelimitRaw", "")),
-        nodes=max(1, _whole(tres.get("node", "")) or _whole(row.get("NNodes", ""))),
-        cpus=max(1, _whole(tres.get("cpu", "")) or _whole(row.get("ReqCPUS", ""))),
-        memory_mib=_mebibytes(tres.get("mem", "")),
-        gpus=_whole(tres.get("gres/gpu", "")),
+        start=parse_time(row.get("Start", "")),
+        elapsed_s=parse_whole(row.get("ElapsedRaw", "")),
+        limit_min=parse_whole(row.get("TimelimitRaw", "")),
+        nodes=max(1, parse_whole(tres.get("node", "")) or parse_whole(row.get("NNodes", ""))),
+        cpus=max(1, parse_whole(tres.get("cpu", "")) or parse_whole(row.get("ReqCPUS", ""))),
+        memory_mib=parse_mebibytes(tres.get("mem", "")),
+        gpus=parse_whole(tres.get("gres/gpu", "")),
     )
-
-
-def _whole(text: str) -> int:
-    return int(text) if re.fullmatch(r"[0-9]{1,9}", text.strip()) else 0
-
-
-def _time(text: str) -> float:
-    """Returns Unix seconds, of a number or of a time without a zone, which is read as UTC; 0 for none."""
-    if re.fullmatch(r"[0-9]{1,12}", text):
-        return float(text)
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return 0.0
-
-
-def _mebibytes(text: str) -> int:
-    match = _NUMBER.match(text)
-    return int(float(match[1]) * _UNITS[match[2]]) if match else 0
