@@ -63,7 +63,22 @@
     if (kind === "drain" && !held) return colour.warn;
     if (kind === "start") return colour.start;
     if (held) return hue(held);
-    return spare ? colour.spare : colour.free;
+    return spare ? "hatch" : colour.free;
+  }
+
+  // A free GPU of a spare: an outline with diagonal lines, so that it differs from all jobs also without colours.
+  function hatch(x, y, cell) {
+    ctx.save();
+    ctx.strokeStyle = colour.spare;
+    ctx.lineWidth = 1;
+    ctx.strokeRect(x + .5, y + .5, cell - 1, cell - 1);
+    ctx.beginPath();
+    ctx.rect(x, y, cell, cell);
+    ctx.clip();
+    ctx.beginPath();
+    for (let at = 4; at < 2 * cell; at += 4) { ctx.moveTo(x, y + at); ctx.lineTo(x + at, y); }
+    ctx.stroke();
+    ctx.restore();
   }
 
   function drawTile(tile, index) {
@@ -86,6 +101,7 @@
       const cx = x + pad + (i % across) * step, cy = y + top + Math.floor(i / across) * step;
       const paint = fill(node, held, i);
       ctx.globalAlpha = job && held !== job ? .28 : 1;
+      if (paint === "hatch") { hatch(cx, cy, cell); return; }
       ctx.fillStyle = paint || colour.free;
       ctx.fillRect(cx, cy, cell, cell);
       if (!paint) {
