@@ -35,6 +35,11 @@ def choose_subnet(seed: str, taken: Iterable[ipaddress.IPv4Network]) -> ipaddres
     raise Refused(f"no free network is left in {_RANGE}", hint="remove clusters that are not needed: headway ls")
 
 
+def subnet_of(address: str) -> ipaddress.IPv4Network:
+    """Returns the network of the cluster that a machine with this address belongs to."""
+    return ipaddress.IPv4Network((address, 24), strict=False)
+
+
 def routed_networks(table: str | None = None) -> list[ipaddress.IPv4Network]:
     """Returns the networks that this host has routes to, except the default route. `table` is the text of
     /proc/net/route."""

@@ -30,7 +30,7 @@ from headway.images.podman import HINT, QUERY_TIMEOUT_S, Podman, async_file_lock
 from headway.paths import instance_label, volumes_dir
 from headway.private_files import write_private
 from headway.providers.base import Placement, ReclaimNotice
-from headway.providers.local import mounts, network
+from headway.providers.local import mounts, network, packet_filter
 from headway.providers.local.removal_mark import is_marked, marked_machines, removal_mark
 from headway.transport.process import run_to_completion
 
@@ -102,39 +102,36 @@ class LocalProvider:
     async def place(self, cluster: Cluster) -> Placement:
         # Raises Refused for too many nodes before anything is created
         network.machine_addresses(cluster, ipaddress.IPv4Network("10.64.0.0/24"))
-        found = await self.find(cluster)
-        if found is not None:
-            return found
-        async with async_file_lock(host_lock_folder() / "headway-network.lock"):
-            found = await self.find(cluster)
-            if found is not None:
-                return found
-            known = await self._podman.json("network", "ls", "--format", "json") or []
-            taken = network.listed_networks(known)
-            owner = self._owner(cluster.name)
-            subnet = network.choose_subnet(owner, [*taken, *network.routed_networks()])
-            argv = [
-                "--driver",
-                "bridge",
-                "--opt",
-                "isolate=true",  # no traffic to and from the networks of other clusters
-                "--disable-dns",
-                "--subnet",
-                str(subnet),
-                "--gateway",
-                str(subnet[1]),
-            ]
-            await self._podman("network", "create", *argv, *labels(self._labels(cluster.name)), owner)
+        async with async_file_lock(_network_lock()):
+            subnet = await self._subnet(cluster.name) or await self._create_network(cluster.name)
+            await packet_filter.isolate(subnet)
         return self._place(cluster, subnet)
 
+    async def _create_network(self, cluster: str) -> ipaddress.IPv4Network:
+        known = await self._podman.json("network", "ls", "--format", "json") or []
+        owner = self._owner(cluster)
+        subnet = network.choose_subnet(owner, [*network.listed_networks(known), *network.routed_networks()])
+        argv = [
+            *("--driver", "bridge"),
+            *("--opt", "isolate=true"),  # no traffic to and from other isolated networks of podman
+            "--disable-dns",
+            *("--subnet", str(subnet), "--gateway", str(subnet[1])),
+        ]
+        await self._podman("network", "create", *argv, *labels(self._labels(cluster)), owner)
+        return subnet
+
     async def find(self, cluster: Cluster) -> Placement | None:
-        argv = ("network", "inspect", self._owner(cluster.name))
+        subnet = await self._subnet(cluster.name)
+        return self._place(cluster, subnet) if subnet else None
+
+    async def _subnet(self, cluster: str) -> ipaddress.IPv4Network | None:
+        argv = ("network", "inspect", self._owner(cluster))
         ran = await self._podman(*argv, check=False, timeout_s=QUERY_TIMEOUT_S)
         if ran.code != 0:
             if "not found" in ran.stderr or "no such network" in ran.stderr:
                 return None
             raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
-        return self._place(cluster, ipaddress.IPv4Network(json.loads(ran.stdout)[0]["subnets"][0]["subnet"]))
+        return ipaddress.IPv4Network(json.loads(ran.stdout)[0]["subnets"][0]["subnet"])
 
     @staticmethod
     def _place(cluster: Cluster, subnet: ipaddress.IPv4Network) -> Placement:
@@ -278,6 +275,8 @@ class LocalProvider:
         if is_marked(self._boot(machine.cluster, machine.name)):
             raise Conflict(f"{machine.name} is being removed", hint="try again when its removal has ended")
         await asyncio.to_thread(self._folders, machine.cluster)
+        async with async_file_lock(_network_lock()):  # a boot of this host has removed the rules
+            await packet_filter.isolate(network.subnet_of(machine.address))
         await self._podman("start", self._container(machine.cluster, machine.name), timeout_s=120)
 
     async def stop(self, machine: Machine) -> None:
@@ -397,9 +396,13 @@ class LocalProvider:
             ]
             if left:
                 await remove_containers(self._podman, left, timeout_s=300)
-        ran = await self._podman("network", "rm", "--force", self._owner(cluster), check=False)
-        if ran.code != 0 and "not found" not in ran.stderr:
-            raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
+        async with async_file_lock(_network_lock()):
+            subnet = await self._subnet(cluster)
+            ran = await self._podman("network", "rm", "--force", self._owner(cluster), check=False)
+            if ran.code != 0 and "not found" not in ran.stderr:
+                raise CommandFailed(ran.argv, ran.code, ran.stderr, hint=HINT)
+            if subnet is not None:
+                await packet_filter.forget(subnet)
         volumes = self._volumes(cluster)
         await asyncio.to_thread(mounts.remove_shared_mount, volumes / "shared")
         shutil.rmtree(self._boot(cluster, "").parent / cluster, ignore_errors=True)
@@ -413,6 +416,10 @@ class LocalProvider:
         if inside:  # never deletes through a mount, because a dataset's own files are behind it
             raise HeadwayError(f"{inside[0]} is still mounted, so nothing was deleted", hint="unmount it, then repeat")
         shutil.rmtree(volumes, ignore_errors=False) if volumes.is_dir() else None
+
+
+def _network_lock() -> Path:
+    return host_lock_folder() / "headway-network.lock"
 
 
 def _line(text: str) -> str:

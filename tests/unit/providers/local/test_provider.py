@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +43,86 @@ async def test_reclaimed_machine_is_removed_at_its_deadline(podman_script: Path,
     assert await provider.notices("lab") == ()
 
 
-async def test_network_of_a_cluster_is_closed_to_other_clusters(podman_script: Path, tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    podman_script.write_text(
-        f'#!/bin/sh\necho "$@" >> {said}\n'
-        'case "$2" in inspect) echo "no such network" >&2; exit 125 ;; ls) echo "[]" ;; esac\n'
-    )
-    await LocalProvider(tmp_path / "state").place(builders.cluster())
-    (created,) = (line for line in said.read_text().splitlines() if line.startswith("network create"))
-    assert "--opt isolate=true " in created
+# podman with the networks that are files in the folder "networks", and iptables with the rules that are lines of "rules".
+NETWORKS_OF_PODMAN = """\
+#!{python}
+import json, pathlib, sys
+folder, (what, *words) = pathlib.Path("{folder}"), sys.argv[1:]
+network = folder / "networks" / words[-1]
+if (what, words[0]) == ("network", "inspect"):
+    if not network.exists():
+        sys.exit("no such network")
+    print(json.dumps([json.loads(network.read_text())]))
+elif (what, words[0]) == ("network", "ls"):
+    print(json.dumps([json.loads(file.read_text()) for file in network.parent.iterdir()]))
+elif (what, words[0]) == ("network", "create"):
+    assert words[words.index("--opt") + 1] == "isolate=true"
+    network.write_text(json.dumps({{"subnets": [{{"subnet": words[words.index("--subnet") + 1]}}]}}))
+elif (what, words[0]) == ("network", "rm"):
+    network.unlink()
+elif what == "ps":
+    print("[]")
+else:
+    assert what == "start"
+"""
+IPTABLES = """\
+#!/bin/sh
+[ "$1 $2 $3" = "-w -t mangle" ] || exit 1
+shift 3
+what=$1; shift
+case $what in
+  -S) cat {rules} ;;
+  -A|-N) echo "$what $*" >> {rules} ;;
+  -D) grep -vxF -e "-A $*" {rules} > {rules}.new; mv {rules}.new {rules} ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def rules(podman_script: Path, tmp_path: Path) -> Path:
+    """Contains the rules of an iptables, for a podman that has networks."""
+    (tmp_path / "networks").mkdir()
+    rules = tmp_path / "rules"
+    rules.touch()
+    podman_script.write_text(NETWORKS_OF_PODMAN.format(python=sys.executable, folder=tmp_path))
+    program = podman_script.with_name("iptables")
+    program.write_text(IPTABLES.format(rules=rules))
+    program.chmod(0o755)
+    return rules
+
+
+async def test_network_of_a_cluster_is_closed_to_other_clusters(rules: Path, tmp_path: Path) -> None:
+    provider = LocalProvider(tmp_path / "state")
+    lab = (await provider.place(builders.cluster(name="lab"))).subnet
+    other = (await provider.place(builders.cluster(name="other"))).subnet
+    assert lab != other
+    expected = [
+        "-N HEADWAY_FROM_CLUSTERS",
+        "-N HEADWAY_TO_CLUSTERS",
+        f"-A HEADWAY_TO_CLUSTERS -d {lab} -j DROP",
+        f"-A HEADWAY_FROM_CLUSTERS -s {lab} ! -d {lab} -j HEADWAY_TO_CLUSTERS",
+        "-A FORWARD -j HEADWAY_FROM_CLUSTERS",
+        f"-A HEADWAY_TO_CLUSTERS -d {other} -j DROP",
+        f"-A HEADWAY_FROM_CLUSTERS -s {other} ! -d {other} -j HEADWAY_TO_CLUSTERS",
+    ]
+    assert rules.read_text().splitlines() == expected
+    await provider.place(builders.cluster(name="lab"))
+    assert rules.read_text().splitlines() == expected
+    await provider.release("other", delete_data=False)
+    assert rules.read_text().splitlines() == expected[:5]
+
+
+async def test_start_of_a_machine_closes_its_network_again_after_a_boot_of_the_host(
+    rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = LocalProvider(tmp_path / "state")
+    monkeypatch.setattr(provider, "_folders", lambda _: None)  # makes a mount, which needs root
+    place = await provider.place(builders.cluster())
+    before = rules.read_text()
+    rules.write_text("")
+    await provider.start(replace(builders.machine("lab-1-1"), address=place.addresses["lab-1-1"]))
+    assert rules.read_text() == before
 
 
 class Removal:
@@ -69,6 +142,7 @@ echo "$1" >> {self._said}
 case "$1" in
   ps) echo '{json.dumps([item])}' ;;
   rm) echo x > {self._reached}; read line < {self._go_on} ;;
+  network) echo "network not found" >&2; exit 125 ;;
 esac
 """
         )
