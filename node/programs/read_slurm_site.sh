@@ -1,6 +1,6 @@
 # Prints the configuration of a running Slurm site; headway.sdk.slurm_site.head parses it. Needs a POSIX shell, changes nothing,
 # writes no file, and skips what is missing. Files that the user can't read are read with sudo -n. Secrets stay on the machine:
-# values of passwords and keys are masked, and of scripts only the number of lines is sent.
+# values of passwords and keys are masked, and of scripts only the number of lines is sent, unless scripts=yes comes before.
 # Each part is a line "FILE BYTES PATH" with the text below it, or a line "FAIL PATH" with the reason in the next line.
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin:/usr/local/slurm/bin
@@ -23,7 +23,9 @@ send() { # $1: file, $2: path to print
         case $found in
         "cat: "* | "sudo: "*) fail "$2" "${found%%
 *}" ;;
-        '#!'*) printf '%s\n' "$found" | sed -e '1s/.*/#!/' -e '2,$s/..*/x/' | part "$2" ;;
+        '#!'* | *'function slurm_job_submit'*)
+            if [ "${scripts:-}" = yes ]; then printf '%s\n' "$found"; else printf '%s\n' "$found" | sed -e '1s/.*/#!/' -e '2,$s/..*/x/'; fi | part "$2"
+            ;;
         *) printf '%s\n' "$found" | mask | part "$2" ;;
         esac
     fi

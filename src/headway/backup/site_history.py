@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 from headway import __version__
 from headway.backup.archive import SUFFIX, Damaged, Header, Writer, key_of, new_salt
 from headway.backup.verify import verify_backup
+from headway.catalog.node_images import IMAGES
 from headway.errors import NotFound, Refused
 
 _STATE_ENDS, _DUMP_ENDS = (".tar", ".tar.gz", ".tgz"), (".sql", ".sql.gz")
@@ -146,9 +147,14 @@ def _check_release(release: str, target: str) -> None:
     there, wanted = _PROTOCOLS.get(release, 0), _PROTOCOLS[target]
     if not wanted - _READ_BEFORE <= there <= wanted:
         readable = [name for name, number in _PROTOCOLS.items() if wanted - _READ_BEFORE <= number <= wanted]
+        fits = [
+            f"image: {name} (Slurm {image.slurm.name})"
+            for name, image in IMAGES.items()
+            if 0 <= _PROTOCOLS[image.slurm.name] - there <= _READ_BEFORE
+        ]
         raise Refused(
             f"the site's state is of Slurm {release}, and Slurm {target} of the cluster reads that of {', '.join(readable)}",
-            hint="upgrade the site's Slurm first, or give the cluster file another image",
+            hint=f"upgrade the site's Slurm first{f', or give the cluster file {fits[0]}' if fits else ''}",
         )
 
 

@@ -67,14 +67,15 @@ def expand_home(path: Path | str) -> Path:
 
 
 def write_new_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Writes files to a folder, which is made if it is missing, and returns their paths. Raises Refused, with nothing
-    written, if one of the files exists."""
+    """Writes files to a folder and folders in it, which are made if they are missing, and returns their paths. Raises
+    Refused, with nothing written, if one of the files exists."""
     there = [name for name in texts if (folder / name).exists()]
     if there:
         raise Refused(f"{folder / there[0]} already exists", hint="give another folder with --to")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             with (folder / name).open("x", encoding="utf-8") as out:
                 out.write(text)
     except OSError as error:

@@ -67,7 +67,7 @@ class ConfReader:
             yield from self._included(item, path, (*above, path))
 
     def _included(self, item: Item, path: str, above: tuple[str, ...]) -> Iterator[Record]:
-        targets = list(self._targets(item.value, path))
+        targets = list(find_files(self.files, item.value, path))
         if not targets:
             self._give_up(item, item.value, "the file was not found", "copy it into the folder that is imported")
             return
@@ -86,25 +86,30 @@ class ConfReader:
         self.unread.setdefault(target, why)
         self.ledger.dropped(item, why, instead)
 
-    def _targets(self, name: str, path: str) -> Iterator[str]:
-        """Yields the files that an Include names: relative to the including file, else by the end of an absolute path,
-        because an imported folder is often a copy."""
-        name = name.strip("\"'")
-        neighbour = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
-        for candidate in dict.fromkeys((neighbour, name.lstrip("/"), posixpath.basename(name))):
-            found = sorted(fnmatch.filter(self.files, candidate)) if any(c in candidate for c in "*?[") else []
-            if candidate in self.files:
-                found = [candidate]
-            if found:
-                yield from found
-                return
-
     def _record(self, path: str, number: int, body: str) -> Record:
         pairs = list(_pairs(body))
         first = pairs[0] if pairs else ("", "")
         context = f"{first[0]}={first[1]}"[:80] if first[0].lower() in RECORDS and len(pairs) > 1 else ""
         items = [Item(path, number, key, value, context if index else "") for index, (key, value) in enumerate(pairs)]
         return Record(tuple(self.ledger.read(item) for item in items))
+
+
+def find_files(files: Mapping[str, str], name: str, path: str) -> Iterator[str]:
+    """Yields the files that the file at `path` names, also by a pattern: relative to it, else by the longest end of the
+    name that is there, because an imported folder is often a copy."""
+    folder = posixpath.dirname(path)
+    parts = name.strip("\"'").lstrip("/").split("/")
+    ends = ["/".join(parts[at:]) for at in range(len(parts))]
+    for candidate in dict.fromkeys(
+        posixpath.normpath(posixpath.join(place, end)) for end in ends for place in (folder, "")
+    ):
+        found = [candidate] if candidate in files else []
+        if not found and any(c in candidate for c in "*?["):
+            depth = candidate.count("/")
+            found = sorted(one for one in fnmatch.filter(files, candidate) if one.count("/") == depth)
+        if found:
+            yield from found
+            return
 
 
 def _pairs(body: str) -> Iterator[tuple[str, str]]:

@@ -40,6 +40,7 @@ from headway.slurm_import.reservation_lines import (
     make_reservations,
     read_reservations,
 )
+from headway.slurm_import.site_scripts import CopiedScripts, copy_scripts, leave_scripts
 from headway.slurm_import.values import holds_below
 from headway.slurm_import.verdicts import Item, Kind, Ledger, Verdict
 from headway.validation import syntax_rules
@@ -81,6 +82,7 @@ class Imported:
     source: str
     nodes: int
     users: int
+    scripts: dict[str, str] = field(default_factory=dict)  # copied ones: file next to the cluster file -> text
 
 
 @dataclass
@@ -96,12 +98,14 @@ class _Reading:
     plain: dict[str, list[Record]]  # files that Headway writes itself
     people: list[tuple[str, str]]  # path and text of passwd files
     reservations: list[SiteReservation] = field(default_factory=list)
+    scripts: CopiedScripts = field(default_factory=CopiedScripts)
 
 
-def import_site(files: SiteFiles) -> Imported:
-    """Returns the imported site. Raises InvalidSpec if it has no slurm.conf, or one without nodes."""
+def import_site(files: SiteFiles, *, with_scripts: bool = False) -> Imported:
+    """Returns the imported site. `with_scripts`: copy prolog, epilog and job_submit.lua. Raises InvalidSpec if the site has
+    no slurm.conf, or one without nodes."""
     ledger = Ledger()
-    reading = _read(files, ledger)
+    reading = _read(files, ledger, with_scripts=with_scripts)
     if not reading.nodes:
         hint = "give the files that slurm.conf includes; of dynamic nodes, the output of scontrol show nodes --json as nodes.json"
         raise InvalidSpec([Fault("", "no NodeName line was found in slurm.conf", hint)], files.source or "the site")
@@ -138,12 +142,15 @@ def import_site(files: SiteFiles) -> Imported:
     catalogue = {group.plan_name: dict(group.plan) for group in groups}
     spec = _finish(spec, catalogue, items, version, reading, ledger)
     _, faults = check_cluster_file(spec, load_catalogue(catalogue), owner=_OWNER)
+    if reading.scripts.section:
+        hosts = spec.pop("hosts")
+        spec = {**spec, "scripts": reading.scripts.section, "hosts": hosts}
     for item in list(ledger.open_items()):
         ledger.dropped(item, "the import does not know this line", "say in an issue that you need it")
     return Imported(
         spec, catalogue, ledger.entries(), {**files.unread, **reading.unread}, notes,
         [fault for fault in faults if fault.level == "error"], files.source, len(nodes),
-        len(people),
+        len(people), reading.scripts.files,
     )  # fmt: skip
 
 
@@ -170,11 +177,16 @@ def rehearsal(imported: Imported) -> dict[str, Any]:
     return {**spec, "provider": "local", "groups": groups}
 
 
-def _read(files: SiteFiles, ledger: Ledger) -> _Reading:
+def _read(files: SiteFiles, ledger: Ledger, *, with_scripts: bool) -> _Reading:
     reader = ConfReader(files.texts, ledger)
     main = _main_file(files)
     records = reader.read(main)
     reading = _Reading(records, {}, Accounting(), switches.Switches(), [], reader.unread, {}, [])
+    named = cluster_keys.cluster_items(records)
+    if with_scripts:
+        reading.scripts = copy_scripts(named, files.texts, main, _scripts_fault, ledger)
+    else:
+        reading.scripts = leave_scripts(named, files.texts, main)
     reports: dict[str, NodeReport] = {}
     types: dict[str, str] = {}
     for path in sorted(files.texts):
@@ -209,8 +221,16 @@ def _read(files: SiteFiles, ledger: Ledger) -> _Reading:
 
 
 def _volumes_fault(volumes: list[dict[str, str]]) -> str:
-    """Returns what is wrong with these volumes in any cluster file; "" for nothing."""
-    spec = {"name": "x", "plan": "h100-8", "nodes": 1, "storage": {"volumes": volumes}}
+    return _section_fault({"storage": {"volumes": volumes}})
+
+
+def _scripts_fault(scripts: dict[str, Any]) -> str:
+    return _section_fault({"scripts": scripts})
+
+
+def _section_fault(section: dict[str, Any]) -> str:
+    """Returns what is wrong with this section in any cluster file; "" for nothing."""
+    spec = {"name": "x", "plan": "h100-8", "nodes": 1, **section}
     _, faults = check_cluster_file(spec, load_catalogue(), owner=_OWNER)
     return next((f"{fault.message} ({fault.hint})" for fault in faults if fault.level == "error"), "")
 
@@ -236,8 +256,8 @@ def _read_other(
         reading.volumes += other_files.read_fstab(path, text, ledger, _volumes_fault)
     elif name.endswith(".json"):
         reports.update(other_files.read_scontrol_nodes(path, text, ledger))
-    elif text.startswith("#!") or name.endswith(_SCRIPTS):
-        other_files.read_script(path, text, ledger)
+    elif text.startswith("#!") or name.endswith(_SCRIPTS) or path in reading.scripts.refused:
+        other_files.read_script(path, text, reading.scripts, ledger)
     else:
         lines = sum(1 for line in text.split("\n") if line.strip())
         item = ledger.read(Item(path, 1, "file", f"{lines} lines"))

@@ -99,7 +99,7 @@ CLUSTER_REASONS = _table(
         "Prolog Epilog TaskProlog TaskEpilog SrunProlog SrunEpilog PrologSlurmctld EpilogSlurmctld PrologEpilogTimeout "
         "PrologTimeout EpilogTimeout EpilogMsgTime HealthCheckProgram HealthCheckInterval HealthCheckNodeState",
         "Headway's prolog, epilog and agent check nodes and prepare jobs",
-        "see the scripts below: scripts.prolog and scripts.epilog run in addition to Headway's",
+        "see the scripts below: scripts.prolog and scripts.epilog run in addition to Headway's; --with-scripts copies them",
     ),
     (
         "JobSubmitPlugins CliFilterPlugins CliFilterParameters JobSubmitParameters",

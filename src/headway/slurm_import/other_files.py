@@ -10,6 +10,7 @@ from typing import Any
 from headway.slurm_import.conf_reader import Record, logical_lines
 from headway.slurm_import.keys_not_carried import OTHER_FILES
 from headway.slurm_import.node_lines import NodeReport, SiteNode
+from headway.slurm_import.site_scripts import CopiedScripts
 from headway.slurm_import.values import same_value
 from headway.slurm_import.verdicts import Item, Ledger
 from headway.validation.field_types import FIRST_UID_OF_PEOPLE, LAST_UID_OF_PEOPLE, NOBODY
@@ -83,21 +84,17 @@ def read_plugstack(path: str, text: str, ledger: Ledger) -> None:
             )
 
 
-def read_script(path: str, text: str, ledger: Ledger) -> None:
-    """Decides on a script as a whole: it is one item, with its number of lines. Its text is not shown."""
+def read_script(path: str, text: str, copied: CopiedScripts, ledger: Ledger) -> None:
+    """Decides on a script as a whole: it is one item, with its number of lines. Its text is not shown. `copied`: the scripts
+    that come along."""
     lines = sum(1 for line in text.split("\n") if line.strip())
     item = ledger.read(Item(path, 1, "script", f"{lines} lines"))
     name = path.rpartition("/")[2].lower()
-    if name == "job_submit.lua":
-        ledger.dropped(
-            item, "scripts are not copied, because they may contain secrets", "copy it, and name it: scripts.job_submit"
-        )
-    elif "prolog" in name or "epilog" in name:
-        ledger.dropped(
-            item,
-            "scripts are not copied, because they may contain secrets",
-            "mounts go to storage.volumes, checks are Headway's; copy the rest, and name it: scripts.prolog, scripts.epilog",
-        )
+    if copied.decide(path, item, ledger):
+        return
+    if "prolog" in name or "epilog" in name:
+        why = "no Prolog or Epilog of slurm.conf names it"
+        ledger.dropped(item, why, "if it is needed, copy it, and name it: scripts.prolog, scripts.epilog")
     else:
         ledger.dropped(item, "Headway does not run scripts of the site", "check what it does")
 

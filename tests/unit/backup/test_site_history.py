@@ -72,6 +72,12 @@ def test_state_at_the_top_of_the_tar_is_found_too(tmp_path: Path) -> None:
     assert packed(site(tmp_path / "site", prefix="./"), tmp_path / "kept").scripts == 1
 
 
+def test_refusal_names_the_image_that_reads_the_state(tmp_path: Path) -> None:
+    with pytest.raises(Refused) as refused:
+        packed(site(tmp_path / "site", protocol=38), tmp_path / "kept")
+    assert "give the cluster file image: debian12 (Slurm 22.05)" in refused.value.hint
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -14,6 +14,7 @@ from headway.slurm_import.importer import SiteFiles
 SCHEME = "ssh://"
 TIMEOUT_S = 300.0
 CONFIGURATION, STATE, JOBS = "read_slurm_site.sh", "read_slurm_state.sh", "read_slurm_jobs.sh"
+WITH_SCRIPTS = b"scripts=yes\n"  # a setting of CONFIGURATION
 _ADDRESS = re.compile(
     r"ssh://(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?::(?P<port>[0-9]{1,5}))?/?"
 )

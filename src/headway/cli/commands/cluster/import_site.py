@@ -30,6 +30,10 @@ def import_site(
     rehearse: Annotated[
         bool, typer.Option("--rehearse", help=f"Also write {REHEARSAL}: the cluster in local containers, one node a group.")
     ] = False,
+    with_scripts: Annotated[
+        bool,
+        typer.Option("--with-scripts", help="Also copy prolog, epilog and job_submit.lua that slurm.conf names."),
+    ] = False,
     compare: Annotated[
         str | None,
         typer.Option(
@@ -45,6 +49,9 @@ def import_site(
     cluster.yaml, catalogue.yaml with the plans of its nodes, and report.md with a verdict on each key and line that
     was read. Never overwrite a file. Secrets are not copied.
 
+    With --with-scripts, copy prolog, epilog and job_submit.lua, and name them under scripts in the order in which Slurm runs
+    them. A script with a line that may have a password or key is not copied.
+
     With --compare, print what scontrol, sacctmgr and sshare say of the site and of the cluster side by side: each
     difference with its reason. The exit status is 1 if a difference has no reason, or if a part was not compared.
 
@@ -52,13 +59,13 @@ def import_site(
     headway import --from ssh://root@slurm-head --compare helix"""
     from headway.slurm_import.importer import import_site as make
 
-    files = read_site_files(source)
+    files = read_site_files(source, with_scripts=with_scripts)
     if compare is not None:
-        if to is not None or rehearse:
-            raise typer.BadParameter("--compare writes no files: leave out --to and --rehearse")
+        if to is not None or rehearse or with_scripts:
+            raise typer.BadParameter("--compare writes no files: leave out --to, --rehearse and --with-scripts")
         compare_site(source, files, common.require_cluster_name(compare), output)
         return
-    imported = make(files)
+    imported = make(files, with_scripts=with_scripts)
     written = _write(to or Path(imported.spec["name"]), imported, rehearse=rehearse)
     if output is Format.json:
         from headway.slurm_import.report import report_data
@@ -83,7 +90,9 @@ def _write(folder: Path, imported: Imported, *, rehearse: bool) -> list[Path]:
     }
     if rehearse:
         texts[REHEARSAL] = head + dump_yaml(rehearsal(imported))
-    return common.write_new_files(folder, texts)
+    written = common.write_new_files(folder, texts)
+    common.write_new_files(folder, imported.scripts)
+    return written
 
 
 def _summary(files: SiteFiles, imported: Imported, written: list[Path]) -> list[str]:
@@ -100,6 +109,10 @@ def _summary(files: SiteFiles, imported: Imported, written: list[Path]) -> list[
         f"{counts[Kind.SAME]:,} the same as Headway's default",
         f"  {counts[Kind.NOT_CARRIED]:,} are not carried; {decide:,} of them need a decision: {written[2]}",
     ]
+    if imported.scripts:
+        lines.append(
+            f"  {plural(len(imported.scripts), 'script')} of the site copied: {', '.join(sorted(imported.scripts))}"
+        )
     lines += [f"  not read: {path}: {why}" for path, why in sorted(imported.unread.items())[:5]]
     if len(imported.unread) > 5:
         lines.append(f"  not read: {len(imported.unread) - 5:,} more, listed in the report")

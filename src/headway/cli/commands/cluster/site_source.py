@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from headway.slurm_import.importer import SiteFiles
 
 
-def read_site_files(source: str) -> SiteFiles:
-    """Returns the files of a site. Raises NotFound, Refused and Unreachable."""
+def read_site_files(source: str, *, with_scripts: bool = False) -> SiteFiles:
+    """Returns the files of a site. `with_scripts`: a head also sends the texts of scripts. Raises NotFound, Refused and
+    Unreachable."""
     if "://" in source:
-        from headway.sdk.slurm_site.head import read_head
+        from headway.sdk.slurm_site.head import WITH_SCRIPTS, read_head
 
-        return read_head(source)
+        return read_head(source, settings=WITH_SCRIPTS if with_scripts else b"")
     from headway.sdk.slurm_site.folder import read_folder
 
     return read_folder(common.expand_home(source))

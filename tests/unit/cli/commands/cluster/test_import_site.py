@@ -72,16 +72,26 @@ def test_json_has_each_verdict(cli: Cli, site: Path) -> None:
 
 
 def test_head_is_read_over_ssh(cli: Cli, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    asked: list[tuple[str, bytes]] = []
 
-    def read_head(address: str) -> SiteFiles:
-        asked.append(address)
+    def read_head(address: str, settings: bytes) -> SiteFiles:
+        asked.append((address, settings))
         return SiteFiles(FILES, {"rest": "the connection ended"}, address)
 
     monkeypatch.setattr("headway.sdk.slurm_site.head.read_head", read_head)
     done = cli("import", "--from", "ssh://ops@head")
-    assert (done.code, asked) == (0, ["ssh://ops@head"])
+    assert (done.code, asked) == (0, [("ssh://ops@head", b"")])
     assert "  not read: rest: the connection ended\n" in done.out
+
+
+def test_scripts_are_written_on_request(cli: Cli, site: Path) -> None:
+    with (site / "old/slurm.conf").open("a") as conf:
+        conf.write("Prolog=/etc/slurm/start.sh\n")
+    (site / "old/start.sh").write_text("#!/bin/sh\nexit 0\n")
+    done = cli("import", "--from", "old", "--with-scripts")
+    assert (done.code, "1 script of the site copied: prolog.d/start.sh" in done.out) == (0, True)
+    assert (site / "helix/prolog.d/start.sh").read_text() == "#!/bin/sh\nexit 0\n"
+    assert "prolog.d/start.sh" in (site / "helix/cluster.yaml").read_text()
 
 
 def test_folder_without_slurm_conf_is_refused(cli: Cli, tmp_path: Path) -> None:
