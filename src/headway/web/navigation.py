@@ -1,8 +1,9 @@
-"""Navigation: the tabs of the server and of a cluster."""
+"""Navigation: the tabs of the server and of a cluster, in groups."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 
 from headway.domain.access.role import CAN_SUBMIT, Role
 
@@ -16,34 +17,53 @@ class Tab:
     path: str  # below /clusters/NAME, or from the root
     roles: tuple[Role, ...] = ()  # () = all roles
     own: bool = False  # shown in the menu under the person's name
+    group: str = ""  # title of the tab that contains it; "" = stands alone
+    letter: str = ""  # the page opens by the keys g and this letter
 
 
-# Tabs of a cluster. A page is added here together with its module.
+@dataclass(frozen=True, slots=True)
+class TabGroup:
+    """Tabs under one title. A tab that stands alone is a group of one."""
+
+    title: str
+    tabs: tuple[Tab, ...]
+
+    @property
+    def path(self) -> str:
+        """Returns the path of the first tab, which the title leads to."""
+        return self.tabs[0].path
+
+    def has(self, key: str) -> bool:
+        """Returns whether the tab `key` is in the group."""
+        return any(tab.key == key for tab in self.tabs)
+
+
+# Tabs of a cluster. A page is added here together with its module; tabs of a group stand together.
 CLUSTER = (
-    Tab("overview", "Overview", ""),
-    Tab("queue", "Queue", "/queue"),
-    Tab("submit", "Submit", "/submit", roles=CAN_SUBMIT),
-    Tab("trainings", "Trainings", "/trainings"),
-    Tab("sweeps", "Sweeps", "/sweeps"),
-    Tab("services", "Services", "/services"),
-    Tab("nodes", "Nodes", "/nodes"),
-    Tab("storage", "Storage", "/storage"),
-    Tab("incidents", "Incidents", "/incidents"),
-    Tab("events", "Events", "/events"),
-    Tab("notebooks", "Notebooks", "/notebooks"),
-    Tab("teams", "Teams", "/teams"),
-    Tab("costs", "Costs", "/costs"),
+    Tab("overview", "Overview", "", letter="o"),
+    Tab("queue", "Queue", "/queue", group="Work", letter="q"),
+    Tab("submit", "Submit", "/submit", roles=CAN_SUBMIT, group="Work", letter="s"),
+    Tab("trainings", "Trainings", "/trainings", group="Work", letter="t"),
+    Tab("sweeps", "Sweeps", "/sweeps", group="Work", letter="w"),
+    Tab("services", "Services", "/services", group="Work", letter="v"),
+    Tab("notebooks", "Notebooks", "/notebooks", group="Work", letter="b"),
+    Tab("nodes", "Nodes", "/nodes", group="Nodes", letter="n"),
+    Tab("incidents", "Incidents", "/incidents", group="Nodes", letter="i"),
+    Tab("storage", "Storage", "/storage", group="Nodes", letter="d"),
+    Tab("events", "Events", "/events", group="Nodes", letter="e"),
+    Tab("costs", "Costs", "/costs", group="Money", letter="c"),
+    Tab("teams", "Teams", "/teams", group="Money", letter="m"),
 )
 
 # Tabs of the server.
 SERVER = (
-    Tab("home", "Home", "/"),
+    Tab("home", "Home", "/", letter="h"),
     Tab("incidents", "Incidents", "/incidents"),
-    Tab("offers", "Prices", "/offers"),
+    Tab("offers", "Prices", "/offers", letter="p"),
     Tab("new", "New cluster", "/new", roles=CAN_SUBMIT),
-    Tab("people", "People", "/people", (Role.ADMIN,)),
-    Tab("audit", "Audit", "/audit", (Role.ADMIN,)),
-    Tab("settings", "Settings", "/settings", (Role.ADMIN,)),
+    Tab("people", "People", "/people", (Role.ADMIN,), group="Admin"),
+    Tab("audit", "Audit", "/audit", (Role.ADMIN,), group="Admin", letter="a"),
+    Tab("settings", "Settings", "/settings", (Role.ADMIN,), group="Admin"),
     Tab("tokens", "Sessions and tokens", "/tokens", own=True),
 )
 
@@ -51,3 +71,10 @@ SERVER = (
 def tabs(of: tuple[Tab, ...], role: str) -> tuple[Tab, ...]:
     """Returns the tabs shown to a role. What the person may do is decided in services/access/role_rights.py in any case."""
     return tuple(tab for tab in of if not tab.roles or role in tab.roles)
+
+
+def tab_groups(of: tuple[Tab, ...], role: str) -> tuple[TabGroup, ...]:
+    """Returns the groups of tabs shown to a role, without the tabs of the menu under the person's name."""
+    shown = (tab for tab in tabs(of, role) if not tab.own)
+    parts = (tuple(part) for _, part in groupby(shown, key=lambda tab: tab.group or tab.key))
+    return tuple(TabGroup(part[0].group or part[0].title, part) for part in parts)

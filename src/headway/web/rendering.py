@@ -124,6 +124,8 @@ def templates() -> Environment:
         cluster_banners=cluster_banners,
         cluster_tabs=lambda role: navigation.tabs(navigation.CLUSTER, role),
         server_tabs=lambda role: navigation.tabs(navigation.SERVER, role),
+        cluster_groups=lambda role: navigation.tab_groups(navigation.CLUSTER, role),
+        server_groups=lambda role: navigation.tab_groups(navigation.SERVER, role),
     )
     return made
 

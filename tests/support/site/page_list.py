@@ -20,6 +20,10 @@ class Place:
 
 PLACES: dict[str, tuple[Place, ...]] = {
     "/": (Place("home", "/"), Place("sign-in", "/", role="", status=401)),
+    "/search": (
+        Place("search", "/search?q=train&cluster=demo"),
+        Place("search-none", "/search?q=zzz", role="viewer"),
+    ),
     "/incidents": (Place("incidents", "/incidents", role="viewer"),),
     "/clusters/{name}/events": (
         Place("events", "/clusters/demo/events", role="viewer"),
@@ -142,6 +146,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
 
 # Routes that return no page: streams, parts of pages, files.
 NO_PAGE = {
+    "/search/clusters",
     "/clusters/{name}/costs/note",
     "/clusters/{name}/fabric",
     "/clusters",

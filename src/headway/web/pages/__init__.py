@@ -20,12 +20,14 @@ from headway.web.pages.cluster import (
     operations,
     overview,
     scale,
+    search,
     storage,
 )
 from headway.web.pages.jobs import job, notebooks, queue, services, submit, sweeps, trainings
 
 PAGES: tuple[ModuleType, ...] = (
     home,
+    search,
     cluster_form,
     operations,
     overview,
