@@ -13,7 +13,7 @@ PROGRAMS = frozenset({"sbatch", "scancel", "scontrol", "squeue", "sacct", "sacct
 ALLOWED = {
     "domain/slurm/other_schedulers.py": "a table of commands that take the place of another scheduler's",
     "schemas/submission/run_request.py": "srun is a launcher that a user chooses",
-    "web/views/submit.py": "srun is a launcher that a user chooses",
+    "web/views/submit_page/submit_form.py": "srun is a launcher that a user chooses",
     "jobs/submission/batch_script.py": "renders a batch script",
     "jobs/remote/helper_pool.py": "the name of a request to the user helper, which itself builds the argv",
     "jobs/submission/submit.py": "the name of a request to the user helper, which itself builds the argv",

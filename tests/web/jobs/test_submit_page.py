@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -25,6 +27,28 @@ def test_correction_changes_the_script(demo: Site, page: Page) -> None:
     expect(text).to_have_value(
         "#!/bin/bash\n#SBATCH --time=10\n#SBATCH --nodes=1\ncd /scratch\nexport NCCL_DEBUG=INFO\nsrun hostname\n"
     )
+
+
+def test_a_fault_marks_its_line_and_leads_to_it(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/submit", role="member")
+    text = page.locator("#f-script")
+    text.fill("#!/bin/bash\n#SBATCH --time=10\n\n#SBATCH --nodes=99\nsrun hostname\n")
+    text.dispatch_event("change")
+    expect(page.locator("#script-lines .is-error")).to_have_text("4")
+    page.get_by_role("button", name="Go to line 4").click()
+    chosen = "(e) => e.value.slice(e.selectionStart, e.selectionEnd)"
+    assert text.evaluate(chosen) == "#SBATCH --nodes=99"
+    text.press("End")
+    text.press("Enter")
+    expect(page.locator("#script-lines span")).to_have_count(7)
+
+
+def test_an_empty_form_offers_a_first_training_and_the_own_jobs(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/submit", role="member")
+    page.get_by_role("link", name="Try a 1-minute training").click()
+    expect(page.locator("#f-script")).to_have_value(re.compile("job-name=first-training"))
+    expect(page.locator("#verdict")).to_contain_text("It fits.")
+    expect(page.get_by_role("link", name="Try a 1-minute training")).to_have_count(0)
 
 
 def test_correction_waits_for_the_check_of_a_changed_script(demo: Site, page: Page) -> None:

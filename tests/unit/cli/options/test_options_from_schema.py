@@ -15,7 +15,7 @@ from headway.cli.registry import ENTRIES
 from headway.jobs.pipelines.pipeline_file import PipelineStep
 from headway.schemas.submission.job_flag import JobFlag, job_flags
 from headway.schemas.submission.run_request import ContainerIn, JobFields, RunIn, RunOptions
-from headway.web.views.submit import SubmitForm, request
+from headway.web.views.submit_page.submit_form import SubmitForm, request
 
 NOT_TYPED = {"argv", "bundle", "git"}  # what the command and the client fill in themselves
 

@@ -1,12 +1,14 @@
 """The page that submits a job: a script or a command, checked while it is written, with the expected place and start.
 
-GET  /clusters/NAME/submit          the form; ?from=ID fills it with another job's script, ?how=command starts with a command
+GET  /clusters/NAME/submit          the form; ?from=ID fills it with another job's script, ?example=training with a first
+                                    training, ?how=command starts with a command
 POST /clusters/NAME/submit/check    checks the input: faults next to their fields, or the expected start (htmx)
 POST /clusters/NAME/submit          submits it, and redirects to the job's page
 """
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 
 from fastapi import Request
@@ -15,7 +17,9 @@ from starlette.responses import HTMLResponse, Response
 from headway.api.auth.dependencies import Member, State
 from headway.api.http.failure_audit import audit_failure
 from headway.api.http.security_headers import PAGE_HEADERS
+from headway.domain.cluster import Cluster
 from headway.domain.environment import NO_ENVIRONMENT
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotAllowed, Unanswered, Unreachable
 from headway.jobs.submission.submission_check import sbatch_fault
 from headway.schemas.base import FaultOut
@@ -34,10 +38,12 @@ from headway.store import StoreUnavailable
 from headway.web import form_idempotency
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
-from headway.web.views import submit as view
-from headway.web.views.submit import SubmitForm
+from headway.web.views.submit_page import submit_form as view
+from headway.web.views.submit_page.first_training import first_training
+from headway.web.views.submit_page.submit_form import SubmitForm
 
 router = page_router()
+RECENT = 5  # jobs of the person that an empty form offers
 
 
 @router.get("/clusters/{name}/submit", response_model=None)
@@ -45,6 +51,9 @@ async def submit_page(name: str, request: Request, state: State, who: Member) ->
     """Returns the form, empty or filled with another job."""
     number = request.query_params.get("from", "")
     draft = SubmitForm(how="command" if request.query_params.get("how") == "command" else "script")
+    if request.query_params.get("example") == "training":
+        _, cluster = await state.clusters.get(name)
+        draft = SubmitForm(script=first_training(submission.node_offer(state, cluster).gpus))
     if number.isascii() and number.isdigit() and len(number) < 10:
         draft = SubmitForm.of_clone(await clone_source(state, who, name, int(number)))
     return await _page(name, state, who, draft, CheckJobOut(), copied=number)
@@ -64,6 +73,7 @@ async def check_job(name: str, request: Request, state: State, who: Member) -> R
         "budgets": [],
         "faults_by_field": faults_by_field,
         "unsure": "",
+        "marks": view.marks(draft, checked),
         "conversion": await offer_conversion(draft.script) if draft.how == "script" else None,
         "oob": True,
     }
@@ -149,6 +159,17 @@ def _refused(error: HeadwayError) -> CheckJobOut:
     return CheckJobOut(faults=[FaultOut(path=path, message=fault.message, hint=fault.hint)])
 
 
+async def _recent(state: AppState, cluster: Cluster, who: Principal) -> list[JobState]:
+    """Returns the person's last jobs, one of each name, newest first. Without accounting only those in the queue."""
+    snapshot = state.live.snapshot(cluster.name)
+    jobs = snapshot.jobs
+    with contextlib.suppress(HeadwayError, TimeoutError, OSError):
+        jobs = snapshot.with_ended(await state.readings.history(cluster))
+    own = sorted((job for job in jobs if job.user == who.user), key=lambda job: job.submit_time)
+    last = {job.name: job for job in own}  # a later job replaces an earlier one of the same name
+    return sorted(last.values(), key=lambda job: -job.submit_time)[:RECENT]
+
+
 async def _page(
     name: str,
     state: AppState,
@@ -187,5 +208,7 @@ async def _page(
         form_key=again or form_idempotency.new_form_key(),
         unsure=unsure,
         conversion=None,
+        marks=view.marks(draft, checked),
+        recent=await _recent(state, cluster, who) if draft == SubmitForm(how=draft.how) else [],
         oob=False,
     )

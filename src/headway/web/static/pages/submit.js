@@ -37,9 +37,27 @@
     text.dispatchEvent(new Event("change", { bubbles: true }));
   });
 
+  // Line numbers grow with the script; marks of changed lines wait for the next check.
+  function number() {
+    const lines = document.getElementById("script-lines"), count = text.value.split("\n").length;
+    while (lines.childElementCount > count) lines.lastElementChild.remove();
+    while (lines.childElementCount < count) lines.append(Object.assign(document.createElement("span"), { textContent: lines.childElementCount + 1 }));
+    text.rows = Math.max(12, count); // for browsers without field-sizing
+  }
+  for (const kind of ["input", "change"]) text?.addEventListener(kind, number);
+  form?.addEventListener("click", (event) => {
+    const line = Number(event.target.closest?.("[data-line]")?.dataset.line);
+    if (!line || !text) return;
+    const before = text.value.split("\n").slice(0, line), end = before.join("\n").length;
+    text.focus();
+    text.setSelectionRange(end - before.at(-1).length, end);
+    document.querySelector(`#script-lines span:nth-child(${line})`)?.scrollIntoView({ block: "nearest" });
+  });
+
   form?.addEventListener("htmx:oobAfterSwap", (event) => {
+    if (text) number(); // lines may have been added since the check was sent
     const at = event.target.closest?.(".field");
-    if (!at) return;
+    if (!at || event.target.id === "script-lines") return;
     const bad = event.target.textContent.trim() !== "";
     at.classList.toggle("is-bad", bad);
     const input = at.querySelector(".input");

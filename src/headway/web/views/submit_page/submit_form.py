@@ -14,9 +14,10 @@ from headway.jobs.submission.requested_resources import add_flags, requested_res
 from headway.schemas.base import FaultOut
 from headway.schemas.submission.job_flag import job_flags
 from headway.schemas.submission.run_request import ContainerIn, RunIn
-from headway.schemas.submission.submission_check import CheckJobIn
+from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.jobs.clone import CloneSource
+from headway.web.views.submit_page.script_lines import marked_lines
 
 LAUNCHERS: tuple[tuple[str, str], ...] = (
     ("", "by the command's first word"),
@@ -146,6 +147,13 @@ def faults_by_field(faults: Sequence[FaultOut], how: str) -> dict[str, list[Faul
             at = "command"
         found.setdefault(at, []).append(fault)
     return found
+
+
+def marks(draft: SubmitForm, checked: CheckJobOut) -> dict[int, str]:
+    """Returns the lines of the script to mark, with their level."""
+    names = ("nodes", "gpus", "time", "partition", "account")
+    own = {name: getattr(draft, name) for name in names} | {"name": draft.job_name}
+    return marked_lines(draft.script, checked.faults, checked.findings, own) if draft.how == "script" else {}
 
 
 def _unreadable(draft: SubmitForm) -> list[Fault]:
