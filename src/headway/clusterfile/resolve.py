@@ -99,6 +99,7 @@ def build_cluster(file: ClusterFile, catalogue: Mapping[str, Plan], owner: str) 
         environment=file.environment or "",
         container_image=file.container_image or "",
         mlflow=file.mlflow,
+        pbs_variables=file.pbs_variables,
         packages=resolve_packages(file.packages),
         gpu_driver=resolve_gpu_driver(file.gpu),
         network=resolve_network(file.network),

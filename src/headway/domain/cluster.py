@@ -286,6 +286,7 @@ class Cluster:
     environment: str = ""  # as in Partition
     container_image: str = ""  # as in Partition
     mlflow: bool = False  # whether jobs log to MLflow through Headway
+    pbs_variables: bool = False  # whether jobs have the variables of PBS
     packages: PackageSources = field(default_factory=PackageSources)
     gpu_driver: GpuDriver = field(default_factory=GpuDriver)  # provider ssh
     network: Network = field(default_factory=Network)

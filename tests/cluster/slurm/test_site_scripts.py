@@ -13,6 +13,7 @@ SPEC = """\
 name: site
 plan: cpu-64
 nodes: 2
+pbs_variables: true
 teams: {vision: {users: [alice]}}
 scripts: {prolog: [10-note.sh, 20-breaks.sh], epilog: [note.sh], job_submit: job_submit.lua}
 """
@@ -75,3 +76,24 @@ def test_scripts_of_the_site_run_and_broken_ones_are_named(lab: Lab) -> None:
     lab.wait_job(moved, "COMPLETED")
     assert lab.field(moved, "NodeList") == "site-1-2"
     assert "site prolog 02-20-breaks.sh: exit code 3 site-1-1" in lab.head("sinfo", "-hR", "-o", "%E %N").out
+
+
+PBS = """\
+#!/bin/bash
+#PBS -N heat
+#PBS -l nodes=2:ppn=1
+cd $PBS_O_WORKDIR
+echo $PBS_JOBNAME $PBS_JOBID $MODE $(pwd)
+cat $PBS_NODEFILE
+srun -N2 -n2 sh -c 'echo step $PBS_JOBID'
+"""
+
+
+def test_script_of_pbs_runs_unchanged(lab: Lab) -> None:
+    lab.head("sh", "-c", "mkdir -p ~/run && cat >~/run/heat.pbs", stdin=PBS, user="alice")
+    # As qsub -V -v MODE=fast -N heat of Debian's slurm-wlm-torque calls it
+    line = "cd ~/run && sbatch --parsable -o heat.out --export=all,MODE=fast heat.pbs"
+    job = lab.head("sh", "-c", line, user="alice").out.strip()
+    assert lab.wait_job(int(job)) == "COMPLETED"
+    head = f"heat {job} fast /home/alice/run"
+    assert lab.output("/home/alice/run/heat.out").splitlines() == [head, "site-1-1", "site-1-2", *[f"step {job}"] * 2]

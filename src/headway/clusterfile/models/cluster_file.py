@@ -161,6 +161,11 @@ class ClusterFile(FileSection):
     mlflow: bool = Field(
         False, description="Gives each job an address and a token for MLflow: what it logs is kept, as metrics too."
     )
+    pbs_variables: bool = Field(
+        False,
+        description="Gives each job the variables of PBS, such as $PBS_O_WORKDIR and $PBS_NODEFILE, for scripts that were "
+        "written for it.",
+    )
     packages: PackagesPart = Field(default_factory=PackagesPart, description="Sources of Python packages.")
     health: HealthPart = Field(default_factory=HealthPart, description="Reactions to faults of GPUs and nodes.")
     hosts: Annotated[list[Annotated[HostPart, BeforeValidator(host_from_text)]], BeforeValidator(hosts_were_read)] = (

@@ -16,6 +16,7 @@ from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG, SLURM
 from headway.render.slurm.conf_section_types import Section, Setting
 from headway.render.slurm.conf_syntax import ConfLine
 from headway.render.slurm.hooks import power_saving
+from headway.render.slurm.hooks.task_prolog import uses_task_prolog
 from headway.render.slurm.node_hardware import (
     DefaultShare,
     Hardware,
@@ -49,7 +50,7 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
         _control(cluster, site),
         _daemons(cluster, known, pretends=pretends),
         _resources(smallest_gpu_share(nodes), (*nodes, *later)),
-        _isolation(known, pretends=pretends, mlflow=cluster.mlflow),
+        _isolation(known, pretends=pretends, task_prolog=uses_task_prolog(cluster)),
         _accounting(cluster, (*nodes, *later)),
         _priority(),
         _preemption(cluster, known),
@@ -193,7 +194,7 @@ def _resources(each: DefaultShare, nodes: Sequence[Hardware]) -> Section:
     return Section("resources", tuple(rows))
 
 
-def _isolation(known: SlurmRelease, *, pretends: bool, mlflow: bool) -> Section:
+def _isolation(known: SlurmRelease, *, pretends: bool, task_prolog: bool) -> Section:
     plugins = "task/cgroup" if pretends else "task/cgroup,task/affinity"
     pinned = (
         "" if not pretends else "Without task/affinity: the local machine has fewer cores than its node definition."
@@ -211,8 +212,14 @@ def _isolation(known: SlurmRelease, *, pretends: bool, mlflow: bool) -> Section:
             Setting("Prolog", PROLOG),
             Setting("Epilog", EPILOG),
             *(
-                [Setting("TaskProlog", TASK_PROLOG, "Gives each job its address and token for MLflow.")]
-                if mlflow
+                [
+                    Setting(
+                        "TaskProlog",
+                        TASK_PROLOG,
+                        "Gives jobs variables: those of MLflow and PBS that the file asks for.",
+                    )
+                ]
+                if task_prolog
                 else []
             ),
             Setting(

@@ -8,15 +8,60 @@ from headway.domain.machines.managed_file import File
 from headway.render.escaping import MARK
 from headway.render.machine_paths import PYTHON_PACKAGES, TASK_PROLOG
 
-_SCRIPT = f"""\
+_BEGIN = f"""\
 #!/bin/sh
 # {MARK}
-# Gives the job MLFLOW_TRACKING_URI and MLFLOW_TRACKING_TOKEN. A job starts also if this fails.
+# Prints the variables that a task gets. A job starts also if this fails.
+"""
+_MLFLOW = f"""\
+# MLFLOW_TRACKING_URI and MLFLOW_TRACKING_TOKEN
 python3 -I -S {PYTHON_PACKAGES}/headway_train/mlflow_receiver/task_prolog.py
-exit 0
+"""
+# Without PBS_ENVIRONMENT, by which an Open MPI that was built for PBS would look for the daemons of PBS.
+_PBS = """\
+# Variables of PBS. Steps of srun inherit those of the batch script.
+give() { [ -z "$2" ] || printf 'export %s=%s\\n' "$1" "$2"; }
+if [ "$PBS_JOBID" != "$SLURM_JOB_ID" ]; then
+    nodes=/tmp/pbs-nodefile-$SLURM_JOB_ID
+    # A line for each task: SLURM_TASKS_PER_NODE is such as 2(x3),1
+    scontrol show hostnames "$SLURM_JOB_NODELIST" | awk -v tasks="$SLURM_TASKS_PER_NODE" '
+        BEGIN {
+            for (i = 1; i <= split(tasks, part, ","); i++) {
+                times = match(part[i], /x[0-9]+/) ? substr(part[i], RSTART + 1, RLENGTH - 1) : 1
+                for (j = 0; j < times; j++) count[++known] = part[i] + 0
+            }
+        }
+        { for (j = 0; j < (NR in count ? count[NR] : 1); j++) print }' >"$nodes"
+    give PBS_JOBID "$SLURM_JOB_ID"
+    give PBS_JOBNAME "$SLURM_JOB_NAME"
+    give PBS_O_WORKDIR "$SLURM_SUBMIT_DIR"
+    give PBS_O_HOST "$SLURM_SUBMIT_HOST"
+    give PBS_O_HOME "$HOME"
+    give PBS_O_LOGNAME "$SLURM_JOB_USER"
+    give PBS_O_PATH "$PATH"
+    give PBS_QUEUE "$SLURM_JOB_PARTITION"
+    give PBS_O_QUEUE "$SLURM_JOB_PARTITION"
+    give PBS_ACCOUNT "$SLURM_JOB_ACCOUNT"
+    give PBS_ARRAY_INDEX "$SLURM_ARRAY_TASK_ID"
+    give PBS_ARRAYID "$SLURM_ARRAY_TASK_ID"
+    give PBS_NUM_NODES "$SLURM_JOB_NUM_NODES"
+    give PBS_NUM_PPN "$SLURM_NTASKS_PER_NODE"
+    give PBS_NP "$(wc -l <"$nodes")"
+    give PBS_NODEFILE "$nodes"
+    give NCPUS "$SLURM_CPUS_ON_NODE"
+fi
 """
 
 
+def uses_task_prolog(cluster: Cluster) -> bool:
+    """Returns whether jobs of this cluster get variables from a task prolog."""
+    return cluster.mlflow or cluster.pbs_variables
+
+
 def files(cluster: Cluster) -> dict[str, File]:
-    """Returns the script; {} if jobs of this cluster do not log to MLflow."""
-    return {TASK_PROLOG: File(_SCRIPT, mode=0o755)} if cluster.mlflow else {}
+    """Returns the script; {} if jobs of this cluster get no variables from it."""
+    if not uses_task_prolog(cluster):
+        return {}
+    parts = [_MLFLOW] if cluster.mlflow else []
+    parts += [_PBS] if cluster.pbs_variables else []
+    return {TASK_PROLOG: File("".join([_BEGIN, *parts, "exit 0\n"]), mode=0o755)}
