@@ -22,7 +22,7 @@ from headway.domain.slurm.nodes_and_jobs import SPARES
 from headway.errors import HeadwayError
 from headway.jobs.submission.submit import run_sbatch
 from headway.schemas.submission.submit_request import SubmitIn
-from headway.slurm import node_commands, reservations
+from headway.slurm import node_commands, node_reservations
 from headway.slurm.accounting import sacct_jobs, sacct_usage
 from headway.slurm.adapters import adapter_for
 from headway.slurm.reader import SlurmReader
@@ -75,7 +75,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await start("carol", "-N2", "--gres=gpu:8", "-t30", name="waits.sbatch")
     await running_now(SlurmReader(links, head, jwt_key, version), running)
     await start("carol", "--array=1-1000%4", "--gres=gpu:8", "--exclusive", "-t30", name="sweep.sbatch")
-    await reservations.set_reserved_nodes(links, head, ["lab-1-2"])
+    await node_reservations.set_reserved_nodes(links, head, ["lab-1-2"])
     await node_commands.drain_node(links, head, "lab-1-1", "checked by hand")
     await settled(SlurmReader(links, head, jwt_key, version), running, quick)
     await keep_rest("nodes", known.nodes)
@@ -86,7 +86,7 @@ async def record(links: Connections, head: Machine, jwt_key: bytes, version: str
     await keep_rest("reservations", known.reservations)
     await keep_rest("ping", known.ping)
     await keep_command("reservation", ["scontrol", "--oneliner", "show", "reservation", SPARES])
-    await reservations.set_reserved_nodes(links, head, [])
+    await node_reservations.set_reserved_nodes(links, head, [])
     await node_commands.resume_node(links, head, "lab-1-1")
     for user in ("alice", "carol"):
         await links.remote(head, ["scancel", f"--user={user}"], timeout_s=30)

@@ -23,7 +23,7 @@ from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.node_reasons import INCIDENT_REASON, NO_MACHINE_REASON, SCALE_IN_REASON, is_headway_reason
 from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.errors import CommandFailed, HeadwayError, Unreachable
-from headway.slurm import node_commands, reservations
+from headway.slurm import node_commands, node_reservations
 from headway.slurm.reader import SlurmReader
 from headway.store import StoreUnavailable
 
@@ -144,12 +144,12 @@ async def hold_spares(cluster: Cluster, context: ClusterContext, head: Machine, 
     """Updates the reservation of spares to the nodes that are usable. If Slurm refuses, the cluster works all the same,
     and the Slurm reconciler tries again."""
     states = await read_node_states(cluster, context, head)
-    reserved = frozenset(await reservations.reserved_nodes(context.connections, head))
+    reserved = frozenset(await node_reservations.reserved_nodes(context.connections, head))
     to_reserve = spares_to_reserve(cluster, states, reserved)
     if to_reserve == reserved:
         return
     try:
-        await reservations.set_reserved_nodes(context.connections, head, sorted(to_reserve))
+        await node_reservations.set_reserved_nodes(context.connections, head, sorted(to_reserve))
     except CommandFailed as error:
         await report("spares", error.first_line, level="warning", done=True)
     else:
@@ -179,7 +179,7 @@ async def readiness_checks(cluster: Cluster, context: ClusterContext) -> tuple[R
         return tuple(found)  # slurmctld or slurmrestd would not answer, and the reason is in the checks already
     try:
         states = await read_node_states(cluster, context, head)
-        reserved = await reservations.reserved_nodes(context.connections, head)
+        reserved = await node_reservations.reserved_nodes(context.connections, head)
     except StoreUnavailable:
         raise  # the server's database is no part of a machine
     except HeadwayError as error:

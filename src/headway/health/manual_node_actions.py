@@ -8,8 +8,9 @@ from headway.domain.incident import OUT_BEFORE, FaultAction, Incident, IncidentS
 from headway.domain.slurm.node_reasons import REBOOTS, person_reason, rebooting_person
 from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.errors import Conflict, HeadwayError
+from headway.health import node_tests
 from headway.health.context import HealthContext, fault_text
-from headway.health.incidents import node_tests, repair
+from headway.health.incidents import repair
 from headway.health.policy.repair_time_limits import BOOT_S
 from headway.slurm import node_commands
 

@@ -25,7 +25,7 @@ from headway.health.incidents.return_to_service import repeat_return
 from headway.health.jobs.short_run_requeue import ShortRunRequeuer
 from headway.health.jobs.stall_watchdog import StallWatchdog
 from headway.health.policy.slurm_actions import DeadNode, ReserveSpares, StartRequeuedJob, plan_actions
-from headway.slurm import job_commands, reservations
+from headway.slurm import job_commands, node_reservations
 
 CAPS_EVERY_S = 10.0
 
@@ -62,7 +62,7 @@ class SlurmReconciler:
         if head is None:
             return messages
         all_jobs = {job.id: job for job in jobs}
-        reserved = frozenset(await reservations.reserved_nodes(self.context.connections, head))
+        reserved = frozenset(await node_reservations.reserved_nodes(self.context.connections, head))
         by_name = {node.name: node for node in nodes if not node.absent}
         if by_name:
             self.incidents.empty_slots = frozenset(set(self.cluster.slot_names) - by_name.keys())
@@ -121,7 +121,7 @@ class SlurmReconciler:
         match action:
             case ReserveSpares(names):
                 try:
-                    await reservations.set_reserved_nodes(run, head, sorted(names))
+                    await node_reservations.set_reserved_nodes(run, head, sorted(names))
                 except CommandFailed as error:  # the rest of the pass does not depend on it; the next pass tries again
                     before, self.reservation_fault = self.reservation_fault, fault_text(error)
                     return ("spares", self.reservation_fault) if self.reservation_fault != before else None

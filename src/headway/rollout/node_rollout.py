@@ -19,8 +19,8 @@ from headway.domain.slurm.node_reasons import NO_MACHINE_REASON, ROLLOUT_REASON
 from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.errors import HeadwayError, Refused
 from headway.health.context import HealthContext, fault_text
-from headway.health.incidents.node_tests import run_node_tests
 from headway.health.incidents.repair import wait_until_registered
+from headway.health.node_tests import run_node_tests
 from headway.health.policy.repair_time_limits import BOOT_S
 from headway.rollout.rollout_changes import RolloutState
 from headway.slurm import node_commands, node_jobs

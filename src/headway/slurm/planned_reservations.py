@@ -1,6 +1,6 @@
 """Reservations of the cluster file in Slurm: reads them with scontrol, and makes, changes and removes them.
 `headway.changes.reservation_changes` computes the changes. Not here: those of spares and of nodes under test
-(`headway.slurm.reservations`)."""
+(`headway.slurm.node_reservations`)."""
 
 from __future__ import annotations
 

@@ -12,8 +12,7 @@ from headway.domain.incident import FaultAction, IncidentState, Symptom
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.slurm.node_reasons import is_headway_reason
 from headway.errors import Conflict, Unreachable
-from headway.health import manual_node_actions
-from headway.health.incidents import node_tests
+from headway.health import manual_node_actions, node_tests
 from headway.health.incidents.return_to_service import repeat_return, return_to_service
 from headway.transport.process import CommandResult
 from tests.support.clusters.incident_cluster import NODE, Ward, symptom

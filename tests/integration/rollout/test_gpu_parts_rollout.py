@@ -18,7 +18,7 @@ from headway.domain.machines.site import Site
 from headway.domain.slurm.node_reasons import PARTS_REASON
 from headway.errors import Refused
 from headway.health.context import HealthContext
-from headway.health.incidents.node_tests import NodeTestOutcome, NodeTestReport
+from headway.health.node_tests import NodeTestOutcome, NodeTestReport
 from headway.rollout import gpu_parts_rollout as module
 from headway.rollout import node_rollout
 from headway.store.store import Store

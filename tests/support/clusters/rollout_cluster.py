@@ -19,7 +19,7 @@ from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import expand
 from headway.errors import Refused
 from headway.health.context import HealthContext
-from headway.health.incidents.node_tests import NodeTestOutcome, NodeTestReport
+from headway.health.node_tests import NodeTestOutcome, NodeTestReport
 from headway.images.local_images import ImageInfo
 from headway.rollout import image_rollout as module
 from headway.rollout import node_rollout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES
 from headway.health.context import HealthContext
 from headway.health.policy import flaky_score
-from headway.slurm import reservations
+from headway.slurm import node_reservations
 
 _MAX_INCIDENTS = 2000  # number of incidents that are read, the latest first
 
@@ -27,6 +27,6 @@ async def find_flaky_nodes(context: HealthContext) -> tuple[str, ...]:
 async def update_flaky_reservation(context: HealthContext) -> None:
     """Updates the reservation to hold exactly the flaky nodes. Deletes it when no flaky node is left and no job names
     it."""
-    await reservations.set_reserved_nodes(
+    await node_reservations.set_reserved_nodes(
         context.cluster_context.connections, await context.head(), await find_flaky_nodes(context), FLAKY_NODES
     )

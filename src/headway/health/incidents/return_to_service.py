@@ -10,7 +10,7 @@ from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES
 from headway.errors import CommandFailed
 from headway.health.context import HealthContext
 from headway.health.incidents import flaky_node_reservation
-from headway.health.incidents.node_tests import NodeTestReport
+from headway.health.node_tests import NodeTestReport
 from headway.slurm import node_commands
 
 

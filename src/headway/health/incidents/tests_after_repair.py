@@ -7,8 +7,9 @@ import contextlib
 
 from headway.domain.incident import FaultAction, Incident, IncidentState, IncidentStep
 from headway.errors import HeadwayError
+from headway.health import node_tests
 from headway.health.context import HealthContext
-from headway.health.incidents import node_tests, repair
+from headway.health.incidents import repair
 from headway.health.incidents.return_to_service import return_to_service
 from headway.health.incidents.slow_fabric import LEAST_GB_S
 

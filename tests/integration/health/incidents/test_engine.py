@@ -14,9 +14,9 @@ from headway.errors import CommandFailed, Conflict, NotFound, Unreachable
 from headway.health.detection.agent_events import OfflineAction
 from headway.health.incidents.engine import MAX_FAULTS_PER_PASS
 from headway.health.incidents.measured_times import incident_timings
-from headway.health.incidents.node_tests import NodeTestOutcome, NodeTestReport
 from headway.health.incidents.recovery_tracking import track_recovery
 from headway.health.incidents.return_to_service import return_to_service
+from headway.health.node_tests import NodeTestOutcome, NodeTestReport
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.clusters.builders import job

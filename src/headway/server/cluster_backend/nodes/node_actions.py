@@ -99,7 +99,7 @@ class NodeActionsBackend:
     async def test_node(self, cluster: Cluster, node: str, *, hard: bool) -> tuple[tuple[str, bool, str], ...]:
         """Runs a node's tests. Returns (name, passed, text) for each. `hard` adds the tests that need an idle node. A
         skipped test counts as passed, and its text says what is missing."""
-        from headway.health.incidents.node_tests import run_node_tests
+        from headway.health.node_tests import run_node_tests
 
         tools = await self._pool.health_context(cluster)
         found = (await run_node_tests(tools, node, thorough=hard, long=hard)).results

@@ -12,7 +12,7 @@ from headway.domain.machines.machine import Machine, MachineState
 from headway.errors import HeadwayError
 from headway.health.context import HealthContext, fault_text
 from headway.render.machine_paths import agent_argv
-from headway.slurm import reservations
+from headway.slurm import node_reservations
 
 _TESTS_S = 420.0
 _MEASURE_S = 2  # seconds for each measurement
@@ -144,7 +144,7 @@ async def _test_with(
         return None
     try:
         try:
-            await reservations.reserve_for_test(run, head, name)
+            await node_reservations.reserve_for_test(run, head, name)
             if await context.jobs_on(name):
                 return None
         except HeadwayError:
@@ -157,7 +157,7 @@ async def _test_with(
         return results
     finally:
         with contextlib.suppress(HeadwayError):
-            await reservations.end_test_reservation(run, head, name)
+            await node_reservations.end_test_reservation(run, head, name)
 
 
 @dataclass(frozen=True, slots=True)
