@@ -6,34 +6,25 @@ the #SBATCH lines contain only checked words. `insert_arguments` quotes the argu
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from headway.catalog.node_images import slurm_release
 from headway.domain.cluster import Cluster
-from headway.errors import Fault, Refused
+from headway.errors import Refused
 from headway.jobs.submission.job_folders import UserFolders
 from headway.jobs.submission.job_secrets import FLAG as SECRET_FLAG
 from headway.jobs.submission.job_secrets import secret_flag
-from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
-from headway.jobs.submission.requested_resources import requested_resources
+from headway.jobs.submission.launcher import by_mpirun, launcher_of
+from headway.jobs.submission.node_capacity import NodeCapacity
+from headway.jobs.submission.run_check import AFTER, option_faults
 from headway.jobs.submission.software_environment import FLAG as ENVIRONMENT_FLAG
-from headway.jobs.submission.software_environment import environment_faults, environment_lines
-from headway.jobs.submission.stage_in import EXPORT, stage_faults, stage_lines
+from headway.jobs.submission.software_environment import environment_lines
+from headway.jobs.submission.stage_in import EXPORT, stage_lines
 from headway.schemas.submission.run_request import ContainerIn, RunIn
-from headway.schemas.submission.submit_request import SubmitIn
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-_TIME = re.compile(r"(\d+-)?\d+(:\d+){0,2}|UNLIMITED", re.IGNORECASE)
-_AFTER = re.compile(r"(ok|any|notok|start):(\d+)(_\d+)?")
-_ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LONGEST_COMMAND = 100_000  # bytes; Linux takes 128 KiB in one variable
 _DEPENDENCY = {"ok": "afterok", "any": "afterany", "notok": "afternotok", "start": "after"}
 # Options of torchrun that take no value.
 _TORCHRUN_ALONE = {"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"}
-_MPIRUN = {"mpirun", "mpiexec", "prterun"}
 # Added to a folder of checkpoints, so that tasks of an array do not resume from each other's.
 TASK_SUFFIX = "${SLURM_ARRAY_TASK_ID:+/$SLURM_ARRAY_TASK_ID}"
 
@@ -83,7 +74,7 @@ def run_script(
     the program that passes a warning on to ranks, and `ray` the one that starts Ray, where they are requested. `offer`
     is what the nodes have; None means as their plans say. Raises Refused with every fault at once."""
     launcher = run.launcher or launcher_of(run.argv[0])
-    faults = list(_faults(run, cluster, launcher, offer))
+    faults = option_faults(run, cluster, launcher, offer)
     if faults:
         raise Refused("\n".join(["this can't be run:", *(f"  {fault}" for fault in faults)]))
     torchrun, command = _command(run, launcher)
@@ -106,21 +97,6 @@ def run_script(
     return Script(job_name(run), launcher, tuple(lines), (*flags, *named, *command), len(flags))
 
 
-def run_faults(run: RunIn, cluster: Cluster, offer: NodeCapacity | None = None) -> list[Fault]:
-    """Returns what is wrong with the run, each fault with its field of RunIn."""
-    named = {"--team": "account", "--launcher": "launcher", "": "argv"}
-    found = _faults(run, cluster, run.launcher or launcher_of(run.argv[0]), offer)
-    return [replace(fault, path=named.get(fault.path, fault.path.removeprefix("--"))) for fault in found]
-
-
-def launcher_of(program: str) -> str:
-    """Returns the launcher for the first word of a command."""
-    last = program.rpartition("/")[2]
-    if last == "torchrun":
-        return "torchrun"
-    return "mpi" if last in _MPIRUN else "python"
-
-
 def job_name(run: RunIn) -> str:
     """Returns the given name, or the name of the file that is run: "train" for `torchrun train.py`."""
     if run.name:
@@ -137,7 +113,7 @@ def dependency(after: list[str]) -> str:
     other word."""
     found = []
     for word in after:
-        match = _AFTER.fullmatch(word)
+        match = AFTER.fullmatch(word)
         if match is None:
             raise Refused(
                 f"--after {word[:60]!r} is not a condition", hint="use ok:123, notok:123, any:123 or start:123"
@@ -160,70 +136,6 @@ def container_flags(container: ContainerIn, place: UserFolders, work: str) -> li
     if container.mount_home is not None:
         flags.append("--container-mount-home" if container.mount_home else "--no-container-mount-home")
     return flags
-
-
-def _faults(run: RunIn, cluster: Cluster, launcher: str, offer: NodeCapacity | None) -> Iterator[Fault]:
-    if run.name and not _NAME.fullmatch(run.name):
-        yield Fault("--name", f"{run.name!r} is not a valid job name", "use letters, digits, dots, - and _")
-    if run.time and not _TIME.fullmatch(run.time):
-        yield Fault("--time", f"{run.time!r} is not a time limit", "give minutes, HH:MM:SS or D-HH:MM:SS")
-    for word in run.after:
-        if not _AFTER.fullmatch(word):
-            yield Fault("--after", f"{word[:60]!r} is not a condition", "use ok:123, notok:123, any:123 or start:123")
-    for name in run.env:
-        if not _ENV.fullmatch(name):
-            yield Fault("--env", f"{name[:60]!r} is not a valid variable name", "use letters, digits and _")
-    image = [f"--container-image={run.container.image}"] if run.container else []
-    wants = requested_resources(SubmitIn(args=[*image, *run.sbatch]))
-    yield from stage_faults(run.stage_in, wants)
-    yield from environment_faults(run.environment, wants)
-    yield from _place_faults(run, cluster, offer or largest_node(cluster))
-    if run.warn and launcher == "mpi" and _by_mpirun(run):
-        yield Fault(
-            "--warn",
-            "Slurm's warning signal does not reach the ranks that mpirun starts",
-            "leave mpirun out: srun starts them",
-        )
-    if launcher == "mpi" and not _by_mpirun(run) and slurm_release(cluster.slurm_version).mpi_plugin != "pmix":
-        what = f"srun has no PMIx with {cluster.image}'s Slurm {cluster.slurm_version}: each rank would run as a separate program"
-        yield Fault("--launcher", what, "start them with mpirun: headway run -- mpirun PROGRAM")
-    if launcher == "ray" and run.tasks:
-        yield Fault("--tasks", "Ray starts its own workers", "leave --tasks out")
-    if launcher == "mpi" and run.container and _by_mpirun(run):
-        yield Fault("--launcher", "mpirun can't start tasks in a container", "leave mpirun out: srun starts them")
-    words = [*run.argv, *run.env.values(), *run.sbatch]
-    if any("\0" in word for word in words):
-        yield Fault("", "an argument contains a NUL byte")
-    if len(shlex.join(run.argv).encode()) > _LONGEST_COMMAND:
-        hint = "write the arguments into a file that the job reads"
-        yield Fault("", f"the command has more than {_LONGEST_COMMAND} bytes", hint)
-    if any("\n" in word for word in _container_words(run.container)):
-        yield Fault("--container", "an argument contains a line break")
-
-
-def _place_faults(run: RunIn, cluster: Cluster, offer: NodeCapacity) -> Iterator[Fault]:
-    most = len(cluster.slots)
-    if run.gpus > offer.gpus:
-        has = f"no node of {cluster.name} has more than {offer.gpus} GPUs"
-        yield Fault(
-            "--gpus",
-            f"the job requests {run.gpus} GPUs per node; {has}",
-            "--gpus is the number per node: give fewer and add --nodes",
-        )
-    names = [partition.name for partition in cluster.partitions]
-    if run.partition and (not _WORD.fullmatch(run.partition) or run.partition not in names):
-        yield Fault("--partition", f"{cluster.name} has no partition {run.partition!r}", f"it has {', '.join(names)}")
-    elif run.nodes > most:
-        yield Fault("--nodes", f"the job requests {run.nodes} nodes; {cluster.name} has {cluster.nodes}")
-    teams = [team.name for team in cluster.teams]
-    if run.team and run.team not in teams:
-        yield Fault("--team", f"{cluster.name} has no team {run.team!r}", f"it has {', '.join(teams)}")
-
-
-def _container_words(container: ContainerIn | None) -> list[str]:
-    if container is None:
-        return []
-    return [container.image, container.workdir, container.name, *container.mounts]
 
 
 def _command(run: RunIn, launcher: str) -> tuple[str, list[str]]:
@@ -339,7 +251,7 @@ def _start(run: RunIn, launcher: str, in_container: bool, torchrun: str) -> Iter
     if in_container:
         step.append('"${container[@]}"')
     # Slurm sends the warning to a job's steps, never to the script itself.
-    on_host = (launcher == "python" and not run.warn) or (launcher == "mpi" and _by_mpirun(run))
+    on_host = (launcher == "python" and not run.warn) or (launcher == "mpi" and by_mpirun(run))
     if on_host and not in_container:
         yield BatchLine('python3 "$helper" task -- "$@"', "on the job's first node; it starts the other processes")
         return
@@ -361,10 +273,6 @@ def _start(run: RunIn, launcher: str, in_container: bool, torchrun: str) -> Iter
         bare = 'eval "set -- $HEADWAY_COMMAND"; unset HEADWAY_COMMAND; exec "$@"'
         task = f"""sh -c 'command -v python3 >/dev/null && exec python3 "$0" task; {bare}' "$helper\""""
     yield BatchLine(f"{' '.join(step)} {task}", f"launcher {launcher}")
-
-
-def _by_mpirun(run: RunIn) -> bool:
-    return run.argv[0].rpartition("/")[2] in _MPIRUN
 
 
 def _torchrun(run: RunIn) -> list[str]:

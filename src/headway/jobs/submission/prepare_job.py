@@ -12,10 +12,11 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
-from headway.jobs.submission.batch_script import Script, run_faults, run_script
+from headway.jobs.submission.batch_script import Script, run_script
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.job_secrets import with_secrets
 from headway.jobs.submission.node_capacity import NodeCapacity
+from headway.jobs.submission.run_check import run_faults
 from headway.jobs.submission.software_environment import with_environment
 from headway.jobs.submission.stage_in import with_stage
 from headway.jobs.submission.submit import JobFiles

@@ -10,9 +10,9 @@ import pytest
 from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.domain.teams import UserLimits
 from headway.errors import Fault
-from headway.jobs.submission.batch_script import run_faults
 from headway.jobs.submission.node_capacity import largest_node
 from headway.jobs.submission.requested_resources import add_flags, requested_resources
+from headway.jobs.submission.run_check import run_faults
 from headway.jobs.submission.submission_check import parse_test_only, submission_faults
 from headway.schemas.submission.run_request import RunIn
 from headway.schemas.submission.submit_request import SubmitIn
