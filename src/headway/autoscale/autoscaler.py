@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, field
 
 from headway.autoscale import planner, provisioning_incidents
-from headway.autoscale.creation_backoff import CreationBackoff, retry_delay_s
+from headway.autoscale.retry_delays import CreationBackoff, retry_delay_s
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.scrape_targets import update_scrape_targets

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from headway.autoscale.creation_backoff import FIRST_WAIT_S
+from headway.autoscale.retry_delays import FIRST_WAIT_S
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.node_reasons import HEADWAY_REASON, NO_MACHINE_REASON

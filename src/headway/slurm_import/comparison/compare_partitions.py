@@ -16,7 +16,7 @@ _HEADWAYS = {
     "defmempernode": "Headway gives each job a default memory, for each CPU",
     "jobdefaults": "Headway gives each GPU its part of the node's CPUs and memory",
     "tresbillingweights": "Headway weights resources by GPUs where the site has no weights",
-    "gracetime": "Headway gives preempted jobs two minutes",
+    "gracetime": "Headway gives preempted jobs two minutes, where the partition has no grace_time",
     "preemptmode": "Headway gives each partition its mode",
 }
 # Keys that not all releases print

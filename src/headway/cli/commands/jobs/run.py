@@ -1,4 +1,5 @@
-"""run: submits a job from a command and the folder that it works in."""
+"""run: submits a job from a command and the folder that it works in. Its options are fields of RunIn
+(`schemas/submission/run_request.py`)."""
 
 from __future__ import annotations
 

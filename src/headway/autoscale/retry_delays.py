@@ -1,4 +1,4 @@
-"""How long a group waits after its machines could not be created. Pure."""
+"""How long a group waits after its machines could not be created, could not be deleted, or would exceed its budget. Pure."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.autoscale.creation_backoff import CreationBackoff, retry_delay_s
+from headway.autoscale.retry_delays import CreationBackoff, retry_delay_s
 
 
 def test_retry_delay_doubles_up_to_maximum() -> None:
