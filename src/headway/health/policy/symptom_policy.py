@@ -1,4 +1,5 @@
-"""Decides what a symptom means for its node. Pure: (symptom, earlier symptoms) -> verdict."""
+"""Decides which action follows a symptom. XIDs are judged here; a failed check of the agent names its action itself
+(`node/agent/checks`). Pure: (symptom, earlier symptoms) -> verdict."""
 
 from __future__ import annotations
 
