@@ -3,12 +3,14 @@ again and again; what is as asked already stays untouched.
 
 Input: {"port": PORT, "keys": {HASH: "TEAM:NAME"}, "limits": {HASH: REQUESTS A MINUTE},
 "services": [{"name": "TEAM:NAME", "health": PATH, "hold_s": S, "servers": [{"name": NAME, "node": NODE, "port": PORT,
-"state": "new" | "ready" | "drain", "weight": 1..256}]}]}
+"state": "new" | "ready" | "drain", "weight": 1..256}]}], "unchanged": ["TEAM:NAME"]}
 Output: {"services": {"TEAM:NAME": {"requests": N, ..., "servers": {NAME: {"healthy": BOOL, "sessions": N, "check": TEXT}}}}}
 
-Servers and keys change through HAProxy's runtime socket. A new service changes the configuration file: HAProxy then starts a
-new process that takes over the listening socket, and the old one finishes its requests. The file always has all servers, so
-a HAProxy that is started again carries on alone. A server that is new gets no request until its health check has passed."""
+Services, servers and keys change through HAProxy's runtime socket. HAProxy can't add a backend at run time, so the file has a
+number of backends that are alike (slots), and maps say which service has which. When they do not suffice, or a new version of
+this program has another file, HAProxy starts a new process that takes over the listening socket, and the old one finishes its
+requests. The file always has all servers, so a HAProxy that is started again carries on alone. A server that is new gets no
+request until its health check has passed."""
 
 import csv
 import hashlib
@@ -27,16 +29,33 @@ HAPROXY = "/usr/sbin/haproxy"
 ANSWER_S = 10
 START_S = 20
 CHECK = "check inter 1s fastinter 500ms downinter 500ms fall 2 rise 1 observe layer4 error-limit 5 on-error mark-down"
+# Slots come in steps of this number.
+SLOTS = 64
 HOLD = """\
--- Holds a request while its service has no server that could answer it, for a number of seconds at most.
-core.register_action("hold", { "http-req" }, function(txn, seconds)
+-- Holds a request while its service has no server that could answer it, for a number of seconds at most. A process that a
+-- reload has left checks no servers any more: it refuses the request, and the client asks the new process.
+local function refuse(txn, seconds, text)
+    txn:done(txn:reply({
+        status = 503,
+        headers = { ["content-type"] = { "text/plain" }, ["retry-after"] = { seconds } },
+        body = text .. "\\n",
+    }))
+end
+
+core.register_action("hold", { "http-req" }, function(txn)
     local name = txn.f:be_name()
-    local left = tonumber(seconds) * 20
-    while left > 0 and txn.f:nbsrv(name) == 0 do
+    local left = (txn:get_var("txn.hold") or 0) * 20
+    while txn.f:nbsrv(name) == 0 do
+        if left % 20 == 0 and tonumber(core.get_info()["Stopping"]) ~= 0 then
+            return refuse(txn, "1", "the proxy was reloaded; ask again")
+        end
+        if left <= 0 then
+            return refuse(txn, "5", "no replica is healthy")
+        end
         core.msleep(50)
         left = left - 1
     end
-end, 1)
+end, 0)
 """
 SERVICE_UNIT = """\
 [Unit]
@@ -105,16 +124,17 @@ frontend serve
     http-request return status 429 content-type text/plain string "too many requests\\n" if has_limit over_limit
     http-request del-header Authorization
     http-request replace-path /serve/[^/]+/[^/]+/?(.*) /\\1
-    use_backend %[var(txn.service)]
+    http-request set-var(txn.hold) var(txn.service),map_str_int({folder}/holds.map,0)
+    use_backend %[var(txn.service),map_str({folder}/slots.map)]
 """
 BACKEND = """
 backend {name}
     balance leastconn
     option httpchk
-    http-check send meth GET uri {health} ver HTTP/1.1 hdr Host {host}
+    http-check send meth GET uri-lf %[be_name,map_str({folder}/health.map,/)] ver HTTP/1.1 hdr Host headway
     http-check expect status 200-299
     http-request return status 503 content-type text/plain string "too many requests at once\\n" if {{ be_conn gt {most} }}
-    http-request lua.hold {hold_s}
+    http-request lua.hold
 """
 # Requests that a service may have at once, with those that are held. Less than a third of `maxconn`: also three services at this
 # limit leave connections for others.
@@ -124,27 +144,71 @@ MOST_REQUESTS = 3000
 def main():
     request = json.load(sys.stdin)
     os.makedirs(FOLDER, mode=0o755, exist_ok=True)
+    add_unchanged(request)
     if not request["services"]:
         if os.path.exists(UNIT_FILE):
             subprocess.run(["systemctl", "disable", "--now", UNIT], check=True, capture_output=True, timeout=60)
             os.remove(UNIT_FILE)
-            write(FOLDER + "/keys.map", "", 0o600)
+            for name in ("/keys.map", "/slots.json", "/services.json"):
+                write(FOLDER + name, "", 0o600)
         print(json.dumps({"services": {}}))
         return
+    write(FOLDER + "/services.json", json.dumps(request["services"]), 0o600)
     resolve(request)
+    assign_slots(request)
     write(FOLDER + "/hold.lua", HOLD, 0o644)
-    write(
-        FOLDER + "/keys.map", "".join(f"{key} {service}\n" for key, service in sorted(request["keys"].items())), 0o600
-    )
-    write(
-        FOLDER + "/limits.map", "".join(f"{key} {limit}\n" for key, limit in sorted(request["limits"].items())), 0o600
-    )
+    for name, values in maps(request).items():
+        write(f"{FOLDER}/{name}", "".join(f"{key} {value}\n" for key, value in sorted(values.items())), 0o600)
     write(FOLDER + "/haproxy.cfg", configuration(request), 0o600)
     if not start_or_reload(shape_of(request)):
-        set_map("limits.map", request["limits"])  # first, so that no key is without its limit
-        set_map("keys.map", request["keys"])
+        for name, values in maps(request).items():
+            set_map(name, values)
     set_servers(request)
-    print(json.dumps({"services": read_figures()}))
+    print(json.dumps({"services": read_figures(request)}))
+
+
+def add_unchanged(request):
+    """Adds the services that are to stay as they were asked for before."""
+    known = json.loads(read(FOLDER + "/services.json") or "[]")
+    request["services"] += [service for service in known if service["name"] in request["unchanged"]]
+
+
+def maps(request):
+    """Returns the maps that HAProxy looks into, in the order in which they are to change: a service has its settings before
+    its slot, and a key has its limit before it opens the service."""
+    services = request["services"]
+    return {
+        "health.map": {service["slot"]: service["health"] for service in services},
+        "holds.map": {service["name"]: service["hold_s"] for service in services},
+        "slots.map": {service["name"]: service["slot"] for service in services},
+        "limits.map": request["limits"],
+        "keys.map": request["keys"],
+    }
+
+
+def assign_slots(request):
+    """Gives each service its slot: the one that it has, or a free one. The slot of a service that has left is free when HAProxy
+    has no server and no request of it any more. `since`: the figures that the slot had when it got its service, and the HAProxy
+    process that had counted them."""
+    known = json.loads(read(FOLDER + "/slots.json") or "{}")
+    process = worker()
+    rows = [row for row in stat_rows() if row["pxname"].startswith("slot")] if process else []
+    counted = {row["pxname"]: counters(row) for row in rows if row["svname"] == "BACKEND"}
+    busy = {row["pxname"] for row in rows if row["svname"] != "BACKEND" or number(row["scur"])}
+    names = [service["name"] for service in request["services"]]
+    assigned = {name: one for name, one in known.items() if name in names or one["slot"] in busy}
+    taken = {one["slot"] for one in assigned.values()}
+    there = max([SLOTS, *map(slot_number, taken | counted.keys())])
+    free = [slot for slot in map("slot{}".format, range(1, there + 1)) if slot not in taken]
+    free.sort(key=lambda slot: counted.get(slot, {}).get("requests", 0))  # unused ones first
+    free += map("slot{}".format, range(there + 1, there + 1 + len(names)))
+    for name, slot in zip([name for name in names if name not in assigned], free, strict=False):
+        assigned[name] = {"slot": slot, "process": process, "since": counted.get(slot, {})}
+    write(FOLDER + "/slots.json", json.dumps(assigned, sort_keys=True), 0o600)
+    for service in request["services"]:
+        service.update(assigned[service["name"]])
+    most = max([there, *(slot_number(one["slot"]) for one in assigned.values())])
+    request["slots"] = -(-most // SLOTS) * SLOTS
 
 
 def resolve(request):
@@ -159,15 +223,18 @@ def resolve(request):
         service["servers"] = found
 
 
+def slot_number(slot):
+    """Returns the number of a slot."""
+    return int(slot.removeprefix("slot"))
+
+
 def configuration(request):
     """Returns the text of the configuration file."""
     text = HEAD.format(run=RUN, folder=FOLDER, port=request["port"])
-    for service in request["services"]:
-        host = service["name"].replace(":", ".")
-        text += BACKEND.format(
-            name=service["name"], health=service["health"], hold_s=service["hold_s"], host=host, most=MOST_REQUESTS
-        )
-        for server in service["servers"]:
+    of_slots = {service["slot"]: service["servers"] for service in request["services"]}
+    for slot in (f"slot{number}" for number in range(1, request["slots"] + 1)):
+        text += BACKEND.format(name=slot, folder=FOLDER, most=MOST_REQUESTS)
+        for server in of_slots.get(slot, ()):
             weight = server["weight"] if server["state"] == "ready" else 0
             text += f"    server {server['name']} {server_words(server)} weight {weight}\n"
     return text
@@ -185,8 +252,7 @@ def server_words(server):
 
 def shape_of(request):
     """Returns a digest of the configuration without its servers: if it is unchanged, the runtime socket suffices."""
-    bare = {**request, "services": [{**service, "servers": []} for service in request["services"]]}
-    return hashlib.sha256((configuration(bare) + HOLD).encode()).hexdigest()
+    return hashlib.sha256((configuration({**request, "services": []}) + HOLD).encode()).hexdigest()
 
 
 def start_or_reload(shape):
@@ -255,27 +321,34 @@ def set_map(name, wanted):
     for key, value in wanted.items():
         if key not in known:
             ask(f"add map {path} {key} {value}")
+        elif known[key] != str(value):
+            ask(f"set map {path} {key} {value}")
 
 
 def set_servers(request):
     """Makes the servers of the running HAProxy those that are asked for."""
-    rows = server_rows(ask("show stat"))
+    known = {}
+    for row in server_rows(stat_rows()):
+        known.setdefault(row["pxname"], {})[row["svname"]] = row
     for service in request["services"]:
-        known = {row["svname"]: row for row in rows if row["pxname"] == service["name"]}
+        there = known.pop(service["slot"], {})
         wanted = {server["name"]: server for server in service["servers"]}
         for name, server in wanted.items():
-            where = f"{service['name']}/{name}"
-            if name in known and known[name]["addr"] != address_of(server):
+            where = f"{service['slot']}/{name}"
+            if name in there and there[name]["addr"] != address_of(server):
                 remove(where)
-                del known[name]
-            if name not in known:
+                del there[name]
+            if name not in there:
                 ask(f"add server {where} {server_words(server)} weight {server['weight']}")
                 ask("enable health " + where)
             weight = server["weight"] if server["state"] == "ready" else 0
-            if name not in known or int(known[name]["weight"] or 0) != weight or "MAINT" in known[name]["status"]:
+            if name not in there or int(there[name]["weight"] or 0) != weight or "MAINT" in there[name]["status"]:
                 ask(f"set server {where} weight {weight}", f"set server {where} state ready")
-        for name in known.keys() - wanted.keys():
-            remove(f"{service['name']}/{name}")
+        for name in there.keys() - wanted.keys():
+            remove(f"{service['slot']}/{name}")
+    for slot, left in known.items():  # of services that are gone
+        for name in left:
+            remove(f"{slot}/{name}")
 
 
 def remove(where):
@@ -284,30 +357,42 @@ def remove(where):
     ask("del server " + where)
 
 
-def server_rows(text):
-    """Returns the rows of servers of HAProxy's figures."""
-    rows = csv.DictReader(text.lstrip("# ").splitlines())
+def stat_rows(text=None):
+    """Returns the rows of HAProxy's figures."""
+    return list(csv.DictReader((ask("show stat") if text is None else text).lstrip("# ").splitlines()))
+
+
+def server_rows(rows):
+    """Returns those of servers."""
     return [row for row in rows if row["svname"] not in ("FRONTEND", "BACKEND")]
 
 
-def read_figures():
-    """Returns the figures of all services. Sessions include those of processes that a reload has left."""
-    text = ask("show stat")
-    rows = [row for row in csv.DictReader(text.lstrip("# ").splitlines()) if ":" in row["pxname"]]
-    found = {}
-    for row in rows:
+def counters(row):
+    """Returns the figures of a backend that only grow."""
+    return {
+        "requests": number(row["req_tot"]),
+        "errors_4xx": number(row["hrsp_4xx"]),
+        "errors_5xx": number(row["hrsp_5xx"]),
+        "retries": number(row["wretr"]),
+    }
+
+
+def read_figures(request):
+    """Returns the figures of all services, since they got their slot or HAProxy was started. What runs now includes requests of
+    processes that a reload has left."""
+    process = worker()
+    rows = stat_rows()
+    found = {service["slot"]: {"servers": {}} for service in request["services"]}
+    since = {service["slot"]: service["since"] for service in request["services"] if service["process"] == process}
+    for row in (row for row in rows if row["pxname"] in found):
+        service = found[row["pxname"]]
         if row["svname"] == "BACKEND":
-            found.setdefault(row["pxname"], {"servers": {}}).update(
-                requests=number(row["req_tot"]),
-                active=number(row["scur"]),
-                errors_4xx=number(row["hrsp_4xx"]),
-                errors_5xx=number(row["hrsp_5xx"]),
-                retries=number(row["wretr"]),
-                first_byte_ms=number(row["rtime"]),
-                total_ms=number(row["ttime"]),
+            before = since.get(row["pxname"], {})
+            service.update({name: value - before.get(name, 0) for name, value in counters(row).items()})
+            service.update(
+                active=number(row["scur"]), first_byte_ms=number(row["rtime"]), total_ms=number(row["ttime"])
             )
         else:
-            service = found.setdefault(row["pxname"], {"servers": {}})
             row["check_status"] = row["check_status"].lstrip("* ")  # while another check runs, that of the last one
             service["servers"][row["svname"]] = {
                 "healthy": row["check_status"].startswith("L7OK"),
@@ -315,11 +400,11 @@ def read_figures():
                 "requests": number(row["stot"]),
                 "check": " ".join(filter(None, (row["check_status"], row["check_code"], row["last_chk"]))),
             }
-    for row in (row for process in old_processes() for row in server_rows(process)):
-        server = found.get(row["pxname"], {"servers": {}})["servers"].get(row["svname"])
+    for row in (row for old in old_processes() for row in server_rows(stat_rows(old)) if row["pxname"] in found):
+        server = found[row["pxname"]]["servers"].get(row["svname"])
         if server is not None:
             server["sessions"] += number(row["scur"])
-    return found
+    return {service["name"]: found[service["slot"]] for service in request["services"]}
 
 
 def old_processes():

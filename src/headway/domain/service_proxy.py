@@ -41,12 +41,13 @@ class ProxyService:
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
     """What the proxy of a cluster is to have. `keys`: SHA-256 of a key, in hexadecimal digits -> the service that it opens;
-    `limits`: such a hash -> requests a minute."""
+    `limits`: such a hash -> requests a minute; `unchanged`: services that stay with the servers that they have."""
 
     keys: Mapping[str, str]
     services: tuple[ProxyService, ...]
     limits: Mapping[str, int] = field(default_factory=dict)
     port: int = SERVICE_PORT
+    unchanged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class ServerReading:
 
 @dataclass(frozen=True, slots=True)
 class ServiceReading:
-    """What the proxy reports of a service, since it read its file last. Times are means of the last 1,024 requests."""
+    """What the proxy reports of a service, since the service or the proxy was started. Times are means of the last 1,024
+    requests."""
 
     requests: int = 0
     active: int = 0  # requests that run or wait

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import shutil
+import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,7 +20,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "serve_echo"
 def answer(url: str, key: str, path: str = "/") -> tuple[int, bytes]:
     """Returns status and body of a request to the service."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=300)
     try:
         connection.request("GET", parts.path + path, headers={"Authorization": f"Bearer {key}"})
         found = connection.getresponse()
@@ -75,3 +77,46 @@ def test_no_request_fails_while_replicas_change_and_keys_open_and_close(lab: Lab
     lab.wait(lambda: shown().ended_at is not None, "the end of the service", seen=said)
     assert {lab.state_of(job) for job in jobs} == {"CANCELLED"}
     assert lab.head("systemctl", "is-active", "headway-serve", check=False).out.strip() == "inactive"
+
+
+def test_held_request_is_answered_although_another_service_starts(lab: Lab, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(EXAMPLE, tmp_path / "echo"))
+
+    def up(name: str, *lines: str) -> None:
+        (folder / "service.yaml").write_text("\n".join((f"name: {name}", "time: 60", *lines)) + "\n")
+        lab.cli("serve", "up", str(folder / "service.yaml"), "--as", "vera")
+
+    def shown(name: str) -> ServiceOut:
+        return lab.client.services.get("lab", name)
+
+    def said(_: Lab) -> str:
+        return lab.cli("serve", "show", "late").out + lab.cli("server", "logs", "-n", "10").out
+
+    lab.head("rm", "-f", "/home/vera/begin", user="vera")
+    begin = "until [ -e ~/begin ]; do sleep 0.1; done; exec python3 server.py $HEADWAY_SERVE_PORT"
+    up("late", f"run: [sh, -c, '{begin}']", "replicas: {min: 0, max: 1}", "hold_s: 300")
+    key = lab.cli("serve", "key", "create", "late").out.strip()
+    lab.wait(lambda: shown("late").url, "the address of the service", seen=said)
+    url = shown("late").url
+    answers: list[tuple[int, bytes]] = []
+
+    def ask() -> None:
+        found = (0, b"")
+        while found[0] in (0, 401):  # until the proxy runs and has the key
+            with contextlib.suppress(ConnectionRefusedError):
+                found = answer(url, key)
+        answers.append(found)
+
+    client = threading.Thread(target=ask)
+    client.start()
+    lab.wait(lambda: answers or shown("late").active == 1, "the held request", seen=said)
+    processes = lab.head("pgrep", "-x", "haproxy").out
+    up("other", "run: python3 server.py {port}")
+    lab.wait(lambda: shown("other").healthy == 1, "the other service", seen=said)
+    lab.head("touch", "/home/vera/begin", user="vera")
+    client.join()
+    assert [status for status, _ in answers] == [200], answers
+    assert lab.head("pgrep", "-x", "haproxy").out == processes, "HAProxy was not reloaded"
+    for name in ("late", "other"):
+        lab.client.services.stop("lab", name)
+    lab.wait(lambda: all(shown(name).ended_at for name in ("late", "other")), "the end of both", seen=said)

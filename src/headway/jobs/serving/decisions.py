@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from headway.domain.slurm.job_states import RUNNING
 from headway.domain.slurm.nodes_and_jobs import OUT, JobState, NodeState
-from headway.jobs.serving.service_file import Replicas, Service
+from headway.jobs.serving.service_file import Replicas, Service, warned_s
 from headway.store.db.rows import ReplicaRow
 
 COMING = ("submitting", "pending", "starting")
 SERVING = ("serving", "unhealthy")
 UNHEALTHY_S = 30.0  # after so long without health a replica is replaced
+FINISH_S = 30.0  # for the last requests of a replica whose job ends
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 300.0  # before a replica follows one that failed
 
 
@@ -46,6 +48,8 @@ def reason_to_leave(
     """Returns the reason for which another replica has to take the place of this one; "" if it may stay."""
     if replica.version != version:
         return f"version {version} replaces it"
+    if preempted_at(job):
+        return "a job of a higher partition or QOS preempts it"
     node = nodes.get(replica.node)
     if node is not None and not OUT.isdisjoint(node.states):
         return f"node {node.name} is out of service: {node.reason or node.states[-1]}"
@@ -53,9 +57,22 @@ def reason_to_leave(
         return f"it has not been healthy for {UNHEALTHY_S:.0f} s"
     if job is not None and replica.node and job.time_limit_s and job.start_time:
         left = job.start_time + job.time_limit_s - now
-        if left < min(service.start_s + service.drain_s, job.time_limit_s / 2):
+        if left < min(warned_s(service), job.time_limit_s / 2):
             return "its time limit is near"
     return ""
+
+
+def preempted_at(job: JobState | None) -> int:
+    """Returns since when Slurm preempts a running job, in unix seconds; 0 if it does not."""
+    at = job.more.get("preempttime", 0) if job is not None and job.state in RUNNING else 0
+    return int(at) if at else 0
+
+
+def must_drain(service: Service, job: JobState | None, ends_at: Sequence[float], now: float) -> bool:
+    """Returns whether a replica has to finish its requests now, also if no other is healthy: its time limit, or one of the other
+    ends of its job, is as near as the requests need."""
+    limit = [job.start_time + job.time_limit_s] if job is not None and job.start_time and job.time_limit_s else []
+    return any(now > end - min(service.drain_s, FINISH_S) for end in (*limit, *ends_at))
 
 
 def start_failed(service: Service, replica: ReplicaRow, now: float) -> bool:
@@ -73,9 +90,16 @@ def pause_after_failures(replicas: Sequence[ReplicaRow]) -> tuple[int, float]:
     return len(failed), last + min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (len(failed) - 1))
 
 
-def next_step(wanted: int, replicas: Sequence[ReplicaRow], leaving: Mapping[int, str], *, may_start: bool) -> NextStep:
+def next_step(
+    wanted: int,
+    replicas: Sequence[ReplicaRow],
+    leaving: Mapping[int, str],
+    *,
+    may_start: bool,
+    at_once: Collection[int] = (),
+) -> NextStep:
     """Returns what to do so that `wanted` replicas run. `leaving`: replicas that are to be replaced, with the reason. One that
-    serves is drained only when enough others are healthy."""
+    serves is drained only when enough others are healthy, or if it is in `at_once`."""
     coming = [one for one in replicas if one.state in COMING and one.number not in leaving]
     good = [one for one in replicas if one.state in SERVING and one.number not in leaving]
     going = [one for one in replicas if one.state in SERVING and one.number in leaving]
@@ -87,7 +111,7 @@ def next_step(wanted: int, replicas: Sequence[ReplicaRow], leaving: Mapping[int,
     # Sick ones first: they answer no requests.
     going.sort(key=lambda one: (one.state == "serving", one.number))
     surplus = max(0, healthy + len(going) - wanted)
-    drain = {one.number: leaving[one.number] for one in going if one.state == "unhealthy"}
+    drain = {one.number: leaving[one.number] for one in going if one.state == "unhealthy" or one.number in at_once}
     for one in going[:surplus]:
         drain[one.number] = leaving[one.number]
     for one in sorted(good, key=lambda one: (one.state == "serving", -one.number))[: max(0, len(good) - wanted)]:

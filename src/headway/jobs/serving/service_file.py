@@ -81,6 +81,16 @@ def _faults(service: Service) -> Iterator[Fault]:
         )
 
 
+# Sent to a replica before its end. Servers ignore it. With it, Slurm sends no SIGTERM to a job that it preempts,
+# and Headway gives the job time before it takes its node away.
+_WARNING = "URG"
+
+
+def warned_s(service: Service) -> int:
+    """Returns how many seconds before its end a replica is to be replaced."""
+    return min(service.start_s + service.drain_s, 65_535)  # the most that sbatch takes
+
+
 _OF_SERVICE = {"name", "run", "replicas", "health", "start_s", "drain_s", "hold_s"}
 
 
@@ -94,7 +104,7 @@ def replica_run(
         "HEADWAY_SERVE_PATH": path,
         "HEADWAY_SERVE_REPLICA": str(number),
     }
-    return RunIn.model_validate(
+    run = RunIn.model_validate(
         {
             **service.model_dump(exclude=_OF_SERVICE),  # the other fields have the names of a run's
             "launcher": service.launcher or "python",
@@ -105,3 +115,6 @@ def replica_run(
             "git": git,
         }
     )
+    # First, so that a signal of the file is the one that counts.
+    run.sbatch.insert(0, f"--signal={_WARNING}@{warned_s(service)}")
+    return run

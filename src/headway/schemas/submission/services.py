@@ -73,8 +73,8 @@ class ReplicaOut(ResponseModel):
 
 
 class ServiceOut(ResponseModel):
-    """A service. Lists leave out its replicas that have ended. `id` is "" for a dry run. Figures are those of the proxy since it
-    was started or another service was added; times are means of the last 1,024 requests in milliseconds."""
+    """A service. Lists leave out its replicas that have ended. `id` is "" for a dry run. Figures are those since the
+    service or the proxy was started; times are means of the last 1,024 requests in milliseconds."""
 
     id: str
     cluster: str

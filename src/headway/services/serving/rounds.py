@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -24,12 +24,14 @@ from headway.domain.service_proxy import (
     service_path,
 )
 from headway.domain.slurm.job_states import ENDED, RUNNING
-from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.domain.slurm.nodes_and_jobs import OUT, JobState
 from headway.errors import HeadwayError, InvalidSpec, NotFound, TooManySubmits, Unanswered, Unreachable
 from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.serving.decisions import (
+    must_drain,
     next_step,
     pause_after_failures,
+    preempted_at,
     reason_to_leave,
     start_failed,
     wanted_replicas,
@@ -73,25 +75,49 @@ async def advance_services(state: AppState, name: str, rows: Sequence[ServiceRow
     if snapshot.stale:
         raise Unreachable(snapshot.stale)
     stored = await state.store.services.replicas(*(row.id for row in rows))
-    found = [
-        await _observe(state, cluster, snapshot, row, [one for one in stored if one.service == row.id]) for row in rows
-    ]
+    found = []
+    for row in rows:
+        async with _others_continue(state, row):
+            mine = [one for one in stored if one.service == row.id]
+            found.append(await _observe(state, cluster, snapshot, row, mine))
     carried = [one for one in found if one.row.state == "running" or any(map(_active, one.replicas))]
-    proxy = await state.backend.proxy.steer_proxy(cluster, await _settings(state, name, carried))
+    unread = {row.proxy_name for row in rows} - {one.row.proxy_name for one in found}
+    proxy = await state.backend.proxy.steer_proxy(cluster, await _settings(state, name, carried, unread))
     state.proxies[name] = proxy
     taken = {one.port for one in stored if _active(one)}
+    ends = await _ends_of_nodes(state, name, snapshot, stored)
     for one in found:
         reading = proxy.services.get(one.row.proxy_name, ServiceReading())
-        try:
-            await _advance(state, cluster, snapshot, one, reading, taken)
-        except Unreachable:  # of all services of the cluster
-            raise
-        except HeadwayError as error:
-            log.warning("a round of a service failed", service=one.row.id, error=error.message)
-            if one.row.state == "running":
-                await state.store.services.change(one.row.id, why=error.message)
-        except Exception as error:  # the other services continue
-            log.error("a round of a service failed", service=one.row.id, exc_info=error)
+        async with _others_continue(state, one.row):
+            await _advance(state, cluster, snapshot, one, reading, taken, ends)
+
+
+@contextlib.asynccontextmanager
+async def _others_continue(state: AppState, row: ServiceRow) -> AsyncIterator[None]:
+    """Stores an error of one service as its reason, so that the other services continue. Raises Unreachable, which is of all
+    services of the cluster."""
+    try:
+        yield
+    except Unreachable:
+        raise
+    except HeadwayError as error:
+        log.warning("a round of a service failed", service=row.id, error=error.message)
+        if row.state == "running":
+            await state.store.services.change(row.id, why=error.message)
+    except Exception as error:
+        log.error("a round of a service failed", service=row.id, exc_info=error)
+
+
+async def _ends_of_nodes(
+    state: AppState, cluster: str, snapshot: Snapshot, replicas: Sequence[ReplicaRow]
+) -> dict[str, float]:
+    """Returns the nodes with replicas whose provider reclaims them -> when jobs end there, in unix seconds."""
+    used = {replica.node for replica in replicas if _active(replica)}
+    if all(OUT.isdisjoint(node.states) for node in snapshot.nodes if node.name in used):
+        return {}
+    incidents = await state.store.incidents.open_and_recent(cluster, latest=0)
+    known = await state.store.incidents.with_steps(one for one in incidents if one.node in used)
+    return {one.node: float(end) for one in known if isinstance(end := one.found("ends"), int | float)}
 
 
 def _active(replica: ReplicaRow) -> bool:
@@ -138,8 +164,10 @@ def _with_job(replica: ReplicaRow, job: JobState | None, now: float) -> ReplicaR
     return replace(replica, why=job_reason(job))
 
 
-async def _settings(state: AppState, cluster: str, found: Sequence[_Observed]) -> ProxySettings:
-    """Returns the servers and keys that the proxy is to have."""
+async def _settings(
+    state: AppState, cluster: str, found: Sequence[_Observed], unread: Collection[str]
+) -> ProxySettings:
+    """Returns the servers and keys that the proxy is to have. `unread`: services that stay in the proxy as they are."""
     services = tuple(
         ProxyService(
             one.row.proxy_name,
@@ -153,11 +181,12 @@ async def _settings(state: AppState, cluster: str, found: Sequence[_Observed]) -
         )
         for one in found
     )
-    names = {service.name for service in services}
+    names = {service.name for service in services} | set(unread)
     keys = await state.store.services.keys(cluster) if names else ()
     opening = [key for key in keys if key.service in names]
     limits = {key.hash: key.per_minute for key in opening if key.per_minute is not None}
-    return ProxySettings({key.hash: key.service for key in opening}, services, limits)
+    opens = {key.hash: key.service for key in opening}
+    return ProxySettings(opens, services, limits, unchanged=tuple(sorted(unread)))
 
 
 def server_name(replica: ReplicaRow) -> str:
@@ -166,7 +195,13 @@ def server_name(replica: ReplicaRow) -> str:
 
 
 async def _advance(
-    state: AppState, cluster: Cluster, snapshot: Snapshot, one: _Observed, reading: ServiceReading, taken: set[int]
+    state: AppState,
+    cluster: Cluster,
+    snapshot: Snapshot,
+    one: _Observed,
+    reading: ServiceReading,
+    taken: set[int],
+    ends_of_nodes: Mapping[str, float],
 ) -> None:
     """Decides about a service, stores the decision, and carries it out."""
     now, row, service = state.clock(), one.row, one.stored.service
@@ -191,7 +226,16 @@ async def _advance(
         if (why := reason_to_leave(service, row.version, replica, one.jobs.get(replica.number), nodes, now))
     }
     failures, until = pause_after_failures(replicas)
-    step = next_step(wanted, replicas, leaving, may_start=now >= until)
+    graces = {partition.name: partition.grace_s for partition in cluster.partitions}
+    at_once = []
+    for replica in (replica for replica in replicas if replica.number in leaving):
+        job = one.jobs.get(replica.number)
+        ends = [ends_of_nodes[replica.node]] if replica.node in ends_of_nodes else []
+        if job is not None and (since := preempted_at(job)):
+            ends.append(since + graces.get(job.partition, 0))
+        if must_drain(service, job, ends, now):
+            at_once.append(replica.number)
+    step = next_step(wanted, replicas, leaving, may_start=now >= until, at_once=at_once)
     replicas = with_step(replicas, step, now)
     await state.store.services.update_replicas(new for old, new in zip(one.before, replicas, strict=True) if new != old)
     why = row.why if row.state == "stopped" else _why(replicas, failures, until, now)

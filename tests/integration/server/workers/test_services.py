@@ -257,6 +257,21 @@ async def test_error_of_one_service_does_not_stop_the_others(lab: Lab) -> None:
     assert (shown["later"]["why"], [one["state"] for one in shown["later"]["replicas"]]) == ("", ["pending"])
 
 
+async def test_service_that_cannot_be_read_stays_in_the_proxy_and_the_others_continue(lab: Lab) -> None:
+    eve = await serving(lab)
+    made = (await eve.post(f"{SERVICES}/chat/keys", json={})).json()
+    await put(lab, "bob", "blue")  # its document is not one that this version reads
+    await start(lab, replicas=1, name="later")
+    lab.nodes[0] = builders.node("lab-1-1", "MIXED", "DRAIN")
+    await lab.round()
+    assert (lab.settings.unchanged, [one.name for one in lab.settings.services]) == (
+        ("blue:chat",),
+        ["eve:chat", "eve:later"],
+    )
+    assert lab.settings.keys == {hashlib.sha256(made["key"].encode()).hexdigest(): "eve:chat"}
+    assert [one["state"] for one in (await eve.get(f"{SERVICES}/later")).json()["replicas"]] == ["pending"]
+
+
 async def test_unreachable_cluster_changes_nothing(lab: Lab) -> None:
     eve = await serving(lab)
     lab.server.backend.answers["steer_proxy"] = Unreachable("gone")

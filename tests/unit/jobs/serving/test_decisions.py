@@ -6,6 +6,7 @@ from typing import Any
 
 from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.jobs.serving.decisions import (
+    must_drain,
     next_step,
     pause_after_failures,
     reason_to_leave,
@@ -63,6 +64,25 @@ def test_fewer_replicas_are_drained_the_latest_first_and_those_that_start_end() 
     step = next_step(1, some, {}, may_start=True)
     assert (list(step.drain), list(step.end)) == ([2], [3])
     assert next_step(0, [replica(1)], {}, may_start=True).drain == {1: "fewer replicas are wanted"}
+
+
+def test_replica_whose_job_ends_is_drained_also_if_no_other_is_healthy() -> None:
+    step = next_step(1, [replica(1)], {1: "preempted"}, may_start=True, at_once=[1])
+    assert (step.start, step.drain) == (1, {1: "preempted"})
+    job = builders.job(5, start_time=100, time_limit_s=900)
+    assert not must_drain(service(), job, [], 969.0)
+    assert must_drain(service(), job, [], 971.0)
+    assert must_drain(service(drain_s=5), job, [600.0], 596.0)
+    assert not must_drain(service(drain_s=5), job, [600.0], 594.0)
+
+
+def test_preempted_replica_leaves_while_its_grace_time_runs() -> None:
+    job = builders.job(5, more={"preempttime": 500})
+    assert "preempts it" in reason_to_leave(service(), 1, replica(1), job, {}, 501.0)
+    assert (
+        reason_to_leave(service(), 1, replica(1), builders.job(5, "PENDING", more={"preempttime": 500}), {}, 501.0)
+        == ""
+    )
 
 
 def test_reasons_to_leave() -> None:

@@ -39,6 +39,7 @@ def test_replica_gets_its_port_as_word_and_variable() -> None:
     run = replica_run(service, 7, path="/serve/red/chat", port=17001)
     assert run.argv == ["serve", "--port", "17001", "--model", "{m}"]
     assert (run.name, run.gpus, run.launcher) == ("chat-7", 2, "python")
+    assert run.sbatch == ["--signal=URG@900"], "without it, Slurm would end a preempted replica with SIGTERM"
     assert run.env == {
         "A": "1",
         "HEADWAY_SERVE_PORT": "17001",

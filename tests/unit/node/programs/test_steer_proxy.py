@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,14 @@ def settings(*states: str, health: str = "/health") -> dict[str, Any]:
         "port": 8470,
         "keys": {},
         "limits": {},
-        "services": [{"name": "red:chat", "health": health, "hold_s": 60, "servers": servers}],
-    }
+        "slots": steer_proxy.SLOTS,
+        "services": [
+            {
+                "name": "red:chat", "health": health, "hold_s": 60, "servers": servers,
+                "slot": "slot1", "process": "7", "since": {"requests": 70},
+            }
+        ],
+    }  # fmt: skip
 
 
 def test_only_healthy_servers_have_weight() -> None:
@@ -32,14 +39,19 @@ def test_only_healthy_servers_have_weight() -> None:
         ("r2", "10.0.0.7:17002", "100"),
         ("r3", "10.0.0.7:17003", "0"),
     ]
-    assert "backend red:chat" in lines
+    first = lines.index("backend slot1")
+    assert (
+        first
+        < lines.index("    server r1 10.0.0.7:17001 " + steer_proxy.CHECK + " weight 0")
+        < lines.index("backend slot2")
+    )
 
 
 def test_service_with_too_many_requests_refuses_them_before_it_holds_them() -> None:
     lines = [line.strip() for line in steer_proxy.configuration(settings()).splitlines()]
     refused = next(n for n, line in enumerate(lines) if line.endswith("if { be_conn gt 3000 }"))
     assert lines[refused].startswith("http-request return status 503 ")
-    assert lines.index("backend red:chat") < refused < lines.index("http-request lua.hold 60")
+    assert lines.index("backend slot1") < refused < lines.index("http-request lua.hold")
 
 
 def test_server_without_an_address_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,14 +68,69 @@ def test_server_without_an_address_is_left_out(monkeypatch: pytest.MonkeyPatch) 
     assert [(one["name"], one["address"]) for one in asked["services"][0]["servers"]] == [("r2", "10.0.0.8")]
 
 
-def test_servers_do_not_change_the_shape_and_services_do() -> None:
-    assert steer_proxy.shape_of(settings("new")) == steer_proxy.shape_of(settings("ready", "ready"))
-    assert steer_proxy.shape_of(settings()) != steer_proxy.shape_of(settings(health="/ready"))
+def test_servers_and_services_do_not_change_the_shape() -> None:
+    shape = steer_proxy.shape_of(settings("new"))
+    assert shape == steer_proxy.shape_of(settings("ready", "ready", health="/ready"))
+    assert shape == steer_proxy.shape_of({**settings(), "services": []})
+    assert shape != steer_proxy.shape_of({**settings(), "slots": 2 * steer_proxy.SLOTS})
+
+
+def backend(slot: str, requests: int, *servers: str) -> str:
+    """Returns the rows of a slot in HAProxy's figures."""
+    return "".join(f"{slot},{name},0,0\n" for name in servers) + f"{slot},BACKEND,0,{requests}\n"
+
+
+class Slots:
+    """The program's folder, and what HAProxy says of its slots."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows = ""
+        self.process = "7"
+        monkeypatch.setattr(steer_proxy, "FOLDER", str(folder))
+        monkeypatch.setattr(steer_proxy, "SLOTS", 3)
+        monkeypatch.setattr(steer_proxy, "worker", lambda: self.process)
+        columns = "pxname,svname,scur,req_tot,hrsp_4xx,hrsp_5xx,wretr"
+        monkeypatch.setattr(steer_proxy, "ask", lambda command: f"# {columns}\n" + self.rows)
+
+    def of(self, *names: str) -> tuple[dict[str, str], int]:
+        """Returns the slot of each service, and how many slots there are."""
+        request: dict[str, Any] = {"services": [{"name": name} for name in names]}
+        steer_proxy.assign_slots(request)
+        return {one["name"]: one["slot"] for one in request["services"]}, request["slots"]
+
+
+def test_service_keeps_its_slot_and_another_gets_an_unused_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = Slots(tmp_path, monkeypatch)
+    slots.process = ""
+    assert slots.of("red:chat") == ({"red:chat": "slot1"}, 3)
+    slots.process, slots.rows = "7", backend("slot1", 9, "r1") + backend("slot2", 5) + backend("slot3", 0)
+    assert slots.of("red:chat", "red:new") == ({"red:chat": "slot1", "red:new": "slot3"}, 3)
+    assert slots.of("red:new") == ({"red:new": "slot3"}, 3)
+    assert slots.of("red:other", "red:new")[0] == {"red:new": "slot3", "red:other": "slot2"}, "slot1 has a server"
+    slots.rows = backend("slot1", 9)
+    assert slots.of("red:other", "red:new", "red:last")[0]["red:last"] == "slot1"
+
+
+def test_service_that_is_unchanged_keeps_its_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steer_proxy, "FOLDER", str(tmp_path))
+    before = [{"name": "red:chat", "servers": [{"name": "r1"}]}, {"name": "red:gone", "servers": []}]
+    (tmp_path / "services.json").write_text(json.dumps(before))
+    request: dict[str, Any] = {"services": [{"name": "red:new"}], "unchanged": ["red:chat", "red:unknown"]}
+    steer_proxy.add_unchanged(request)
+    assert request["services"] == [{"name": "red:new"}, before[0]]
+
+
+def test_slots_are_added_when_they_do_not_suffice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = Slots(tmp_path, monkeypatch)
+    assert slots.of("a:a", "b:b", "c:c")[1] == 3
+    assert slots.of("a:a", "b:b", "c:c", "d:d") == ({"a:a": "slot1", "b:b": "slot2", "c:c": "slot3", "d:d": "slot4"}, 6)
+    slots.rows = backend("slot6", 0)
+    assert slots.of("a:a")[1] == 6, "fewer would need another reload"
 
 
 def test_servers_and_keys_change_through_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    stat = "# pxname,svname,status,weight,addr\nred:chat,r1,UP,100,10.0.0.7:17001\nred:chat,r9,UP,100,10.0.0.7:17009\n"
+    stat = "# pxname,svname,status,weight,addr\nslot1,r1,UP,100,10.0.0.7:17001\nslot1,r9,UP,100,10.0.0.7:17009\n"
 
     def ask(*commands: str, path: str = "") -> str:
         told.extend(commands)
@@ -73,19 +140,20 @@ def test_servers_and_keys_change_through_the_socket(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(steer_proxy, "ask", ask)
     steer_proxy.set_servers(settings("drain", "new"))
     assert told[1:] == [
-        "set server red:chat/r1 weight 0",
-        "set server red:chat/r1 state ready",
-        f"add server red:chat/r2 10.0.0.7:17002 {steer_proxy.CHECK} weight 100",
-        "enable health red:chat/r2",
-        "set server red:chat/r2 weight 0",
-        "set server red:chat/r2 state ready",
-        "set server red:chat/r9 state maint",
-        "del server red:chat/r9",
+        "set server slot1/r1 weight 0",
+        "set server slot1/r1 state ready",
+        f"add server slot1/r2 10.0.0.7:17002 {steer_proxy.CHECK} weight 100",
+        "enable health slot1/r2",
+        "set server slot1/r2 weight 0",
+        "set server slot1/r2 state ready",
+        "set server slot1/r9 state maint",
+        "del server slot1/r9",
     ]
     told.clear()
-    steer_proxy.set_map("keys.map", {"bb": "red:chat", "cc": "red:chat"})
+    steer_proxy.set_map("keys.map", {"bb": "red:other", "cc": "red:chat"})
     assert told[1:] == [
         "del map /etc/headway/serve/keys.map aa",
+        "set map /etc/headway/serve/keys.map bb red:other",
         "add map /etc/headway/serve/keys.map cc red:chat",
     ]
 
@@ -94,15 +162,15 @@ def test_server_stays_healthy_while_another_check_runs(monkeypatch: pytest.Monke
     columns = "scur,stot,req_tot,hrsp_4xx,hrsp_5xx,wretr,rtime,ttime,check_status,check_code,last_chk"
     stat = (
         f"# pxname,svname,{columns}\n"
-        "red:chat,r1,2,70,,,,,,,* L7OK,200,\n"
-        "red:chat,r2,0,0,,,,,,,L4CON,,Connection refused\n"
-        "red:chat,BACKEND,3,71,71,4,5,6,12,34,,,\n"
+        "slot1,r1,2,70,,,,,,,* L7OK,200,\n"
+        "slot1,r2,0,0,,,,,,,L4CON,,Connection refused\n"
+        "slot1,BACKEND,3,71,141,4,5,6,12,34,,,\n"
     )
     proc = "# workers\n31 worker 0\n# old workers\n20 worker 1\n# programs\n"
-    old = "# pxname,svname,scur\nred:chat,r1,5\nred:chat,gone,1\n"
-    answers = {"show stat": stat, "show proc": proc, "@!20 show stat": old}
+    old = "# pxname,svname,scur\nslot1,r1,5\nslot1,gone,1\n"
+    answers = {"show stat": stat, "show info": "Pid: 7\n", "show proc": proc, "@!20 show stat": old}
     monkeypatch.setattr(steer_proxy, "ask", lambda command, path="": answers[command])
-    assert steer_proxy.read_figures() == {
+    assert steer_proxy.read_figures(settings()) == {
         "red:chat": {
             "requests": 71, "active": 3, "errors_4xx": 4, "errors_5xx": 5, "retries": 6, "first_byte_ms": 12, "total_ms": 34,
             "servers": {
