@@ -1,5 +1,6 @@
 """Bundles of job files: stored once under the digest of their content, copied for each job."""
 
+import errno
 import json
 import os
 import sys
@@ -68,8 +69,6 @@ def keep_bundle(root, digest, data):
 def stage_bundle(request):
     """Copies the bundle to the job's work folder, where the job may write. Runs as the user. An existing folder stays
     unchanged: the steps of a pipeline share it, and the bundle may already be deleted."""
-    import shutil
-
     for path, text in request["files"].items():
         if not os.path.exists(path):
             make_folder(os.path.dirname(path))
@@ -77,6 +76,15 @@ def stage_bundle(request):
                 file.write(text)
             os.chmod(file.name, 0o555)
             os.replace(file.name, path)
+    copy_bundle(request)
+    if request.get("resume"):
+        link_checkpoint(request["resume"])
+
+
+def copy_bundle(request):
+    """Copies the bundle to the job's work folder. An existing folder stays unchanged."""
+    import shutil
+
     work = request["work"]
     make_folder(os.path.dirname(work))
     if not request["bundle"]:
@@ -94,6 +102,40 @@ def stage_bundle(request):
         if not os.path.islink(path):
             os.chmod(path, os.stat(path).st_mode | 0o200)
     os.rename(part, work)
+
+
+def link_checkpoint(request):
+    """Puts a checkpoint of an earlier job into the folder of a new job's checkpoints, by hard links: it costs no space, and
+    stays when the earlier job deletes it. Refuses the request if the checkpoint is gone."""
+    import shutil
+
+    source = os.path.join(request["source"], request["name"])
+    target = os.path.join(request["target"], request["name"])
+    if os.path.isdir(target):  # an earlier try of the same request
+        return
+    make_folder(request["target"])
+    part = os.path.join(request["target"], f".{request['name']}.{os.getpid()}.part")
+    try:
+        shutil.copytree(source, part, symlinks=True, copy_function=link_or_copy)
+        os.rename(part, target)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(part, ignore_errors=True)
+        reason = getattr(error, "strerror", None) or error
+        identity.refuse(f"{os.uname().nodename}: checkpoint {source} can't be used for a new job: {reason}")
+
+
+def link_or_copy(source, target, *, follow_symlinks=True):
+    """Makes a hard link; a copy where the file system, or the owner of the file, permits no link."""
+    import shutil
+
+    try:
+        os.link(source, target, follow_symlinks=follow_symlinks)
+    except (PermissionError, NotADirectoryError):
+        shutil.copy2(source, target, follow_symlinks=follow_symlinks)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EOPNOTSUPP, errno.EMLINK):
+            raise
+        shutil.copy2(source, target, follow_symlinks=follow_symlinks)
 
 
 def touch_bundle(place):

@@ -6,6 +6,7 @@ first, so a copy with a manifest is complete. Only rank 0 copies."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -53,6 +54,13 @@ def open_store(target: str) -> CheckpointStore:
     if "://" in target:
         raise CheckpointError(f"checkpoints can be copied to s3://BUCKET/PREFIX or to a folder, not to {target}")
     return FolderStore(Path(target))
+
+
+def own_target(target: str) -> str:
+    """Returns where this job's copies go. A job that continues from a kept checkpoint of another job has a place of its own below
+    the other's: there may be copies of later steps, from which it was to go back."""
+    resumed = os.environ.get(checkpoint_folder.RESUMED_FROM, "")
+    return f"{target.rstrip('/')}/resumed-{resumed}" if resumed else target
 
 
 class S3Store:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 MANIFEST = "manifest.json"
 SCRATCH = Path("/scratch")
+RESUMED_FROM = "HEADWAY_RESUMED_FROM"  # JOB-step-N, in a job of `headway job resume`
 _PUBLISHED = re.compile(r"step-(\d{8,})")
 _CHUNK = 4 * 1024 * 1024
 

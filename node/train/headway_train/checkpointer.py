@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from headway_train import checkpoint_folder, checkpoint_formats
-from headway_train.checkpoint_copies import VARIABLE, CheckpointCopies
-from headway_train.checkpoint_folder import CheckpointError, CheckpointManifest
+from headway_train.checkpoint_copies import VARIABLE, CheckpointCopies, own_target
+from headway_train.checkpoint_folder import RESUMED_FROM, CheckpointError, CheckpointManifest
 from headway_train.progress import saved
 from headway_train.ranks import Flag, Ranks
 
@@ -96,6 +96,10 @@ class Checkpointer:
         self._fetch()
         found = self._newest()
         if found is None:
+            if resumed := os.environ.get(RESUMED_FROM):
+                raise CheckpointError(
+                    f"this job continues from {resumed}, but {self.directory} has no undamaged checkpoint"
+                )
             return 0
         place, manifest = found
         try:
@@ -123,6 +127,7 @@ class Checkpointer:
         def choose() -> bool:
             target = given if given is not None else os.environ.get(VARIABLE, "")
             if target:
+                target = own_target(target)
                 self._copies = CheckpointCopies(target, self._keep)
             return bool(target)
 

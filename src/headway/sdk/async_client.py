@@ -136,6 +136,7 @@ class AsyncJobs(AsyncResource[Jobs]):
     lineage = _threaded(Jobs.lineage)
     retry = _threaded(Jobs.retry)
     rerun = _threaded(Jobs.rerun)
+    resume = _threaded(Jobs.resume)
     page = _threaded(Jobs.page)
     get = _threaded(Jobs.get)
     stacks = _threaded(Jobs.stacks)
@@ -381,6 +382,7 @@ class AsyncJob:
     cancel = _threaded(Job.cancel)
     retry = _starting(Job.retry)
     rerun = _starting(Job.rerun)
+    resume = _starting(Job.resume)
     logs = _streamed(Job.logs)
 
     async def wait(

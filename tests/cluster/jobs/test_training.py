@@ -147,3 +147,16 @@ def test_rank_that_leaves_before_the_last_message_ends(lab: Lab) -> None:
         f"MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1); srun bash -c '{ranks}'",
     )
     assert lab.wait_job(job, "COMPLETED") == "COMPLETED", lab.output(f"{HOME}/leaves_early.txt")
+
+
+def test_resumed_job_goes_back_to_a_kept_step(lab: Lab) -> None:
+    words = ("run", "lab", "--as", "admin", "--name", "back", "--gpus", "1", "--folder", str(EXAMPLES))
+    first = int(lab.cli(*words, "--", "torchrun", "train_ddp.py", *STEPS[:-2]).out.split()[3])
+    lab.wait_job(first, "COMPLETED", patience_s=240)
+    refused = lab.cli("job", "resume", "lab", str(first), "--from", "step:21", check=False)
+    assert f"job {first} has no checkpoint of step 21; it keeps steps 25, 30" in refused.err
+    assert refused.code != 0
+    again = int(lab.cli("job", "resume", "lab", str(first), "--from", "step:25").out.split()[3])
+    lab.wait_job(again, "COMPLETED", patience_s=240)
+    before, after = (losses(lab.cli("logs", "lab", str(job)).out) for job in (first, again))
+    assert after == {step: before[step] for step in range(26, 31)}

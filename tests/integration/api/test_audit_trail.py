@@ -68,6 +68,7 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /clusters/{name}/nodes/{node}/drain": {"reason": "disk swap"},
     "POST /clusters/{name}/submit": {"script": "#!/bin/sh\nhostname\n"},
     "POST /clusters/{name}/notebooks": {"gpus": "1"},
+    "POST /clusters/{name}/jobs/{job_id}/resume": {"step": "4000"},
 }
 UTC = periods.time_zone("UTC")
 NOW = 1_790_000_000.0
@@ -126,7 +127,7 @@ def world(
     work.answers |= {
         "submit": submit, "run_interactive": converse, "return_incident_node": bring_back, "drain_node": "drained",
         "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject_fault": "done", "measure_volumes": (),
-        "array_states": {"1": "FAILED"}, "rank_stacks": JobStacksOut(),
+        "rank_stacks": JobStacksOut(),
         "usage_runs": (), "node_events": (), "restart_losses": {}, "checkpoint_stats": {}, "query_metrics": (),
     }  # fmt: skip
     return things
@@ -169,9 +170,10 @@ async def write(world: Things, key: str, method: str, path: str, role: str, thin
 async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     """Jobs in the state that the action is for, a node with a fault or without, no action of a node under way."""
     verb = key.rpartition("/")[2]
-    state = "PENDING" if verb in WAITING else "FAILED" if verb in ("retry", "rerun") else "RUNNING"
+    state = "PENDING" if verb in WAITING else "FAILED" if verb in ("retry", "rerun", "resume") else "RUNNING"
     jobs = tuple(builders.job(number, state, user=user) for user, number in JOBS.items())
     made.backend.answers["read"] = SlurmReading((builders.node("lab-1-1", "IDLE"),), jobs)
+    made.backend.answers["array_states"] = {} if verb == "resume" else {"1": "FAILED"}  # only tasks can be retried
     known = {job.id: job for job in jobs}
     made.backend.answers["job"] = lambda _, number: known.get(number) or builders.job(number, "FAILED")
     made.state.live.forget_cluster("lab")

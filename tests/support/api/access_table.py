@@ -8,7 +8,7 @@ test_route_access.py prepares everything else that a request needs: NAMES there 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headway.domain.access.role import Role
@@ -181,6 +181,7 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/jobs/{job_id}/lineage": TOUCH,
     "POST api/clusters/{name}/jobs/{job_id}/retry": OWNER,
     "POST api/clusters/{name}/jobs/{job_id}/rerun": OWNER,
+    "POST api/clusters/{name}/jobs/{job_id}/resume": replace(OWNER, body={"step": 4000}),
     "POST api/clusters/{name}/run": Row(WORK, body={"argv": ["python", "train.py"]}),
     "GET api/clusters/{name}/bundles/{digest}": Row(WORK),
     "PUT api/clusters/{name}/bundles/{digest}": Row(WORK),
@@ -302,6 +303,7 @@ TABLE: dict[str, Row] = {
     "GET /clusters/{name}/trainings/compare": Row(WORK),
     "GET /clusters/{name}/jobs/{job_id}": Row(ALL),
     "GET /clusters/{name}/jobs/{job_id}/live": Row(ALL, leaves=True),
+    "POST /clusters/{name}/jobs/{job_id}/resume": Row(WORK, ADMIN, ADMIN),
     "POST /clusters/{name}/jobs/{job_id}/{verb}": TOUCH,
     "GET /clusters/{name}/submit": Row(WORK),
     "POST /clusters/{name}/submit": Row(WORK),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -42,6 +43,8 @@ ENVIRONMENT = EnvironmentVersion("lab", "tools", 1, "0" * 64, "3.13.5", 1, 1, "r
 SWEEP = {"file": SWEEP_FILE, "mark": "m", "bundle": "", "git": None, "usd_per_hour": None, "gpus": 0}
 SERVICE = {"file": SERVICE_FILE, "mark": "m", "bundle": "", "git": None}
 DOCUMENT = {"name": "p", "steps": {"one": {"run": "true"}}}
+# Of each job: what list_job_files prints
+FILES_OF_JOB = base64.b64encode(b'{"checkpoints": ["step-00004000"], "used": []}').decode()
 
 
 def key_of(method: str, path: str) -> str:
@@ -79,7 +82,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         array_states={},
         open_tunnel=Unreachable("nothing answers there"),
         store_bundle=True,
-        run_command=ExecOut(code=0),
+        run_command=ExecOut(code=0, stdout_b64=FILES_OF_JOB),
         job_runs=(),
         control=None,
         install_job_secrets=(),

@@ -14,6 +14,7 @@ from headway import AsyncClient, Client
 from headway.errors import Refused, Unreachable
 from headway.schemas.job_list import JobsPage
 from headway.schemas.jobs import ArrayOut
+from headway.schemas.submission.reruns import ResumeIn
 from headway.schemas.submission.run_request import RunIn
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.sdk.async_client import AsyncJob
@@ -137,6 +138,12 @@ async def test_async_job_waits_and_reruns_like_job() -> None:
 def test_run_request_reports_every_invalid_field() -> None:
     with pytest.raises(Refused, match=r"(?s)nodes: .*gpus: "):
         build_request(RunIn, argv=["x"], nodes=0, gpus=-1)
+
+
+def test_job_resumes_from_a_step() -> None:
+    api = FakeApi().on("jobs.resume", SubmitOut(job_id=41, cluster="lab", user="a", workdir="/w"))
+    assert handle(api).resume(4000, task=3).id == 41
+    assert api.named("jobs.resume") == [(("lab", 40, ResumeIn(task="3", step=4000)), {})]
 
 
 def test_submit_and_rerun_errors_name_invalid_field(tmp_path: Path) -> None:

@@ -37,14 +37,24 @@ MAX_SCRIPT_BYTES = 4 * 1024 * 1024  # Slurm's own limit (max_script_size)
 
 
 @dataclass(frozen=True)
+class CheckpointLink:
+    """A checkpoint of an earlier job, `name` in folder `source`, that a new job begins with in its folder `target`."""
+
+    source: str
+    name: str
+    target: str
+
+
+@dataclass(frozen=True)
 class JobFiles:
     """Files that are put on the shared storage before sbatch runs: the job's copy of a bundle ("" means an empty
-    folder), and small files that are written once."""
+    folder), small files that are written once, and a checkpoint to resume from."""
 
     root: str
     bundle: str
     work: str
     files: Mapping[str, str] = field(default_factory=dict)
+    resume: CheckpointLink | None = None
 
 
 async def run_sbatch(

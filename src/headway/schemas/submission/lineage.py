@@ -14,7 +14,7 @@ class LineageOut(ResponseModel):
     submitted_at: float
     person: str
     user: str
-    kind: str  # submit, run, retry, rerun, notebook or build (of an environment)
+    kind: str  # submit, run, retry, rerun, resume, notebook or build (of an environment)
     parent: int = 0
     pipeline: str = ""
     step: str = ""

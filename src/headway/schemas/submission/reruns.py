@@ -12,3 +12,9 @@ class RetryIn(RequestModel):
 
     env: dict[str, str] = {}
     task: str = Field("", pattern=r"^\d{0,9}$")
+
+
+class ResumeIn(RetryIn):
+    """`step`: of the kept checkpoint from which the new job continues."""
+
+    step: int = Field(ge=0, le=10**15)

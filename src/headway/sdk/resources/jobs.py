@@ -15,7 +15,7 @@ from headway.schemas.job_list import JobsPage
 from headway.schemas.jobs import ArrayOut, JobOut, JobStacksOut
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.lineage import LineageOut
-from headway.schemas.submission.reruns import RetryIn
+from headway.schemas.submission.reruns import ResumeIn, RetryIn
 from headway.schemas.submission.run_request import RunIn, RunOptions, RunOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
@@ -84,6 +84,12 @@ class Jobs(Resource):
         """Submits the same job again, or one task of an array."""
         return self._connection.post(
             cluster_path(cluster, "jobs", str(int(job_id)), "rerun"), SubmitOut, request, timeout_s=120
+        )
+
+    def resume(self, cluster: str, job_id: int, request: ResumeIn) -> SubmitOut:
+        """Submits the same job again, where it continues from a kept checkpoint."""
+        return self._connection.post(
+            cluster_path(cluster, "jobs", str(int(job_id)), "resume"), SubmitOut, request, timeout_s=120
         )
 
     def page(
@@ -380,6 +386,13 @@ class Job:
     def rerun(self, *, env: Mapping[str, str] | None = None, task: int | None = None) -> Job:
         """Submits the same job again, or one `task` of the array; `env` supplies secrets, which are not stored."""
         submitted = self.jobs.rerun(self.cluster, self.id, _retry_request(env, task))
+        return Job(self.jobs, self.cluster, submitted.job_id)
+
+    def resume(self, step: int, *, env: Mapping[str, str] | None = None, task: int | None = None) -> Job:
+        """Submits the same job again, where it continues from the kept checkpoint of `step`. Raises NotFound, with the kept
+        steps, if there is none."""
+        words = {"env": dict(env or {}), "task": "" if task is None else str(task), "step": step}
+        submitted = self.jobs.resume(self.cluster, self.id, build_request(ResumeIn, **words))
         return Job(self.jobs, self.cluster, submitted.job_id)
 
     def cancel(self, *, task: int | None = None) -> None:

@@ -15,6 +15,7 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import NotFound
 from headway.jobs.submission.batch_script import TASK_SUFFIX
 from headway.jobs.submission.job_folders import user_folders
+from headway.jobs.submission.resume_point import FOLDER
 from headway.schemas.submission.exec_commands import ExecIn
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.lineage import LineageOut
@@ -37,7 +38,7 @@ async def get_lineage(state: AppState, who: Principal, name: str, job_id: int) -
     with command_slot(state, who):
         job = await _job_or_none(state, cluster, job_id)
         folder, named_image = _checkpoint_folder(record, job), str(record.facts.get("container_image", ""))
-        listed = await _list_files(state, cluster, record.user, job_id, folder)
+        listed = await list_job_files(state, cluster, record.user, job_id, folder)
     of_sweep = record.pipeline.startswith(SWEEP_ID)
     ran = dict.fromkeys(str(entry["image"]) for entry in listed["used"] if entry.get("image"))
     images = [named_image] if named_image else [*ran]
@@ -106,7 +107,7 @@ async def _environments(state: AppState, record: JobRecord) -> list[dict[str, st
 
 def _checkpoint_folder(record: JobRecord, job: JobState | None) -> str:
     """Returns the folder of the job's, or of its array task's, checkpoints; "" if none is known."""
-    folder = str(record.facts.get("checkpoints", ""))
+    folder = str(record.request.get("env", {}).get(FOLDER) or record.facts.get("checkpoints", ""))
     task = job.array_task if job and job.id != record.job_id else ""
     per_task = folder and task.isdigit() and TASK_SUFFIX in str(record.request.get("script") or "")
     return f"{folder}/{task}" if per_task else folder
@@ -119,7 +120,7 @@ async def _job_or_none(state: AppState, cluster: Cluster, job_id: int) -> JobSta
         return None
 
 
-async def _list_files(state: AppState, cluster: Cluster, user: str, job_id: int, folder: str) -> dict[str, Any]:
+async def list_job_files(state: AppState, cluster: Cluster, user: str, job_id: int, folder: str) -> dict[str, Any]:
     """Returns {"checkpoints": file names, "used": images that its steps ran}, read on the cluster as the owner."""
     used = f"{user_folders(cluster, user).shared}/.containers/.used-{job_id}"
     request = ExecIn(

@@ -6,6 +6,7 @@ from headway.domain.access import credential_redaction
 from headway.errors import NotAllowed, Refused
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_resubmit
 from headway.jobs.submission.requested_resources import without_dependency
+from headway.jobs.submission.resume_point import without_resume
 from headway.jobs.view.array_tasks import incomplete_tasks, with_array
 from headway.schemas.submission.reruns import RetryIn
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
@@ -34,8 +35,8 @@ async def retry_failed_tasks(state: AppState, who: Principal, name: str, job_id:
         raise Refused(f"{word} has not failed: it is {now}", hint=f"headway job rerun {name} {word} repeats it")
     if not failed:
         raise Refused(f"job {job_id} has no failed tasks", hint=f"headway job show {name} {job_id}")
-    await _require_environments(state, record)
-    sent = without_dependency(_with_secrets(record, request))
+    await require_environments(state, record)
+    sent = without_dependency(request_with_secrets(record, request))
     launcher, checkpoints = (str(record.facts.get(key, "")) for key in ("launcher", "checkpoints"))
     prepared = PreparedJob(with_array(sent, failed), None, launcher=launcher, checkpoints=checkpoints)
     return await submit_and_record(state, who, cluster, prepared, record.user, "retry", parent=job_id)
@@ -47,8 +48,8 @@ async def rerun_job(state: AppState, who: Principal, name: str, job_id: int, req
     cluster = await cluster_to_work_on(state, name, who)
     record = await require_record(state, cluster, who, job_id)
     await authorize_as_owner(state, cluster, who, record, f"run job {job_id} again")
-    await _require_environments(state, record)
-    sent = without_dependency(_with_secrets(record, request))
+    await require_environments(state, record)
+    sent = without_dependency(without_resume(request_with_secrets(record, request)))
     if request.task:
         states = await array_task_states(state, who, cluster, job_id)
         sent = with_array(sent, *only_task(states, cluster, job_id, request.task))
@@ -64,18 +65,18 @@ async def rerun_changed(state: AppState, who: Principal, name: str, job_id: int,
     if record.user != who.user:
         raise NotAllowed(f"{who.person} may not clone job {job_id}: it belongs to {record.user}", hint="ask its owner")
     await authorize_as_owner(state, cluster, who, record, f"clone job {job_id}")
-    sent = without_dependency(_with_secrets(record, RetryIn(env=change.env)))
+    sent = without_dependency(without_resume(request_with_secrets(record, RetryIn(env=change.env))))
     prepared = prepare_resubmit(sent, record.facts, cluster, record.user, new_folder_suffix(who), change)
     return await submit_and_record(state, who, cluster, prepared, record.user, "rerun", parent=record.job_id)
 
 
-async def _require_environments(state: AppState, record: JobRecord) -> None:
+async def require_environments(state: AppState, record: JobRecord) -> None:
     """Raises Refused when an environment that the job used was removed."""
     used = [(row["name"], int(row["version"])) for row in record.facts.get("environments", [])]
     await require_present(state, record.cluster, used)
 
 
-def _with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
+def request_with_secrets(record: JobRecord, request: RetryIn) -> SubmitIn:
     """Returns the recorded request with the secret values, which are not stored, from `request`. Raises Refused if one
     is missing."""
     sent = SubmitIn.model_validate(record.request)

@@ -10,11 +10,11 @@ from headway.api.auth.dependencies import Member, State
 from headway.api.http.path_numbers import PathNumber
 from headway.schemas.base import API_PREFIX
 from headway.schemas.submission.bundles import BundleOut
-from headway.schemas.submission.reruns import RetryIn
+from headway.schemas.submission.reruns import ResumeIn, RetryIn
 from headway.schemas.submission.run_request import RunIn, RunOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
-from headway.services.jobs import bundles, reruns, submission
+from headway.services.jobs import bundles, reruns, resume, submission
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["jobs"])
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]  # SHA-256 of a bundle
@@ -63,3 +63,10 @@ async def rerun_job(name: str, job_id: PathNumber, request: RetryIn, state: Stat
     """Submits the same script, arguments, environment and files again, in a new folder. With `task` only that task of
     an array."""
     return await reruns.rerun_job(state, who, name, job_id, request)
+
+
+@router.post("/jobs/{job_id}/resume", status_code=201, name="resume")
+async def resume_job(name: str, job_id: PathNumber, request: ResumeIn, state: State, who: Member) -> SubmitOut:
+    """Submits the same job again, in a new folder, where it continues from a checkpoint that the first job has kept. With
+    `task` only that task of an array."""
+    return await resume.resume_job(state, who, name, job_id, request)

@@ -1,4 +1,4 @@
-"""job show|metrics|stacks|retry|rerun: one job. `compare` and `note` are in `trainings`."""
+"""job show|metrics|stacks|retry|rerun|resume: one job. `compare` and `note` are in `trainings`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from headway.domain.slurm.job_states import ENDED, WAITING
 if TYPE_CHECKING:
     from headway.schemas.jobs import ArrayOut, JobOut
     from headway.schemas.submission.lineage import LineageOut
+    from headway.schemas.submission.submit_request import SubmitOut
 
 _PASSING = "/tmp/headway-"  # the temporary path of a submitted script, which no longer exists
 
@@ -130,6 +131,32 @@ def rerun(
     _once_more(words, env, output, "rerun")
 
 
+def resume(
+    words: JobArgument,
+    checkpoint: Annotated[
+        str, typer.Option("--from", metavar="step:N", help="Kept checkpoint from which the new job continues.")
+    ],
+    env: EnvOption = None,
+    output: Output = Format.table,
+) -> None:
+    """Submit the same job again, in a new folder, and continue from a checkpoint that it has kept.
+
+    The first job and its checkpoints stay as they are.
+
+    headway job resume 12 --from step:4000"""
+    from headway.schemas.submission.reruns import ResumeIn
+
+    kind, _, step = checkpoint.partition(":")
+    if kind != "step" or not (step.isascii() and step.isdecimal()) or len(step) > 15:
+        raise typer.BadParameter("give the step of a checkpoint, such as --from step:4000")
+    cluster, word = parse_job_words(words)
+    api = common.connect()
+    name = common.choose_cluster(api, cluster)
+    number, task = common.split_job_id(word)
+    request = ResumeIn(env=parse_env_options(env or []), task=task, step=int(step))
+    _print_submitted(api.jobs.resume(name, number, request), output)
+
+
 def _once_more(words: list[str], env: list[str] | None, output: Format, how: str) -> None:
     from headway.schemas.submission.reruns import RetryIn
 
@@ -139,6 +166,10 @@ def _once_more(words: list[str], env: list[str] | None, output: Format, how: str
     number, task = common.split_job_id(word)
     request = RetryIn(env=parse_env_options(env or []), task=task)
     done = api.jobs.retry(name, number, request) if how == "retry" else api.jobs.rerun(name, number, request)
+    _print_submitted(done, output)
+
+
+def _print_submitted(done: SubmitOut, output: Format) -> None:
     if output is Format.json:
         print_json(done)
     else:
@@ -292,7 +323,7 @@ class _ShowsByDefault(TyperGroup):
 
 
 job = typer.Typer(
-    cls=_ShowsByDefault, help="Show, retry or rerun one job.", rich_markup_mode=None,
+    cls=_ShowsByDefault, help="Show, retry, rerun or resume one job.", rich_markup_mode=None,
     add_completion=False,
 )  # fmt: skip
 job.command("show")(show_job)
@@ -302,3 +333,4 @@ job.command("compare")(compare)
 job.command("note")(note)
 job.command("retry")(retry)
 job.command("rerun")(rerun)
+job.command("resume")(resume)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import cast
 
 from fastapi import Request
+from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, Member, State
@@ -16,15 +18,18 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotAllowed, NotFound
+from headway.jobs.submission.resume_point import kept_steps
 from headway.jobs.view.array_tasks import array_out
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import JobRunOut, JobRunsOut
+from headway.schemas.submission.reruns import ResumeIn
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.jobs import actions, details
+from headway.services.jobs import actions, details, resume
 from headway.services.jobs.actions import Action
 from headway.services.jobs.clone import can_clone
 from headway.services.queue.pending_reasons import pending_reason
+from headway.web import form_idempotency
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.page_stream import Parts, render_pulse, stream_parts
@@ -53,6 +58,8 @@ async def job_page(
     mine = await is_mine(state, cluster, who, found)
     clone = mine and await can_clone(state, cluster, who, found)
     parts = await _parts(state, cluster, found, runs, mine=mine, clone=clone)
+    lineage = await read_lineage(name, found.array_job_id or number, state, who) if mine else None
+    resumable = lineage is not None and not found.array_job_id and lineage.user == who.user
     return render(
         "job.html",
         viewer=who,
@@ -63,7 +70,9 @@ async def job_page(
         parts=parts,
         mine=mine,
         script=await read_script(name, number, state, who) if mine else None,
-        lineage=await read_lineage(name, found.array_job_id or number, state, who) if mine else None,
+        lineage=lineage,
+        kept=[*reversed(kept_steps(lineage.checkpoints))] if lineage is not None and resumable else [],
+        form_key=form_idempotency.new_form_key(),
         pulse=render_pulse(state, name),
         log=f"{API_PREFIX}/clusters/{name}/jobs/{number}/log",
         metrics=f"{API_PREFIX}/clusters/{name}/jobs/{number}/metrics",
@@ -104,6 +113,31 @@ async def job_stream(
         return await _parts(state, cluster, found, known[key], mine=mine, clone=clone)
 
     return stream_parts(request, state, who, name, make, prefix="job_")
+
+
+@router.post("/clusters/{name}/jobs/{job_id}/resume", response_model=None)
+async def resume_job(name: str, job_id: PathNumber, request: Request, state: State, who: Member) -> Response:
+    """Submits the job again from a kept checkpoint, and redirects to the new job's page."""
+    async with request.form(max_files=0, max_fields=5) as form:
+        return await form_idempotency.submit_once(
+            request, form, state, who, partial(_resume, name, job_id, form, request, state)
+        )
+
+
+async def _resume(
+    name: str, job_id: int, form: FormData, request: Request, state: AppState, who: Principal
+) -> form_idempotency.FormDone | Response:
+    page = f"/clusters/{name}/jobs/{job_id}"
+    text = str(form.get("step", ""))
+    step = int(text) if text.isascii() and text.isdecimal() and len(text) <= 15 else 0
+    try:
+        done = await resume.resume_job(state, who, name, job_id, ResumeIn(step=step))
+    except NotAllowed:
+        raise
+    except HeadwayError as error:
+        await audit_failure(request, error)
+        return redirect_with_message(page, f"{error.message}{f'; {error.hint}' if error.hint else ''}", is_error=True)
+    return form_idempotency.FormDone(f"/clusters/{name}/jobs/{done.job_id}")
 
 
 @router.post("/clusters/{name}/jobs/{job_id}/{verb}", response_model=None)

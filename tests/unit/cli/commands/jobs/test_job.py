@@ -10,7 +10,7 @@ from headway.errors import NotFound
 from headway.schemas.jobs import ArrayOut, JobStacksOut, ProgressOut, RankStackOut
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.lineage import LineageOut
-from headway.schemas.submission.reruns import RetryIn
+from headway.schemas.submission.reruns import ResumeIn, RetryIn
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.schemas.training_metrics import (
     TrainingChartsOut,
@@ -121,6 +121,16 @@ def test_job_retry_and_rerun_resubmit_and_pass_secrets(cli: Cli, monkeypatch: py
     cli("job", "rerun", "lab", "12", "--env", "HF_TOKEN")
     ((args, _),) = cli.api.named("jobs.rerun")
     assert args == ("lab", 12, RetryIn(env={"HF_TOKEN": "s"}))
+
+
+def test_job_resume_names_the_step_of_a_checkpoint(cli: Cli) -> None:
+    cli.api.on("jobs.resume", SubmitOut(job_id=13, cluster="lab", user="alice", workdir="/w"))
+    done = cli("job", "resume", "lab", "12_3", "--from", "step:4000")
+    assert done.out == "Submitted batch job 13 on lab as alice in /w\n"
+    assert cli.api.named("jobs.resume") == [(("lab", 12, ResumeIn(task="3", step=4000)), {})]
+    for wrong in ("4000", "step:", "step:-1", "latest"):
+        refused = cli("job", "resume", "lab", "12", "--from", wrong)
+        assert (refused.code, "such as --from step:4000" in refused.err) == (2, True)
 
 
 def test_job_show_prints_lineage(cli: Cli) -> None:

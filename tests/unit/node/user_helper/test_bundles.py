@@ -1,0 +1,56 @@
+"""The first checkpoint of a resumed job is a hard link to that of the earlier job."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import NODE
+
+sys.path.insert(0, str(NODE))
+
+from user_helper import bundles, identity
+
+
+class Refused(Exception):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(sentence: str) -> None:
+        raise Refused(sentence)
+
+    monkeypatch.setattr(identity, "refuse", refuse)
+
+
+def request(tmp_path: Path) -> dict[str, object]:
+    old, work = tmp_path / "old", tmp_path / "new"
+    place = old / "step-00004000"
+    if not place.exists():
+        place.mkdir(parents=True)
+        (place / "manifest.json").write_text("{}")
+        (place / "model.pt").write_bytes(b"weights")
+    resume = {"source": str(old), "name": place.name, "target": str(work / "checkpoints")}
+    return {"root": str(tmp_path), "bundle": "", "work": str(work), "files": {}, "resume": resume}
+
+
+def test_checkpoint_is_linked_and_stays_when_the_first_job_deletes_it(tmp_path: Path) -> None:
+    for _ in range(2):  # a repeated request
+        bundles.stage_bundle(request(tmp_path))
+    first, second = (tmp_path / name for name in ("old/step-00004000", "new/checkpoints/step-00004000"))
+    assert (first / "model.pt").stat().st_ino == (second / "model.pt").stat().st_ino
+    assert [path.name for path in second.parent.iterdir()] == ["step-00004000"]
+    for path in first.iterdir():
+        path.unlink()
+    assert (second / "model.pt").read_bytes() == b"weights"
+
+
+def test_checkpoint_that_was_deleted_meanwhile_is_refused(tmp_path: Path) -> None:
+    sent = request(tmp_path)
+    (tmp_path / "old" / "step-00004000").rename(tmp_path / "gone")
+    with pytest.raises(Refused, match="step-00004000 can't be used for a new job: No such file or directory"):
+        bundles.stage_bundle(sent)
+    assert not (tmp_path / "new" / "checkpoints" / "step-00004000").exists()
