@@ -10,16 +10,23 @@ from headway.domain.cluster import Host
 from headway.domain.machines.rented import CloudSettings
 from headway.errors import Refused
 from headway.providers.base import Provider
-from headway.providers.cloud.aws.cloud import AwsCloud
-from headway.providers.cloud.provider import CloudProvider
 from headway.providers.local.provider import LocalProvider
 from headway.providers.ssh.provider import SshProvider
 
 _NO_CLOUD = CloudSettings("")  # of a provider whose traits alone are read
+
+
+def _open_aws(state_dir: Path, cloud: CloudSettings) -> Provider:
+    from headway.providers.cloud.aws.cloud import AwsCloud  # only servers that rent machines need it: 2 MB
+    from headway.providers.cloud.provider import CloudProvider
+
+    return CloudProvider(AWS, state_dir, cloud, AwsCloud(cloud.region))
+
+
 _OPEN: Mapping[str, Callable[[Path, Sequence[Host], CloudSettings], Provider]] = {
     LOCAL.name: lambda state_dir, _hosts, _cloud: LocalProvider(state_dir),
     SSH.name: lambda state_dir, hosts, _cloud: SshProvider(state_dir, hosts),
-    AWS.name: lambda state_dir, _hosts, cloud: CloudProvider(AWS, state_dir, cloud, AwsCloud(cloud.region)),
+    AWS.name: lambda state_dir, _hosts, cloud: _open_aws(state_dir, cloud),
 }
 
 

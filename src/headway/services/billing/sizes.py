@@ -8,8 +8,6 @@ import threading
 from headway.catalog.gpu_types import GPU_TYPES, find_gpu_type
 from headway.errors import Refused, TooManyAtOnce
 from headway.schemas.billing.sizes import SizeIn, SizeOut
-from headway.sizing.models.model_source import shape_of_config, shape_of_name
-from headway.sizing.training_request import TrainingRequest, answer_training
 
 _AT_ONCE = threading.BoundedSemaphore(2)  # a search of layouts takes up to two seconds of a processor
 
@@ -26,6 +24,9 @@ async def size_model(body: SizeIn) -> SizeOut:
 
 
 def _size(body: SizeIn) -> SizeOut:
+    from headway.sizing.models.model_source import shape_of_config, shape_of_name  # 1.5 MB that few servers need
+    from headway.sizing.training_request import TrainingRequest, answer_training
+
     if bool(body.model) == (body.config is not None):
         raise Refused(
             "give model or config", hint="model is a size such as 70b; config is the content of a config.json"
