@@ -36,7 +36,10 @@ PROBLEMS = {  # kind -> (HTTP status, meaning)
         429,
         "one person submits more jobs a minute than the server allows; nothing was done, Retry-After says how long to wait",
     ),
-    "too_many_at_once": (429, "the limit of concurrent requests is reached; nothing was done, try again in a moment"),
+    "too_many_at_once": (
+        429,
+        "too many requests at once, or in a minute; nothing was done, try again in a moment",
+    ),
     "not_found": (404, "it does not exist"),
     "conflict": (409, "it is in use, or it has changed since it was read"),
     "needs_confirmation": (409, "it disturbs jobs or sessions: read the plan and send its digest to confirm"),

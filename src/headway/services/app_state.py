@@ -21,6 +21,7 @@ from headway.services.mlflow.status import MlflowStatus
 from headway.services.read_model.live_state import LiveState
 from headway.services.read_model.readings import ClusterReadings
 from headway.services.read_model.snapshot import Snapshot
+from headway.services.request_limits import LINKS_PER_MINUTE, REQUESTS_PER_MINUTE
 from headway.services.server_settings import Settings
 from headway.services.shared_cache import SharedCache, SharedReads
 from headway.services.token_buckets import TokenBuckets
@@ -95,6 +96,9 @@ class AppState:
         default_factory=dict
     )  # used by services.queue.pending_reasons
     submit_buckets: TokenBuckets = field(init=False)  # of jobs that people submit, by person
+    # Of requests of people, and of sign-in links that they create, by person
+    request_buckets: TokenBuckets = field(default_factory=lambda: TokenBuckets(REQUESTS_PER_MINUTE))
+    link_buckets: TokenBuckets = field(default_factory=lambda: TokenBuckets(LINKS_PER_MINUTE))
     cache: SharedCache = field(init=False)
     clusters: ResolvedClusters = field(init=False)
     readings: ClusterReadings = field(init=False)

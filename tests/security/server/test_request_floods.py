@@ -15,6 +15,8 @@ from headway.services.access.concurrency_limits import (
     MAX_PLANS_PER_ADMIN,
     MAX_PLANS_PER_PERSON,
 )
+from headway.services.request_limits import MOST_TOKENS
+from headway.services.token_buckets import TokenBuckets
 from headway.store.access import sessions
 from tests.support.api.api_routes import scope_of
 from tests.support.api.streamed_answer import streamed
@@ -43,6 +45,37 @@ async def test_member_cannot_open_any_number_of_event_streams(server: Server) ->
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert server.state.open_event_streams["eve"] == MAX_EVENT_STREAMS_PER_PERSON - 1
+
+
+async def test_member_cannot_send_any_number_of_requests(server: Server) -> None:
+    server.state.request_buckets = TokenBuckets(3)
+    eve, bob, ann = [await server.client(*who) for who in (("eve", "member"), ("bob", "viewer"), ("ann", "admin"))]
+    for path in (f"{API}/me", "/", f"{API}/clusters"):  # pages and API count together
+        assert (await eve.get(path)).status_code == 200, path
+    refused = await eve.get(f"{API}/me")
+    assert (refused.status_code, refused.json()["kind"], refused.headers["retry-after"]) == (
+        429,
+        "too_many_at_once",
+        "20",
+    )
+    assert refused.json()["detail"] == "eve sends more than 3 requests a minute"
+    assert (await bob.get(f"{API}/me")).status_code == 200
+    assert {(await ann.get(f"{API}/me")).status_code for _ in range(9)} == {200}
+    server.state.clock.now += 20  # type: ignore[attr-defined]
+    assert (await eve.get(f"{API}/me")).status_code == 200
+
+
+async def test_person_cannot_create_any_number_of_links_and_tokens(server: Server) -> None:
+    server.state.link_buckets = TokenBuckets(1)
+    ann = await server.client("ann")
+    assert [(await ann.post(f"{API}/signin-links")).status_code for _ in range(2)] == [201, 429]
+    for _ in range(MOST_TOKENS - len(await server.store.tokens.all("ann"))):
+        await server.store.tokens.create("ann", days=1)
+    refused = await ann.post(f"{API}/tokens", json={"label": "one more"})
+    assert (refused.status_code, refused.json()["detail"]) == (400, f"ann has {MOST_TOKENS} tokens")
+    assert (await ann.post(f"{API}/tokens", json={"person": "bob", "role": "member"})).status_code == 201
+    server.state.clock.now += 86_401  # type: ignore[attr-defined]
+    assert (await ann.post(f"{API}/tokens", json={"label": "one more"})).status_code == 201
 
 
 async def test_body_that_comes_too_slowly_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

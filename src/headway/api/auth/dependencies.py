@@ -18,6 +18,7 @@ from headway.errors import NotSignedIn
 from headway.services.access.role_rights import Principal, Right, principal_for
 from headway.services.app_state import AppState
 from headway.services.login_throttle import address_key
+from headway.services.request_limits import limit_requests
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -37,8 +38,8 @@ async def _state(request: Request) -> AppState:
 async def authenticate(request: Request) -> Principal | None:
     """Returns the principal of the request's token or session cookie, or None if it has neither.
 
-    Raises NotSignedIn for an unknown or expired one, NotAllowed for a cookie sent from another site's page, and
-    TooManyTries."""
+    Raises NotSignedIn for an unknown or expired one, NotAllowed for a cookie sent from another site's page, TooManyTries, and
+    TooManyAtOnce."""
     state, address = app_state(request), client_address(request)
     header = request.headers.get("authorization", "")
     if header:
@@ -97,10 +98,13 @@ async def _count_unknown_token(state: AppState, request: Request) -> None:
 
 
 def _attach(request: Request, principal: Principal) -> Principal:
-    """Stores the principal with the request, so that a later refusal is audited under the person's name. Returns it."""
+    """Stores the principal with the request, so that a later refusal is audited under the person's name. Returns it. Raises
+    TooManyAtOnce if the person sends too many requests."""
     key, first_sent_at = request.scope.get("state", {}).get("idempotency", ("", 0.0))
     principal = replace(principal, idempotency_key=key, first_sent_at=first_sent_at) if key else principal
     request.state.principal = principal
+    state = app_state(request)
+    limit_requests(state.request_buckets, principal.person, principal.role, state.clock())
     return principal
 
 

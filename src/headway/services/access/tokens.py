@@ -15,6 +15,7 @@ from headway.services.access.oidc_claims import require_links_and_tokens
 from headway.services.access.people import store_person
 from headway.services.access.role_rights import TOKEN_SCOPES, Principal, Right
 from headway.services.app_state import AppState
+from headway.services.request_limits import MOST_TOKENS, limit_links
 from headway.store import SignIn, Token
 
 
@@ -26,7 +27,8 @@ async def list_tokens(state: AppState, who: Principal) -> list[TokenOut]:
 async def create_token(state: AppState, who: Principal, request: TokenIn) -> TokenOut:
     """Creates a token for the person. Admins can create one for any person; an unknown person is added with `role`.
     Only this response holds the token itself. Raises NotAllowed, and NotFound for an unknown cluster; SignInAgain for a
-    token of a scope that may do what can't be undone, which an old session must not get around by it."""
+    token of a scope that may do what can't be undone, which an old session must not get around by it; Refused for a person who
+    has MOST_TOKENS."""
     person = request.person or who.person
     if TokenScope.SCIM in request.scopes:
         _check_scim_token(state, who, request)
@@ -38,6 +40,7 @@ async def create_token(state: AppState, who: Principal, request: TokenIn) -> Tok
         )
     if request.cluster:
         await state.clusters.row(request.cluster)
+    await _check_number(state, person)
     await _ensure_person(state, who, person, request)
     row, secret = await state.store.tokens.create(
         person,
@@ -50,6 +53,15 @@ async def create_token(state: AppState, who: Principal, request: TokenIn) -> Tok
     detail = {"scopes": list(row.scopes), "cluster": row.cluster, "expires_at": row.expires_at}
     await write_audit_line(state, who, "token.create", person, id=row.id, role=row.role, label=row.label, **detail)
     return _token_out(row, secret)
+
+
+async def _check_number(state: AppState, person: str) -> None:
+    """Raises Refused if the person has as many valid tokens as a person may have."""
+    ends = (row.expires_at for row in await state.store.tokens.all(person))
+    if sum(end is None or end > state.clock() for end in ends) >= MOST_TOKENS:
+        raise Refused(
+            f"{person} has {MOST_TOKENS} tokens", hint="revoke those that are not used: headway token revoke ID"
+        )
 
 
 def _check_scim_token(state: AppState, who: Principal, request: TokenIn) -> None:
@@ -85,8 +97,10 @@ async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:
 
 async def create_signin_link(state: AppState, who: Principal, base_url: str) -> SignInLinkOut:
     """Returns a link that signs a browser in as this person, once, within five minutes. `base_url` is the server's
-    address that is used if its settings have none. Raises NotAllowed where only the OpenID provider signs people in."""
+    address that is used if its settings have none. Raises NotAllowed where only the OpenID provider signs people in, and
+    TooManyAtOnce."""
     require_links_and_tokens(state.settings.oidc)
+    limit_links(state.link_buckets, who.person, state.clock())
     authenticated_at = state.clock() if who.authenticated_at is None else who.authenticated_at
     made_in = SignIn(authenticated_at, who.provider_session)
     code, expires_at = await state.store.sessions.create_signin_code(who.person, made_in)
