@@ -28,6 +28,7 @@ from headway.server import logging_config, state_files
 from headway.server.cluster_backend.backend import Backend
 from headway.server.listen_settings import DEFAULT_LISTEN_SETTINGS, DEFAULT_PORT, NOTEBOOK_PORT, ListenSettings
 from headway.server.local_tokens import renew_local_tokens, write_local_tokens
+from headway.server.machine_clock import is_clock_synchronized
 from headway.server.mlflow.process import MlflowProcess
 from headway.server.mlflow.worker import MlflowJournals
 from headway.server.notebook_proxy import NotebookProxy, origin_of
@@ -203,6 +204,11 @@ class _Server:
                 log.warning("PostgreSQL's certificate is not verified", hint="omit sslmode in HEADWAY_DATABASE_URL")
             for name in self.audit.in_clear:
                 log.warning(f"{name} sends the audit trail over a network in clear", hint="use https:// or tls://")
+            if not is_clock_synchronized():
+                log.warning(
+                    "the clock of this machine is not synchronized",
+                    hint="run a time service: chrony, systemd-timesyncd",
+                )
             log.info("server starts", url=url, public=public, notebooks=apart, version=__version__, freed_leases=freed)
             try:
                 await self._serve(app, bound, state, backend, f"{owner}{os.getpid()}", url, began)
