@@ -57,6 +57,8 @@ _OURS = [
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
+    # Next to Jupyter's own policy: a browser keeps to both.
+    (b"content-security-policy", b"frame-ancestors 'self'"),
 ]
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark"><title>{title} · Headway</title><h1>{title}</h1><p>{text}</p>{link}</html>"""

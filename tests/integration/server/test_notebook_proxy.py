@@ -253,6 +253,7 @@ async def test_proxy_sends_jupyter_only_its_own_token_and_strips_cookies(world: 
     for_all = {"service-worker-allowed", "clear-site-data"}  # notebooks of the origin
     assert not {"set-cookie", "access-control-allow-origin", *for_all} & headers.keys()
     assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"] == "frame-ancestors 'self'"
     assert SECRET not in str(headers)
 
 

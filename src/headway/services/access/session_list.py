@@ -18,7 +18,9 @@ async def list_sessions(state: AppState, who: Principal, cookie: str = "") -> li
 
 async def end_session(state: AppState, who: Principal, session_id: str) -> None:
     """Signs a browser out, and ends its person's notebook sessions. Raises NotFound, also for another person's session
-    unless the person is an admin."""
+    unless the person is an admin, and SignInAgain in a browser whose sign-in is old: a person at an unlocked screen must
+    not lock its owner out elsewhere."""
+    who.require_recent_sign_in(state.clock(), "end a session")
     found = next((session for session in await list_sessions(state, who) if session.id == session_id), None)
     if found is None:
         raise NotFound(f"no session {session_id!r}", hint="it may have ended already")

@@ -6,6 +6,10 @@
   let heard = performance.now();
   let held = 0; // when this page last did not request updates, because it was hidden or in use
   let broken = false;
+  const SESSION_IDLE_S = 12 * 3600; // as in domain/access/session_validity.py
+  const opened = Date.now();
+  const signedIn = document.querySelector('form[action="/signout"]') !== null;
+  const lives = () => document.querySelector("[sse-connect], [hx-trigger^='every']") !== null;
 
   const pad = (n) => String(n).padStart(2, "0");
   const seconds = () => Date.now() / 1000 - ahead;
@@ -41,17 +45,31 @@
   }
 
   function tick() {
+    if (signedIn && !lives() && Date.now() - opened > SESSION_IDLE_S * 1000) leave();
     for (const element of document.querySelectorAll("[data-since]")) {
       write(element, duration(seconds() - Number(element.dataset.since)));
     }
     const banner = document.getElementById("server-down");
     if (!banner || document.hidden) return;
-    const now = performance.now(), lives = document.querySelector("[sse-connect], [hx-trigger^='every']") !== null;
-    const silent = lives && (broken || now - Math.max(heard, held) > QUIET_S * 1000);
+    const now = performance.now();
+    const silent = lives() && (broken || now - Math.max(heard, held) > QUIET_S * 1000);
     if (banner.hidden === silent) banner.hidden = !silent;
     document.documentElement.classList.toggle("is-silent", silent);
     if (silent) write(document.getElementById("server-down-since"), duration((now - heard) / 1000));
   }
+
+  // What a page shows ends with its session. Live pages hear of that from the server. Others would keep their content: they leave
+  // when another tab of this browser was signed out, and when the session has ended because it was not used.
+  function leave() {
+    document.body.replaceChildren(); // at once, also if the server does not answer
+    location.reload();
+  }
+  const tabs = new BroadcastChannel("headway");
+  if (!signedIn) tabs.postMessage("the sign-in page is open"); // it is the page after each sign-out
+  else tabs.onmessage = async () => {
+    const answer = await fetch("/api/v1/me").catch(() => null);
+    if (answer?.status === 401) leave();
+  };
 
   // A hidden page closes its stream: over HTTP/1.1 a browser has six connections to a server for all tabs. A stream sends the
   // whole state when it starts, so no update is lost. For htmx's extension this object is one EventSource.

@@ -28,6 +28,7 @@ IRREVERSIBLE = [
     ("POST", f"{API}/tokens", {"label": "x", "person": "eve", "role": "member", "scopes": ["submit"]}),
     ("POST", f"{API}/tokens", {"label": "x", "scopes": ["read", "admin"]}),
     ("POST", f"{API}/clusters/lab/datasets/wide/1/remove", {}),
+    ("DELETE", f"{API}/sessions/0123456789ab", None),
 ]
 
 
