@@ -1,7 +1,9 @@
-"""Where the audit trail is exported to as it is written, read from environment variables. Each destination is optional.
+"""Where the audit trail and the server's own log are sent as they are written, read from environment variables. Each
+destination is optional.
 
 HEADWAY_AUDIT_FILE       a file to which lines are appended as JSON
 HEADWAY_AUDIT_SYSLOG     a syslog server: /dev/log, udp://HOST[:514], tcp://HOST[:514] or tls://HOST[:6514]
+HEADWAY_LOG_SYSLOG       the same for the server's log
 HEADWAY_AUDIT_OTLP       an OpenTelemetry collector's OTLP/HTTP address: https://otel.example.org:4318
 HEADWAY_AUDIT_OTLP_HEADERS_FILE  a file with headers for the collector, one NAME: VALUE per line
 HEADWAY_AUDIT_EXEC_ARGUMENTS     1: lines of `headway exec` hold the command's arguments, which may be secret
@@ -32,14 +34,16 @@ def read_audit_settings(env: Mapping[str, str]) -> AuditExport:
         )
     return AuditExport(
         Path(file) if file else None,
-        _syslog(env.get("HEADWAY_AUDIT_SYSLOG", "")),
+        _syslog(env, "HEADWAY_AUDIT_SYSLOG"),
         _otlp(env.get("HEADWAY_AUDIT_OTLP", "")),
         _headers(env.get("HEADWAY_AUDIT_OTLP_HEADERS_FILE", "")),
         exec_arguments=env.get("HEADWAY_AUDIT_EXEC_ARGUMENTS", "") == "1",
+        log_syslog=_syslog(env, "HEADWAY_LOG_SYSLOG"),
     )
 
 
-def _syslog(text: str) -> SyslogServer | None:
+def _syslog(env: Mapping[str, str], name: str) -> SyslogServer | None:
+    text = env.get(name, "")
     if not text:
         return None
     if text.startswith("/"):
@@ -51,7 +55,7 @@ def _syslog(text: str) -> SyslogServer | None:
         host, port = "", 0
     if parts.scheme not in _SYSLOG_PORTS or not host or parts.path:
         raise Refused(
-            f"HEADWAY_AUDIT_SYSLOG is not a syslog server: {text[:80]!r}",
+            f"{name} is not a syslog server: {text[:80]!r}",
             hint="give /dev/log, udp://log.example.org:514, tcp://log.example.org:514 or tls://log.example.org:6514",
         )
     transport, usual = _SYSLOG_PORTS[parts.scheme]

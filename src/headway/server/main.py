@@ -28,6 +28,7 @@ from headway.server import logging_config, state_files
 from headway.server.cluster_backend.backend import Backend
 from headway.server.listen_settings import DEFAULT_LISTEN_SETTINGS, DEFAULT_PORT, NOTEBOOK_PORT, ListenSettings
 from headway.server.local_tokens import renew_local_tokens, write_local_tokens
+from headway.server.log_export import LogExport
 from headway.server.machine_clock import is_clock_synchronized
 from headway.server.mlflow.process import MlflowProcess
 from headway.server.mlflow.worker import MlflowJournals
@@ -203,7 +204,7 @@ class _Server:
             if is_unverified(self.database):
                 log.warning("PostgreSQL's certificate is not verified", hint="omit sslmode in HEADWAY_DATABASE_URL")
             for name in self.audit.in_clear:
-                log.warning(f"{name} sends the audit trail over a network in clear", hint="use https:// or tls://")
+                log.warning(f"{name} sends over a network in clear", hint="use https:// or tls://")
             if not is_clock_synchronized():
                 log.warning(
                     "the clock of this machine is not synchronized",
@@ -300,6 +301,8 @@ class _Server:
                 renew_local_tokens(state.store, self.state_dir, url, state.settings.fingerprint), name="local tokens"
             ),
         ]
+        if self.audit.log_syslog:
+            loops.append(asyncio.create_task(LogExport(self.state_dir, self.audit.log_syslog).run(), name="log export"))
         if self.listen.tls and not self.listen.tls.own:
             loops.append(asyncio.create_task(self.listen.tls.watch_renewal(), name="certificate"))
         for task in loops:

@@ -46,23 +46,30 @@ class SyslogServer:
     host: str
     port: int
 
+    @property
+    def in_clear(self) -> bool:
+        """Returns whether lines are sent to another machine without encryption."""
+        return self.transport in ("udp", "tcp") and not is_loopback(self.host)
+
 
 @dataclass(frozen=True)
 class AuditExport:
-    """Where the audit trail is exported to as it is written."""
+    """Where the audit trail, and the server's own log, are sent as they are written."""
 
     file: Path | None = None
     syslog: SyslogServer | None = None
     otlp: str = ""  # address of an OTLP/HTTP collector, with /v1/logs
     otlp_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     exec_arguments: bool = False  # record the arguments of `headway exec`
+    log_syslog: SyslogServer | None = None  # for the server's own log
 
     @property
     def in_clear(self) -> tuple[str, ...]:
         """Returns the variables of the destinations on other machines to which lines are sent without encryption."""
-        otlp, syslog = urlsplit(self.otlp), self.syslog
+        otlp = urlsplit(self.otlp)
         found = {
-            "HEADWAY_AUDIT_SYSLOG": syslog and syslog.transport in ("udp", "tcp") and not is_loopback(syslog.host),
+            "HEADWAY_AUDIT_SYSLOG": self.syslog is not None and self.syslog.in_clear,
+            "HEADWAY_LOG_SYSLOG": self.log_syslog is not None and self.log_syslog.in_clear,
             "HEADWAY_AUDIT_OTLP": otlp.scheme == "http" and not is_loopback(otlp.hostname or ""),
         }
         return tuple(name for name, is_clear in found.items() if is_clear)

@@ -9,6 +9,7 @@ import pytest
 
 from headway.domain.access.session_validity import SESSION_IDLE_S, SESSION_S, SIGNIN_CODE_S
 from headway.domain.access.token_lifetime import DEFAULT_TOKEN_DAYS
+from headway.domain.service_proxy import SERVICE_PORT
 from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT
 from headway.render.system.agent_config import AGENT_PORT, METRICS_PORT
 from headway.render.system.package_sources import PROXY_PORT
@@ -26,7 +27,8 @@ def section(title: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "port", [DEFAULT_PORT, NOTEBOOK_PORT, AGENT_PORT, METRICS_PORT, PROXY_PORT, PROMETHEUS_PORT, ALERTS_PORT]
+    "port",
+    [DEFAULT_PORT, NOTEBOOK_PORT, AGENT_PORT, METRICS_PORT, PROXY_PORT, PROMETHEUS_PORT, ALERTS_PORT, SERVICE_PORT],
 )
 def test_connections_have_the_ports_of_the_code(port: int) -> None:
     assert re.search(rf"\b{port}\b", section("Connections"))
@@ -34,8 +36,9 @@ def test_connections_have_the_ports_of_the_code(port: int) -> None:
 
 def test_every_destination_of_the_servers_environment_is_a_connection() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/headway/server").glob("*.py"))
-    named = set(re.findall(r"\bHEADWAY_(?:DATABASE_URL|OIDC_ISSUER|AUDIT_SYSLOG|AUDIT_OTLP|[A-Z_]*ENDPOINT)\b", text))
-    assert len(named) == 4
+    names = r"\bHEADWAY_(?:DATABASE_URL|OIDC_ISSUER|OFFERS_URL|AUDIT_SYSLOG|LOG_SYSLOG|AUDIT_OTLP|[A-Z_]*ENDPOINT)\b"
+    named = set(re.findall(names, text))
+    assert len(named) == 6
     assert {name for name in named if name not in section("Connections")} == set()
 
 

@@ -6,8 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import socket
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from logging.handlers import SysLogHandler
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, Protocol
 import structlog
 
 from headway.schemas.access.audit import AuditOut
+from headway.server.syslog import TIMEOUT_S, send_lines
 from headway.services.app_state import AppState
 from headway.services.server_settings import AuditExport, SyslogServer
 from headway.store import AuditRow
@@ -23,7 +22,6 @@ from headway.store import AuditRow
 LOOK_S = 1.0
 AGAIN_S = 10.0  # seconds until the next try after a destination failed
 BATCH = 500
-TIMEOUT_S = 10.0
 POSITIONS = "audit-export.json"  # file in the servers' data folder: destination -> number of the last exported line
 _SEVERITY = {"ok": ("INFO", 9), "refused": ("WARN", 13), "failed": ("ERROR", 17)}  # OTLP severity numbers
 _LEVELS = {"ok": logging.INFO, "refused": logging.WARNING, "failed": logging.ERROR}
@@ -129,50 +127,12 @@ class SyslogDestination:
 
     def send(self, rows: Sequence[AuditRow]) -> None:
         """Sends the lines over one connection. UDP and /dev/log confirm nothing."""
-        handler = _Syslog(self._server)
-        try:
-            for row in rows:
-                handler.emit(logging.makeLogRecord({
-                    "name": "headway.audit", "levelno": (level := _LEVELS.get(row.result, logging.ERROR)),
-                    "levelname": logging.getLevelName(level), "msg": _json(row),
-                }))  # fmt: skip
-        finally:
-            handler.close()
-
-
-class _Syslog(SysLogHandler):
-    """The standard library's handler, which raises errors and ends messages over TCP and TLS with a newline (RFC 6587, 3.4.2)."""
-
-    append_nul = False
-    ident = "headway-audit: "
-
-    def __init__(self, server: SyslogServer) -> None:
-        self._stream = (server.host, server.port) if server.transport in ("tcp", "tls") else None
-        self._tls = server.transport == "tls"
-        super().__init__(
-            server.host if server.transport == "unix" else (server.host, server.port),
+        send_lines(
+            self._server,
+            "headway-audit",
             SysLogHandler.LOG_AUTHPRIV,
-            {"unix": None, "udp": socket.SOCK_DGRAM}.get(server.transport, socket.SOCK_STREAM),
+            ((_LEVELS.get(row.result, logging.ERROR), _json(row)) for row in rows),
         )
-
-    def createSocket(self) -> None:  # noqa: N802  # a name of logging
-        """Connects; over TCP within TIMEOUT_S, where the standard library would wait for minutes. Raises ssl.SSLError if the
-        server's certificate is not of an authority that this machine knows, or not for its host."""
-        if self._stream:
-            self.unixsocket = False
-            self.socket = socket.create_connection(self._stream, TIMEOUT_S)
-            if self._tls:
-                self.socket = ssl.create_default_context().wrap_socket(self.socket, server_hostname=self._stream[0])
-        else:
-            super().createSocket()
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Returns the message, which holds no line break."""
-        return super().format(record) + ("\n" if self._stream else "")
-
-    def handleError(self, _: logging.LogRecord) -> None:  # noqa: N802  # a name of logging
-        """Raises the error that is being handled: the line is sent again later."""
-        raise
 
 
 class OtlpDestination:
