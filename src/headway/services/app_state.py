@@ -15,6 +15,7 @@ from headway.schemas.nodes.nodes import NodeActionOut
 from headway.services.cluster.resolved_clusters import ResolvedClusters
 from headway.services.cluster.shown_plan import ShownPlan
 from headway.services.cluster_backend import ClusterBackend
+from headway.services.first_in_window import FirstInWindow
 from headway.services.jobs.notebooks.notebook_access import NotebookSessions
 from headway.services.login_throttle import LoginThrottle
 from headway.services.mlflow.status import MlflowStatus
@@ -60,6 +61,7 @@ class AppState:
     plans: dict[str, ShownPlan] = field(default_factory=dict)
     # Of running commands, by (person, input id)
     command_inputs: dict[tuple[str, str], CommandInput] = field(default_factory=dict)
+    token_uses: FirstInWindow = field(default_factory=FirstInWindow)  # by token and address
     login_throttle: LoginThrottle = field(default_factory=LoginThrottle)
     notebooks: NotebookSessions = field(default_factory=NotebookSessions)
     running_commands: Counter[str] = field(default_factory=Counter)  # commands that run on clusters, by person

@@ -30,6 +30,7 @@ from headway.store.db.rows import (
     SignIn,
     SweepRow,
     Token,
+    TokenHolder,
     TrialRow,
     VolumeSpeedRow,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "StoreUnavailable",
     "SweepRow",
     "Token",
+    "TokenHolder",
     "TrialRow",
     "VolumeSpeedRow",
     "open_store",

@@ -10,16 +10,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from typing import Annotated
 
+import structlog
 from fastapi import Depends, Request
 
 from headway.api.auth.same_origin import require_same_origin
 from headway.api.http.client_address import client_address
+from headway.domain.access.session_validity import SESSION_IDLE_S
 from headway.errors import NotSignedIn
 from headway.services.access.role_rights import Principal, Right, principal_for
 from headway.services.app_state import AppState
 from headway.services.login_throttle import address_key
 from headway.services.request_limits import limit_requests
+from headway.store import TokenHolder
 
+log = structlog.get_logger("headway.api.sign_in")
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -48,6 +52,7 @@ async def authenticate(request: Request) -> Principal | None:
         if holder is None:
             await _count_unknown_token(state, request)
             raise NotSignedIn("the token is unknown or has expired", hint="HEADWAY_TOKEN, or `headway token create`")
+        _log_token_use(state, holder, address)
         principal = principal_for(holder.person, address, holder.scopes, holder.cluster)
         return _attach(request, replace(principal, provider_session=holder.provider_session))
     cookie = request.cookies.get(state.settings.cookie, "")
@@ -86,15 +91,22 @@ def require_right(right: Right, *, any_cluster: bool = False) -> Callable[[Reque
     return dependency
 
 
+def _log_token_use(state: AppState, holder: TokenHolder, address: str) -> None:
+    """Logs the first use of a token from an address within the time after which an unused session would end."""
+    if state.token_uses.is_first((holder.id, address), state.clock(), SESSION_IDLE_S):
+        scopes = " ".join(holder.scopes)
+        log.info("sign-in by token", person=holder.person.name, id=holder.id, scopes=scopes, address=address)
+
+
 async def _count_unknown_token(state: AppState, request: Request) -> None:
-    """Counts the failure against the client's address. Valid tokens are never throttled, even if others from the same
-    address fail."""
-    key, now = address_key(client_address(request)), state.clock()
+    """Logs the failure, and counts it against the client's address. Valid tokens are never throttled, even if others from the
+    same address fail."""
+    address, now = client_address(request), state.clock()
+    key = address_key(address)
     state.login_throttle.check(now, key)
+    log.warning("unknown token", address=address, method=request.method, path=request.url.path[:200])
     if state.login_throttle.record_failure(now, key):
-        await state.store.audit.record(
-            "", "token.unknown", request.url.path, address=client_address(request), result="refused"
-        )
+        await state.store.audit.record("", "token.unknown", request.url.path, address=address, result="refused")
 
 
 def _attach(request: Request, principal: Principal) -> Principal:

@@ -4,37 +4,31 @@ may not do is in the audit trail (`failure_audit`)."""
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 
 import structlog
 from starlette.types import Scope
 
+from headway.services.first_in_window import FirstInWindow
 from headway.services.login_throttle import address_key
 
 LOGGED = frozenset({400, 408, 413, 422, 429})
 WINDOW_S = 300.0
-MAX_KEYS = 10_000  # addresses and statuses
 
 log = structlog.get_logger("headway.api.refused")
 
 
 class RefusalLog:
-    """Logs the first refusal of a status for an address within WINDOW_S, so that a flood of requests is no flood of lines. The
-    oldest keys are dropped first."""
+    """Logs the first refusal of a status for an address within WINDOW_S, so that a flood of requests is no flood of lines."""
 
     def __init__(self) -> None:
-        self._since: OrderedDict[tuple[int, str], float] = OrderedDict()
+        self._first = FirstInWindow()
 
     def note(self, scope: Scope, status: int) -> None:
         """Logs the answer to a request, if it is a refusal and the first."""
         if status not in LOGGED:
             return
         address = (scope.get("client") or ("",))[0]
-        key, now = (status, address_key(address)), time.monotonic()
-        if now - self._since.get(key, -WINDOW_S) < WINDOW_S:
-            return
-        self._since.pop(key, None)
-        self._since[key] = now
-        while len(self._since) > MAX_KEYS:
-            self._since.popitem(last=False)
-        log.info("request refused", status=status, method=scope["method"], path=scope["path"][:200], address=address)
+        if self._first.is_first((status, address_key(address)), time.monotonic(), WINDOW_S):
+            log.info(
+                "request refused", status=status, method=scope["method"], path=scope["path"][:200], address=address
+            )

@@ -110,7 +110,7 @@ class TokenStore(StorePart):
                 async with self._database.write() as db:
                     await db.execute(update(t.tokens).where(t.tokens.c.id == row.id).values(last_used_at=now))
         holder = TokenHolder(
-            person_of_row(row), tuple(row.scopes.split()), row.cluster, row.provider_session, row.expires_at
+            row.id, person_of_row(row), tuple(row.scopes.split()), row.cluster, row.provider_session, row.expires_at
         )
         self._credentials.put(key, holder, row.expires_at, changes)
         return holder

@@ -85,6 +85,7 @@ class DueUserChange:
 class TokenHolder:
     """The holder of a token, and the restrictions of the token."""
 
+    id: str  # of the token
     person: Person
     scopes: tuple[str, ...]
     cluster: str  # "" = all clusters

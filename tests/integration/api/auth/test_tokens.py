@@ -12,8 +12,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
+from structlog.testing import capture_logs
 
 from headway.domain.access import session_validity
+from headway.domain.access.session_validity import SESSION_IDLE_S
 from headway.errors import TooManyTries
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.access.role_rights import TOKEN_SCOPES
@@ -291,6 +293,21 @@ async def test_session_ends_when_it_is_not_used(server: Server) -> None:
     await server.store.sessions.create("ann")
     async with server.store.database.read() as db:
         assert (await db.execute(text("SELECT count(*) FROM sessions"))).scalar() == 1, "ended ones are deleted"
+
+
+async def test_each_sign_in_by_token_is_logged(server: Server) -> None:
+    bob = await server.client("bob", "member")
+    with capture_logs() as logged:
+        for _ in range(3):
+            assert (await bob.get(f"{API}/me")).status_code == 200
+        server.state.clock.now += SESSION_IDLE_S  # type: ignore[attr-defined]
+        assert (await bob.get(f"{API}/me")).status_code == 200
+        for _ in range(3):
+            assert (await server.anonymous(authorization="Bearer hw_none").get(f"{API}/me")).status_code == 401
+    (token,) = await server.store.tokens.all("bob")
+    used = [line for line in logged if line["event"] == "sign-in by token"]
+    assert [(line["person"], line["id"], line["scopes"]) for line in used] == [("bob", token.id, "all")] * 2
+    assert [line["path"] for line in logged if line["event"] == "unknown token"] == [f"{API}/me"] * 3
 
 
 async def test_people_see_and_end_their_own_sessions(server: Server) -> None:

@@ -8,6 +8,7 @@ import httpx
 from structlog.testing import capture_logs
 
 from headway.api.http import refusal_log
+from headway.services import first_in_window
 from tests.support.servers.server_fakes import URL, Server
 
 API = "/api/v1"
@@ -39,7 +40,7 @@ async def test_first_refusal_of_each_kind_is_logged(server: Server, monkeypatch:
 
 
 def test_log_remembers_a_bounded_number_of_addresses(monkeypatch: Any) -> None:
-    monkeypatch.setattr(refusal_log, "MAX_KEYS", 2)
+    monkeypatch.setattr(first_in_window, "MAX_KEYS", 2)
     log = refusal_log.RefusalLog()
     with capture_logs() as logged:
         for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.1", "fd00::1", "fd00::2"):
