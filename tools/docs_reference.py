@@ -94,6 +94,12 @@ def cluster_file_page() -> str:
     """Returns the page of the cluster file's fields."""
     from headway.clusterfile.json_schema import cluster_file_schema
 
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        from docs_rules import GAP, rules
+    finally:
+        sys.path.pop(0)
+
     document = cluster_file_schema()
     parts: dict[str, Any] = document["$defs"]
 
@@ -105,6 +111,10 @@ def cluster_file_page() -> str:
                 yield f"## {_anchor(name)}\n"
                 yield f"{escape(' '.join(str(part.get('description', '')).split()))}\n"
                 yield from _fields(part, parts)
+        yield "## Rules between fields\n"
+        yield f"{GAP} stands for a value of the file. `headway plan` reports all errors and warnings at once, with their place.\n"
+        rows = [(code(field), kind, cell(message), cell(remedy)) for field, kind, message, remedy in rules()]
+        yield from table(("Field", "Kind", "Message", "Remedy"), rows)
 
     return page(
         "cluster.yaml",
