@@ -27,6 +27,8 @@ FILES = {
     "htmx-ext-sse.min.js": "htmx-ext-sse/dist/sse.min.js",
     "uplot.iife.min.js": "uplot/dist/uPlot.iife.min.js",
     "uplot.min.css": "uplot/dist/uPlot.min.css",
+    "inter-latin.woff2": "@fontsource-variable/inter/files/inter-latin-wght-normal.woff2",
+    "inter-LICENSE.txt": "@fontsource-variable/inter/LICENSE",
 }
 DEV_FILES = ("axe-core/axe.min.js",)
 

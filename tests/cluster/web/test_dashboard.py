@@ -167,7 +167,7 @@ def test_cluster_can_be_created_and_its_apply_watched_in_the_browser(dashboard: 
         page.get_by_role("link", name="Open mini").click()
         expect(page.locator("#place .pill")).to_have_text("ready")
         expect(page.locator("#fabric")).to_contain_text("mini-1-1")
-        expect(page.locator("#fabric .sim").first).to_have_text("simulated GPUs")
+        expect(page.locator("#place .sim")).to_have_text("simulated GPUs")
         dashboard.go(page, "/clusters/mini/events")
         expect(page.locator(".events li").first).to_contain_text("apply: done")
     finally:

@@ -52,7 +52,7 @@ def test_cluster_page_shows_figures_and_marks_simulated_gpus(site: Site, page: P
     assert page.url == f"{site.url}/clusters/demo"
     expect(page.locator("h1")).to_have_text("demo")
     expect(page.locator("#summary")).to_contain_text("$119.60")
-    for part in ("#summary", "#fabric", "#training"):
+    for part in ("#place", "#summary"):
         expect(page.locator(f"{part} .sim").first).to_have_text("simulated GPUs")
     expect(page.locator("#node-demo-1-1 .gpu[data-job='104']")).to_have_count(8)
     expect(page.locator("#node-demo-2-1")).to_have_class(re.compile("is-spare"))

@@ -18,6 +18,21 @@ from headway.web.rendering import render
 router = page_router()
 Text = Annotated[str, Query(max_length=200)]
 _DAY_S = 86_400.0
+_VERBS = frozenset({"add", "change", "close", "create", "delete", "disable", "drain", "enable", "end", "open", "provision",
+                    "rebuild", "refresh", "remove", "return", "rotate", "set", "test"})  # fmt: skip
+_WORDS = {
+    "signin": "sign in",
+    "signout": "sign out",
+    "signin.link": "create a sign-in link",
+    "bring_back": "return an incident's node to service",
+    "incident.return": "return an incident's node to service",
+    "down": "take the cluster down",
+    "exec": "run a command on machines",
+    "submit": "submit a job",
+    "cancel": "cancel a job",
+    "apply": "apply a cluster file",
+    "token.delete": "revoke a token",
+}
 
 
 @router.get("/audit")
@@ -52,7 +67,17 @@ async def audit_page(
         newest=f"/audit?{urlencode(narrowed)}" if cursor else "",
         export=export,
         results=("ok", "refused", "failed"),
+        action_words=action_words,
     )
+
+
+def action_words(action: str) -> str:
+    """Returns an action of the audit trail in words. Filters and exports keep its name: `node.drain`, `people_page`."""
+    noun, dot, verb = action.partition(".")
+    text = f"{verb} {noun}" if dot and verb in _VERBS else action.replace(".", " ")
+    if text.endswith("_page"):
+        text = f"open the page {text.removesuffix('_page')}"
+    return _WORDS.get(action) or text.replace("_", " ")
 
 
 def _day(text: str) -> float:
