@@ -138,11 +138,16 @@ def make_partitions(found: Mapping[str, SitePartition], around: Surroundings, le
     for name, partition in found.items():
         if name not in carried or not partition.nodes:
             carried.pop(name, None)
-            why = "it has no nodes" if not partition.nodes else f"a cluster has at most {MOST_PARTITIONS} partitions"
-            for item in (partition.head, *partition.keys.values()):
-                ledger.dropped(
-                    item, why, "correct its Nodes and import again" if not partition.nodes else "merge partitions"
+            why, instead = (
+                (f"a cluster has at most {MOST_PARTITIONS} partitions", "merge partitions")
+                if partition.nodes
+                else (
+                    "none of its nodes is carried: they have no NodeName line, or are the controller",
+                    "correct its Nodes and import again, or give it other groups",
                 )
+            )
+            for item in (partition.head, *partition.keys.values()):
+                ledger.dropped(item, why, instead)
     around.preempts = _preempts(carried, around)
     result: dict[str, Any] = {}
     for name, partition in carried.items():
@@ -337,7 +342,7 @@ class _Fields:
         value = value.upper() if value.lower() in ("yes", "no", "exclusive", "unlimited") else value
         message, hint = key_fault(key, value, self._around.version, partition=True)
         if message:
-            self._ledger.dropped(item, f"{key} {message}", hint or f"give {self._place}.slurm.{key}")
+            self._ledger.dropped(item, f"{key} {message}", hint or f"leave it out, or give {self._place}.slurm.{key}")
         elif value.lower() == _DEFAULTS.get(key.lower()):
             self._ledger.same(item)
         else:

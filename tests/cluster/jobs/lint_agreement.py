@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from tests.cluster.lab import Lab
+from tests.cluster.lab import Done
 
 from headway.lint.findings import worst_level
 from headway.lint.rules import lint_script
@@ -60,6 +61,15 @@ def made_up(seed: int) -> list[str]:
     return scripts
 
 
+class LoginNode(Protocol):
+    """A machine with sbatch."""
+
+    name: str
+
+    def head(self, *argv: str, user: str = "root", check: bool = True, stdin: str = "") -> Done:
+        """Runs one command there."""
+
+
 @dataclass
 class Agreement:
     """What lint and sbatch said of the same scripts. `refused`: by sbatch, for how the script is written."""
@@ -69,7 +79,7 @@ class Agreement:
     missed: list[tuple[str, str]] = field(default_factory=list)  # refusals of sbatch without an error of lint
 
 
-def compare(lab: Lab, user: str, seed: int) -> Agreement:
+def compare(lab: LoginNode, user: str, seed: int) -> Agreement:
     """Lints COUNT scripts, and gives them to `sbatch --test-only` on the head."""
     site = Site(lab.name, tuple(lab.head("sinfo", "-h", "-o", "%R").out.split()), ("/home",))
     scripts, answers, found = made_up(seed), [], Agreement()

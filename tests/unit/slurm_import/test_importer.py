@@ -488,3 +488,12 @@ def test_uids_of_the_site_are_in_the_file() -> None:
     assert verdict(site, "dora").why == "uid 65534 is one of the system"
     assert site.notes == ["no uid was read of bob, carl, dora, eve: their files may belong to other uids"]
     assert site.faults == []
+
+
+def test_partition_of_the_controller_alone_says_why_it_is_not_carried() -> None:
+    lines = "SlurmctldHost=n1\nNodeName=n[1-2] CPUs=8\nPartitionName=head Nodes=n1\nPartitionName=work Nodes=n2\n"
+    found = import_site(SiteFiles({"slurm.conf": lines}))
+    assert list(found.spec["partitions"]) == ["work"]
+    assert "or are the controller" in next(
+        v.why for i, v in found.entries if (i.key, i.value) == ("PartitionName", "head")
+    )
