@@ -34,6 +34,24 @@ except OSError as error:
 print(made, "processes", flush=True)
 """
 
+# Listens on two ports and prints which of them can be connected to.
+_LISTEN = """\
+import socket, sys
+own = socket.gethostbyname(socket.gethostname())
+for port in (8470, 8471):
+    with socket.create_server(("0.0.0.0", port)):
+        try:
+            socket.create_connection((own, port), timeout=3).close()
+            print(port)
+        except OSError as error:
+            print(port, type(error).__name__)
+"""
+
+
+def test_users_of_the_head_cannot_answer_requests_to_services(lab: Lab) -> None:
+    """The cluster has no service, so its proxy does not have the port."""
+    assert lab.head("python3", "-c", _LISTEN, user="alice").out.splitlines() == ["8470 TimeoutError", "8471"]
+
 
 def test_users_see_only_their_own_processes_on_the_head(lab: Lab) -> None:
     """carol's command has a password in its arguments."""

@@ -4,6 +4,7 @@
   applied the cluster, and Prometheus itself.
 - Only root connects to a head's agent, from which nodes fetch the secrets of jobs: it serves few connections at the same time,
   which the users of a node could take.
+- Only programs of the system answer at the port of services: clients send keys to it also while the cluster has no service.
 
 Every user of the head and every job can connect to ports. So nftables refuse the connections of other users on the machine
 itself, and to metrics those of machines that are not a head. The rules are in a table of their own."""
@@ -14,10 +15,12 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
+from headway.domain.service_proxy import SERVICE_PORT
 from headway.render.escaping import require_word, script
 from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT, USER
 from headway.render.system import nftables_unit
 from headway.render.system.agent_config import AGENT_PORT, METRICS_PORT
+from headway.validation.field_types import FIRST_UID_OF_PEOPLE
 
 RULES = "/etc/headway/port-access.nft"
 SERVICE = "headway-port-access.service"
@@ -62,5 +65,10 @@ def rules(cluster: Cluster, site: Site, name: str = "") -> str:
         f'        oifname "lo" tcp dport {{ {", ".join(map(str, local_ports))} }} {refuse}',
     ]
     if name:
-        rows += ["        # Nodes accept connections from this machine.", f"        tcp dport {METRICS_PORT} {refuse}"]
+        rows += [
+            "        # Nodes accept connections from this machine.",
+            f"        tcp dport {METRICS_PORT} {refuse}",
+            "        # Clients send the keys of services to this port.",
+            f"        tcp sport {SERVICE_PORT} meta skuid >= {FIRST_UID_OF_PEOPLE} drop",
+        ]
     return script(*rows, "    }", "}")

@@ -50,3 +50,10 @@ def test_every_machine_loads_the_rules() -> None:
     for role, units in units_by_role(TWO, site).items():
         assert SERVICE in [unit.name for unit in units], role
         assert RULES in render_files(TWO, site)[role], role
+
+
+def test_users_of_a_head_do_not_answer_at_the_port_of_services() -> None:
+    rendered = render_files(TWO, site_of(TWO))
+    for role in ("head", "head2"):
+        output = rendered[role][RULES].text.partition("chain output")[2]
+        assert "        tcp sport 8470 meta skuid >= 1000 drop\n" in output, role
