@@ -57,6 +57,7 @@ from headway.api.routers.cluster import (
     storage,
 )
 from headway.api.routers.jobs import (
+    batches,
     exec_commands,
     jobs,
     logs,
@@ -113,6 +114,7 @@ def create_app(state: AppState) -> FastAPI:
         pipelines,
         sweeps,
         services,
+        batches,
         secrets,
         exec_commands,
         usage,

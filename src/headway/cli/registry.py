@@ -72,6 +72,7 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
             CommandEntry("secret", "jobs.secret:app", "Manage secrets of jobs: API keys that jobs get as files."),
             CommandEntry("pipeline", "jobs.pipeline:app", "Run steps as jobs that depend on each other."),
             CommandEntry("serve", "jobs.serve:app", "Run HTTP servers as jobs, behind one address."),
+            CommandEntry("batch", "jobs.batch:app", "Compute a result for each row of a dataset."),
             CommandEntry("sweep", "jobs.sweep:app", "Search for the best parameters of a command."),
             CommandEntry(
                 "shell",

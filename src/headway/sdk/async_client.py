@@ -15,6 +15,7 @@ from headway.sdk.client import Client
 from headway.sdk.connection import Resource
 from headway.sdk.reconnect import ServerOutage
 from headway.sdk.resources.access import People, Tokens
+from headway.sdk.resources.batches import Batches
 from headway.sdk.resources.billing import Billing
 from headway.sdk.resources.bundles import Bundles
 from headway.sdk.resources.clusters import Clusters, Operations
@@ -188,6 +189,16 @@ class AsyncServices(AsyncResource[Services]):
     revoke_key = _threaded(Services.revoke_key)
 
 
+class AsyncBatches(AsyncResource[Batches]):
+    """`Batches` for asyncio."""
+
+    start = _threaded(Batches.start)
+    list = _threaded(Batches.list)
+    get = _threaded(Batches.get)
+    stop = _threaded(Batches.stop)
+    retry = _threaded(Batches.retry)
+
+
 class AsyncSweeps(AsyncResource[Sweeps]):
     """`Sweeps` for asyncio."""
 
@@ -333,6 +344,7 @@ class AsyncClient:
         self.notebooks = AsyncNotebooks(sync.notebooks)
         self.pipelines = AsyncPipelines(sync.pipelines)
         self.sweeps = AsyncSweeps(sync.sweeps)
+        self.batches = AsyncBatches(sync.batches)
         self.services = AsyncServices(sync.services)
         self.secrets = AsyncSecrets(sync.secrets)
         self.bundles = AsyncBundles(sync.bundles)

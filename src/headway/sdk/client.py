@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headway.schemas.server import KeyRotatedOut, MeOut, ServerOut
     from headway.schemas.submission.run_request import RunOptions
     from headway.sdk.resources.access import People, Tokens
+    from headway.sdk.resources.batches import Batches
     from headway.sdk.resources.billing import Billing
     from headway.sdk.resources.bundles import Bundles
     from headway.sdk.resources.clusters import Clusters, Operations
@@ -44,6 +45,7 @@ PARTS = {
     "pipelines": ("pipelines", "Pipelines"),
     "services": ("services", "Services"),
     "sweeps": ("sweeps", "Sweeps"),
+    "batches": ("batches", "Batches"),
     "secrets": ("secrets", "Secrets"),
     "bundles": ("bundles", "Bundles"),
     "commands": ("exec_commands", "Commands"),
@@ -71,6 +73,7 @@ class Client:
     notebooks: Notebooks
     pipelines: Pipelines
     sweeps: Sweeps
+    batches: Batches
     services: Services
     secrets: Secrets
     bundles: Bundles

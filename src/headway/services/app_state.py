@@ -52,6 +52,7 @@ class AppState:
     settings: Settings
     clock: Callable[[], float] = time.time
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # set when there is an operation to claim
+    batches_due: asyncio.Event = field(default_factory=asyncio.Event)  # set when a batch was started or stopped
     sweeps_due: asyncio.Event = field(default_factory=asyncio.Event)  # set when a sweep was started or stopped
     services_due: asyncio.Event = field(default_factory=asyncio.Event)  # set when a service or a key was changed
     proxies: dict[str, ProxyReading] = field(

@@ -48,6 +48,7 @@ from headway.store.db.engine import database_url, open_engine
 from headway.store.db.sealing import SecretBox, open_box
 from headway.store.db.server_values import ServerValueStore
 from headway.store.db.transactions import Database
+from headway.store.jobs.batches import BatchStore
 from headway.store.jobs.job_records import JobRecordStore
 from headway.store.jobs.notebooks import NotebookStore
 from headway.store.jobs.pipelines import PipelineStore
@@ -96,6 +97,7 @@ class Store:
         self.pipelines = PipelineStore(database)
         self.sweeps = SweepStore(database)
         self.services = ServiceStore(database)
+        self.batches = BatchStore(database)
         self.trainings = TrainingStore(database)
         self.notebooks = NotebookStore(database, box)
         # Billing: collected data

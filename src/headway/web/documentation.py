@@ -19,6 +19,7 @@ PAGE_TO_DOC = {
     "notebooks": "howto/dashboard",
     "sweeps": "howto/sweeps",
     "services": "howto/services",
+    "batches": "howto/services",
     "teams": "howto/access",
     "costs": "howto/costs",
     "home": "howto/dashboard",

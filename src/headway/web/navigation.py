@@ -46,6 +46,7 @@ CLUSTER = (
     Tab("trainings", "Trainings", "/trainings", group="Work", letter="t"),
     Tab("sweeps", "Sweeps", "/sweeps", group="Work", letter="w"),
     Tab("services", "Services", "/services", group="Work", letter="v"),
+    Tab("batches", "Batches", "/batches", group="Work", letter="r"),
     Tab("notebooks", "Notebooks", "/notebooks", group="Work", letter="b"),
     Tab("nodes", "Nodes", "/nodes", group="Nodes", letter="n"),
     Tab("incidents", "Incidents", "/incidents", group="Nodes", letter="i"),

@@ -25,6 +25,7 @@ from headway.services.server_settings import Oidc
 from headway.store import AuditAsk, TrialRow
 from tests.support.api.access_table import SCIM_ROUTES, TABLE
 from tests.support.api.api_routes import (
+    BATCH_DOCUMENT,
     ENVIRONMENT,
     JOBS,
     PEOPLE,
@@ -197,6 +198,11 @@ async def _ready(made: Server, key: str, names: dict[str, str]) -> None:
     if key.endswith("{sweep}/stop"):
         new = await made.store.sweeps.save("lab", "s", person=ADMIN, user=ADMIN, document=SWEEP)
         names["sweep"] = new.id
+    if "{batch}/" in key:
+        batch = await made.store.batches.save("lab", "answers", person=ADMIN, user=ADMIN, document=BATCH_DOCUMENT)
+        names["batch"] = batch.id
+        if key.endswith("/retry"):
+            await made.store.batches.change(batch.id, of_state="submitting", state="failed", ended_at=1.0)
     if "{service}/" in key:
         new_row = await new_service(made.store, "red", f"s-{secrets.token_hex(4)}", ADMIN)
         names["service"] = new_row.id
@@ -280,6 +286,9 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
                 "{service}/scale",
                 "{service}/keys",
                 "{service_key}",
+                "/batches",
+                "{batch}/stop",
+                "{batch}/retry",
                 "/sweeps",
                 "{sweep}/stop",
                 "{sweep}/trials",

@@ -50,6 +50,7 @@ SPEC = {"text": "name: lab\n", "spec": {"name": "lab", "plan": "h100-8", "nodes"
 
 SWEEP_FILE = {"name": "s", "run": "true", "metric": {"name": "loss"}, "parameters": {"a": [1]}, "method": "manual"}
 
+BATCH = {"input": "/scratch/rows.jsonl", "output": "answers", "program": "predict.py"}
 SERVICE_FILE = {"name": "s", "run": "true"}
 
 SCIM_ROUTES = " /scim/v2/"  # only a token of scope scim is admitted, which none of the roles has
@@ -202,6 +203,11 @@ TABLE: dict[str, Row] = {
     "POST api/clusters/{name}/services/{service}/keys": Row(WORK, LEAD, ADMIN, body={}),
     "GET api/clusters/{name}/services/{service}/keys": TOUCH,
     "DELETE api/clusters/{name}/services/{service}/keys/{service_key}": TOUCH,
+    "POST api/clusters/{name}/batches": Row(WORK, body=BATCH),
+    "GET api/clusters/{name}/batches": Row(ALL),
+    "GET api/clusters/{name}/batches/{batch}": Row(ALL),
+    "POST api/clusters/{name}/batches/{batch}/stop": TOUCH,
+    "POST api/clusters/{name}/batches/{batch}/retry": OWNER,
     "POST api/clusters/{name}/sweeps": Row(WORK, body={"document": SWEEP_FILE}),
     "GET api/clusters/{name}/sweeps": Row(ALL),
     "GET api/clusters/{name}/sweeps/{sweep}": Row(ALL),
@@ -317,6 +323,10 @@ TABLE: dict[str, Row] = {
     "GET /clusters/{name}/services": Row(ALL),
     "GET /clusters/{name}/services/{service}": Row(ALL),
     "POST /clusters/{name}/services/{service}/stop": TOUCH,
+    "GET /clusters/{name}/batches": Row(ALL),
+    "GET /clusters/{name}/batches/{batch}": Row(ALL),
+    "POST /clusters/{name}/batches/{batch}/stop": TOUCH,
+    "POST /clusters/{name}/batches/{batch}/retry": OWNER,
     "GET /clusters/{name}/sweeps": Row(ALL),
     "GET /clusters/{name}/sweeps/{sweep}": Row(ALL),
     "POST /clusters/{name}/sweeps/{sweep}/stop": TOUCH,

@@ -28,7 +28,7 @@ from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.services.jobs.trainings.training_rows import training_row
 from headway.store import NotebookRow, ServiceRow, Store
-from tests.support.api.access_table import SERVICE_FILE, SWEEP_FILE, Row
+from tests.support.api.access_table import BATCH, SERVICE_FILE, SWEEP_FILE, Row
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
@@ -41,6 +41,9 @@ EVERYBODY = tuple(ROLE)
 JOBS = {person: number for number, person in enumerate(EVERYBODY, 11)}
 ENVIRONMENT = EnvironmentVersion("lab", "tools", 1, "0" * 64, "3.13.5", 1, 1, "requirements.txt", "", "ann", 1.0, 7)
 SWEEP = {"file": SWEEP_FILE, "mark": "m", "bundle": "", "git": None, "usd_per_hour": None, "gpus": 0}
+BATCH_DOCUMENT = {
+    "request": BATCH, "mark": "m", "rows": "/scratch/rows.jsonl", "folder": "/s", "worker": "/w", "usd_per_hour": None,
+}  # fmt: skip
 SERVICE = {"file": SERVICE_FILE, "mark": "m", "bundle": "", "git": None}
 DOCUMENT = {"name": "p", "steps": {"one": {"run": "true"}}}
 # Of each job: what list_job_files prints
@@ -113,6 +116,7 @@ class Things:
     pipelines: dict[str, str]
     sweeps: dict[str, str]
     services: dict[str, str]
+    batches: dict[str, str]
     operation: str
 
     async def everybody(self) -> None:
@@ -141,6 +145,7 @@ class Things:
             "pipeline": self.pipelines[owner],
             "sweep": self.sweeps[owner],
             "service": self.services[owner],
+            "batch": self.batches[owner],
             "digest": "0" * 64,
             "key": "k",
             "dataset": "wide",
@@ -188,10 +193,10 @@ def reading() -> SlurmReading:
 @pytest.fixture
 async def things(server: Server) -> Things:
     """Returns the objects that the routes concern, one of each kind for each person."""
-    store, pipelines, sweeps, services = server.store, {}, {}, {}
+    store, pipelines, sweeps, services, batches = server.store, {}, {}, {}, {}
     kept: dict[str, Any] = {"document": DOCUMENT, "bundle": ""}
     sent: dict[str, Any] = {"kind": "submit", "request": {"script": "#!/bin/sh\n"}, "facts": {}, "audit": {}}
-    made = Things(server, {}, pipelines, sweeps, services, (await store.operations.recent("lab"))[0].id)
+    made = Things(server, {}, pipelines, sweeps, services, batches, (await store.operations.recent("lab"))[0].id)
     await made.everybody()
     await store.datasets.add(DatasetVersion("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
     await store.environments.add(ENVIRONMENT, "models==1\n")
@@ -200,6 +205,8 @@ async def things(server: Server) -> Things:
         pipelines[person] = row.id
         swept = await store.sweeps.save("lab", "s", person=person, user=person, document=SWEEP)
         sweeps[person] = swept.id
+        batch = await store.batches.save("lab", "answers", person=person, user=person, document=BATCH_DOCUMENT)
+        batches[person] = batch.id
         team = "blue" if person == STRANGER else "red"
         services[person] = (await new_service(store, team, f"s-{person}", person)).id
         await store.jobs.record("lab", JOBS[person], person=person, user=person, **sent)

@@ -37,7 +37,17 @@ from headway.store.db import cluster_schema as t
 from tests.support.clusters import builders
 from tests.support.clusters.fake_backend import FakeBackend
 from tests.support.servers import server_fakes
-from tests.support.site import fabric, ledger, notebooks, operations, services, storage, sweeps, training_metrics
+from tests.support.site import (
+    batches,
+    fabric,
+    ledger,
+    notebooks,
+    operations,
+    services,
+    storage,
+    sweeps,
+    training_metrics,
+)
 from tests.support.site.snapshots import (
     CHECKS,
     TRAIN,
@@ -330,6 +340,7 @@ async def furnish(state: AppState, work: FakeBackend) -> None:
     await notebooks.put(state.store, work, TRAIN, 105)
     await sweeps.put(state.store)
     await services.put(state)
+    await batches.put(state.store)
     await ledger.put(state, state.store)
     await storage.put(state.store)
     await fabric.put(state.store)

@@ -83,6 +83,11 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("no-sweeps", "/clusters/prod/sweeps"),
     ),
     "/clusters/{name}/sweeps/{sweep}": (Place("sweep", "/clusters/demo/sweeps/lr-search", role="member"),),
+    "/clusters/{name}/batches": (
+        Place("batches", "/clusters/demo/batches", role="member"),
+        Place("no-batches", "/clusters/prod/batches"),
+    ),
+    "/clusters/{name}/batches/{batch}": (Place("batch", "/clusters/demo/batches/answers", role="member"),),
     "/clusters/{name}/services": (
         Place("services", "/clusters/demo/services", role="member"),
         Place("no-services", "/clusters/prod/services"),

@@ -17,15 +17,16 @@ CONTAINER = "container_"  # before a container field's name, in the name of its 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def with_job_options(command: F) -> F:
-    """Decorates a command: gives it an option for each field, before its own options. It reads them by `run_fields`."""
+def with_job_options(command: F, model: type[BaseModel] | None = None) -> F:
+    """Decorates a command: gives it an option for each field of RunIn or of another `model`, before its own options. It reads
+    them by `run_fields`."""
     signature = inspect.signature(command, eval_str=True)
     own = [
         parameter for parameter in signature.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
     before = [parameter for parameter in own if parameter.name in ("ctx", "cluster")]
     after = [parameter for parameter in own if parameter not in before]
-    ordered = [*before, *_parameters(RunIn, ""), *_parameters(ContainerIn, CONTAINER), *after]
+    ordered = [*before, *_parameters(model or RunIn, ""), *_parameters(ContainerIn, CONTAINER), *after]
     parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in ordered]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -25,6 +25,7 @@ from headway.errors import HeadwayError, Refused
 from headway.render.system.volume_mounts import unit_name
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
+from headway.services.batches.output_source import BATCH_SCHEME, batch_output
 from headway.services.storage.datasets import require_free_name
 from headway.services.storage.path_policy import require_dataset_source
 from headway.services.storage.version_removal import record_removal
@@ -110,6 +111,8 @@ class DatasetOperations:
         return manifest
 
     async def _source(self, path: str) -> Callable[[], DatasetSource]:
+        if path.startswith(BATCH_SCHEME):
+            return await batch_output(self._state, self._cluster, path)
         if not path.startswith(SCHEME):
             require_dataset_source(self._state, path)
             return lambda: self._opened(Path(path))

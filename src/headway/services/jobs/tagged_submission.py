@@ -1,4 +1,4 @@
-"""Jobs that the server submits in a person's name while they are away: trials of sweeps, replicas of services.
+"""Jobs that the server submits in a person's name while they are away: trials of sweeps, replicas of services, batches.
 
 Each has a tag: asked again with the same one, the head answers with the same job (node/user_helper/idempotency.py)."""
 
@@ -44,15 +44,19 @@ async def submit_tagged(
     number: int,
     at: float,
     links: Mapping[str, str],
+    files: Mapping[str, str] | None = None,
 ) -> int:
     """Submits the job with this number of a series (a sweep, a service), which was stored at `at` (unix seconds), and returns its
-    number in Slurm. Raises Unanswered if it is not known whether it was submitted; then it may be called again."""
+    number in Slurm. `files`: path -> text of further files that it needs. Raises Unanswered if it is not known whether it was
+    submitted; then it may be called again."""
     if state.clock() - at > TAG_KEPT_S:
         raise HeadwayError("its submission was interrupted more than a day ago; it may have a job that no one follows")
     tag = hashlib.sha256(f"{series}\n{number}".encode()).hexdigest()
     who = replace(who, idempotency_key=tag, first_sent_at=at)
     limit_submissions(state.submit_buckets, who, state.clock())
     prepared = prepare_run(run, cluster, user, mark, offer=node_offer(state, cluster))
+    if files and prepared.stage:
+        prepared = replace(prepared, stage=replace(prepared.stage, files={**prepared.stage.files, **files}))
     answer = await state.backend.jobs.submit(cluster, prepared.request, user, prepared.stage, tag=tag)
     await record_submission(state, who, cluster, prepared, user, answer, "run", **links)
     return answer.job_id

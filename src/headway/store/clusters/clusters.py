@@ -98,6 +98,7 @@ class ClusterStore(StorePart):
                 await db.execute(delete(t.service_replicas).where(t.service_replicas.c.cluster == name))
                 await db.execute(delete(t.service_keys).where(t.service_keys.c.cluster == name))
                 await db.execute(delete(t.services).where(t.services.c.cluster == name))
+                await db.execute(delete(t.batches).where(t.batches.c.cluster == name))
                 await db.execute(delete(t.trainings).where(t.trainings.c.cluster == name))
                 await db.execute(delete(t.training_tags).where(t.training_tags.c.cluster == name))
                 await db.execute(delete(t.symptoms).where(t.symptoms.c.cluster == name))

@@ -278,6 +278,29 @@ service_keys = Table(
     Index("ix_service_keys_cluster", "cluster"),
 )
 
+batches = Table(
+    "batches",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("cluster", String(64), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("user", String(64), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("submission", Integer, nullable=False),
+    Column("submitted_at", Float, nullable=False),
+    Column("job_id", Integer, nullable=False),
+    Column("progress", JSON, nullable=False),
+    Column("operation", String(64), nullable=False),
+    Column("dataset", String(64), nullable=False),
+    Column("ended_at", Float),
+    Index("ix_batches_cluster_at", "cluster", "at"),
+    Index("ix_batches_ended_at", "ended_at"),
+)
+
 # Symptoms of node faults, such as lines of their kernel logs, each stored once, with the action each one calls for. The
 # table keeps the name that it has in backups.
 symptoms = Table(

@@ -365,6 +365,28 @@ class TrialRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchRow:
+    """A batch. `document`: the request, and what its job needs (see services.batches.stored_batch)."""
+
+    id: str
+    cluster: str
+    name: str  # also of the dataset that its results become
+    person: str
+    user: str
+    at: float
+    document: Mapping[str, Any]
+    state: str = "submitting"  # submitting | running | adding (the dataset version) | done | failed | stopped
+    why: str = ""
+    submission: int = 1  # number of the job that works on it; a retry submits another one
+    submitted_at: float = 0.0
+    job_id: int = 0  # an array; 0 until sbatch has answered
+    progress: Mapping[str, Any] = field(default_factory=dict)  # as node/batch_worker/status.py tells it
+    operation: str = ""  # that adds the dataset version
+    dataset: str = ""  # NAME@VERSION
+    ended_at: float | None = None  # when its job had ended and the version was added
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceRow:
     """A service. `document`: the service file, and what its replicas need (bundle, git, mark)."""
 

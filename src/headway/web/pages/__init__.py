@@ -23,7 +23,7 @@ from headway.web.pages.cluster import (
     search,
     storage,
 )
-from headway.web.pages.jobs import job, notebooks, queue, services, submit, sweeps, trainings
+from headway.web.pages.jobs import batches, job, notebooks, queue, services, submit, sweeps, trainings
 
 PAGES: tuple[ModuleType, ...] = (
     home,
@@ -41,6 +41,7 @@ PAGES: tuple[ModuleType, ...] = (
     notebooks,
     sweeps,
     services,
+    batches,
     nodes,
     fabric_test,
     scale,

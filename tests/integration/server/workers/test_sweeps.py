@@ -14,7 +14,7 @@ import pytest
 from headway.errors import Unanswered, Unreachable
 from headway.jobs.metrics.reader import MetricsPart
 from headway.schemas.submission.submit_request import SubmitOut
-from headway.server.workers.sweeps import SweepWorker
+from headway.server.workers.row_rounds import SweepWorker
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.interrupted_request import KEY

@@ -597,6 +597,28 @@ def _create_tables() -> None:
     )
     op.create_index("ix_service_keys_cluster", "service_keys", ["cluster"], unique=False)
     op.create_table(
+        "batches",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("user", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("submission", sa.Integer(), nullable=False),
+        sa.Column("submitted_at", sa.Float(), nullable=False),
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("progress", sa.JSON(), nullable=False),
+        sa.Column("operation", sa.String(length=64), nullable=False),
+        sa.Column("dataset", sa.String(length=64), nullable=False),
+        sa.Column("ended_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_batches"),
+    )
+    op.create_index("ix_batches_cluster_at", "batches", ["cluster", "at"], unique=False)
+    op.create_index("ix_batches_ended_at", "batches", ["ended_at"], unique=False)
+    op.create_table(
         "training_tags",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),

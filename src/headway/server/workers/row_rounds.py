@@ -1,0 +1,97 @@
+"""Carries out the sweeps and batches of all clusters, round by round."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+import structlog
+
+from headway.errors import HeadwayError
+from headway.services.app_state import AppState
+from headway.store import BatchRow, SweepRow
+
+IDLE_TICK_S = 5.0  # between two looks for rows that another server has stored
+
+log = structlog.get_logger("headway.server.row_rounds")
+
+
+class Row(Protocol):
+    """A row that has rounds."""
+
+    @property
+    def id(self) -> str:
+        """Returns its id."""
+        ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+async def do_rounds(advance_all: Callable[[], Awaitable[bool]], due: asyncio.Event, tick_s: float) -> None:
+    """Does rounds until cancelled: at once when `due` is set, else after `tick_s` seconds while there are rows."""
+    while True:
+        due.clear()
+        busy = False
+        try:
+            busy = await advance_all()
+        except Exception as error:
+            log.error("rounds", exc_info=error)
+        try:
+            async with asyncio.timeout(tick_s if busy else IDLE_TICK_S):
+                await due.wait()
+        except TimeoutError:
+            continue
+
+
+async def advance_rows(rows: Sequence[R], advance: Callable[[R], Awaitable[None]]) -> bool:
+    """Does one round of each row. Returns whether there are any."""
+    for row in rows:
+        try:
+            await advance(row)
+        except HeadwayError as error:
+            log.warning("a round failed", row=row.id, error=error.message)
+        except Exception as error:
+            log.error("a round failed", row=row.id, exc_info=error)
+    return bool(rows)
+
+
+class SweepWorker:
+    """Does a round of each sweep that has not ended."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+
+    async def run(self) -> None:
+        """Does rounds until cancelled."""
+        await do_rounds(self.advance_all, self._state.sweeps_due, 1.0)
+
+    async def advance_all(self) -> bool:
+        """Does one round of each sweep. Returns whether there are any."""
+        return await advance_rows(await self._state.store.sweeps.unfinished(), self._advance)
+
+    async def _advance(self, row: SweepRow) -> None:
+        from headway.services.sweeps.rounds import advance_sweep
+
+        await advance_sweep(self._state, row)
+
+
+class BatchWorker:
+    """Does a round of each batch that has not ended."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+
+    async def run(self) -> None:
+        """Does rounds until cancelled."""
+        await do_rounds(self.advance_all, self._state.batches_due, 3.0)
+
+    async def advance_all(self) -> bool:
+        """Does one round of each batch. Returns whether there are any."""
+        return await advance_rows(await self._state.store.batches.unfinished(), self._advance)
+
+    async def _advance(self, row: BatchRow) -> None:
+        from headway.services.batches.rounds import advance_batch
+
+        await advance_batch(self._state, row)

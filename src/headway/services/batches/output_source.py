@@ -1,0 +1,87 @@
+"""The output of a batch, as files of a dataset. It is read on the head as the user of the batch."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from headway.datasets.source import DatasetSource, Item, Listing
+from headway.domain.cluster import Cluster
+from headway.errors import Refused
+from headway.schemas.submission.exec_commands import ExecIn
+from headway.services.app_state import AppState
+from headway.services.batches.stored_batch import StoredBatch
+
+BATCH_SCHEME = "batch:"  # begins the source of a version that is the output of a batch
+_FORMAT = "%s %T@ %P\\n"  # of find: bytes, time of the last change, name
+T = TypeVar("T")
+
+
+async def batch_output(state: AppState, cluster: str, source: str) -> Callable[[], DatasetSource]:
+    """Returns what opens the source. Raises NotFound for an unknown batch."""
+    row = await state.store.batches.get(cluster, source.removeprefix(BATCH_SCHEME))
+    _, resolved = await state.clusters.get(cluster)
+    folder, loop = f"{StoredBatch.of(row).folder}/output", asyncio.get_running_loop()
+    return lambda: BatchOutput(state, resolved, row.user, folder, loop)
+
+
+class BatchOutput:
+    """The folder `output` of a batch. Its methods are called in other threads than the event loop's. Implements
+    datasets.source.DatasetSource."""
+
+    def __init__(
+        self, state: AppState, cluster: Cluster, user: str, folder: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._commands, self._cluster, self._user = state.backend.commands, cluster, user
+        self._folder, self._loop = folder, loop
+
+    def close(self) -> None:
+        """Does nothing: nothing stays open."""
+
+    def listing(self) -> Listing:
+        """Returns the files. Raises Refused if they can't be listed."""
+        argv = ["find", self._folder, "-mindepth", "1", "-type", "f", "-printf", _FORMAT]
+        ran = self._wait(self._commands.run_command(self._cluster, ExecIn(argv=argv), self._user))
+        if ran.code != 0:
+            error = base64.b64decode(ran.stderr_b64).decode(errors="replace").strip()
+            raise Refused(f"{self._folder} can't be listed: {error[-500:]}", hint="headway batch show tells its state")
+        lines = base64.b64decode(ran.stdout_b64).decode().splitlines()
+        found = [line.split(" ", 2) for line in lines]
+        files = (Item(name, int(size), executable=False, stamp=f"{size} {at}") for size, at, name in found)
+        return Listing(tuple(sorted(files, key=lambda item: item.path)))
+
+    def read(self, item: Item) -> Iterator[bytes]:
+        """Yields the content of a file. Raises Refused when it can't be read completely."""
+        pieces, size = self._output(["cat", "--", f"{self._folder}/{item.path}"]), 0
+        try:
+            while (piece := self._wait(anext(pieces, None))) is not None:
+                size += len(piece)
+                yield piece
+        finally:
+            self._wait(pieces.aclose())  # type: ignore[attr-defined]
+        if size != item.bytes:
+            raise Refused(f"{self._folder}/{item.path} has {size} bytes instead of {item.bytes}")
+
+    async def _output(self, argv: list[str]) -> AsyncIterator[bytes]:
+        """Yields the standard output of a command. Raises Refused if it fails."""
+        error = b""
+        parts = self._commands.run_interactive(self._cluster, argv, self._user, _nothing())
+        async with aclosing(parts) as found:  # type: ignore[type-var]
+            async for kind, data in found:
+                if kind == "out":
+                    yield data
+                elif kind == "err":
+                    error = (error + data)[-500:]
+                elif data != b"0":
+                    raise Refused(error.decode(errors="replace").strip() or f"{argv[0]} ended with {data!r}")
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""

@@ -1,0 +1,65 @@
+"""Batches: inference on the rows of a dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets as random
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select, update
+
+from headway.errors import NotFound
+from headway.store.db import cluster_schema as t
+from headway.store.db.rows import BatchRow
+from headway.store.db.transactions import StorePart, insert_into
+
+
+class BatchStore(StorePart):
+    """Stores batches."""
+
+    async def save(
+        self, cluster: str, name: str, *, person: str, user: str, document: Mapping[str, Any], key: str = ""
+    ) -> BatchRow:
+        """Stores a new batch. The same batch with the same idempotency `key` is stored once."""
+        content = json.dumps([key, cluster, user, dict(document)], sort_keys=True)
+        number = hashlib.sha256(content.encode()).hexdigest()[:24] if key else random.token_hex(4)
+        b, now = t.batches, self._database.now()
+        row = BatchRow(f"b-{number}", cluster, name, person, user, now, dict(document), submitted_at=now)
+        async with self._database.write() as db:
+            await db.execute(insert_into(db, b).values(**asdict(row)).on_conflict_do_nothing())
+            stored = (await db.execute(select(b).where(b.c.id == row.id))).one()
+        return BatchRow(**stored._mapping)
+
+    async def get(self, cluster: str, batch: str) -> BatchRow:
+        """Returns a batch by its id, or the latest one of this name. Raises NotFound."""
+        b = t.batches
+        mine = select(b).where(b.c.cluster == cluster, (b.c.id == batch) | (b.c.name == batch))
+        async with self._database.read() as db:
+            row = (await db.execute(mine.order_by(b.c.at.desc()).limit(1))).first()
+        if row is None:
+            raise NotFound(f"{cluster} has no batch {batch!r}", hint="headway batch ls")
+        return BatchRow(**row._mapping)
+
+    async def recent(self, cluster: str, *, limit: int = 50) -> tuple[BatchRow, ...]:
+        """Returns the batches of a cluster, the latest first."""
+        b = t.batches
+        query = select(b).where(b.c.cluster == cluster).order_by(b.c.at.desc()).limit(limit)
+        async with self._database.read() as db:
+            return tuple(BatchRow(**row._mapping) for row in await db.execute(query))
+
+    async def unfinished(self) -> tuple[BatchRow, ...]:
+        """Returns the batches of all clusters that have not ended, the oldest first."""
+        b = t.batches
+        async with self._database.read() as db:
+            rows = await db.execute(select(b).where(b.c.ended_at.is_(None)).order_by(b.c.at))
+            return tuple(BatchRow(**row._mapping) for row in rows)
+
+    async def change(self, batch: str, *, of_state: str, **values: Any) -> bool:
+        """Changes fields of a batch that is in this state. Returns False if it is in another one by now."""
+        b = t.batches
+        wanted = update(b).where(b.c.id == batch, b.c.state == of_state).values(**values)
+        async with self._database.write() as db:
+            return (await db.execute(wanted)).rowcount > 0
