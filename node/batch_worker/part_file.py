@@ -12,7 +12,7 @@ _SYNC_S = 2.0
 
 def checked_line(kind, text):
     """Returns a line. `kind`: b"+" or b"-". `text` is JSON without a line break."""
-    return b"%s %08x %s\n" % (kind, zlib.crc32(text), text)
+    return b"%s %08x %s\n" % (kind, zlib.crc32(kind + text), text)
 
 
 def whole_lines(data):
@@ -20,7 +20,7 @@ def whole_lines(data):
     found = []
     for line in data.split(b"\n")[:-1]:
         kind, text = line[:1], line[11:]
-        if kind not in (b"+", b"-") or line[2:10] != b"%08x" % zlib.crc32(text):
+        if kind not in (b"+", b"-") or line[2:10] != b"%08x" % zlib.crc32(kind + text):
             break
         found.append((kind, text))
     return found
