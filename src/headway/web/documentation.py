@@ -19,7 +19,7 @@ PAGE_TO_DOC = {
     "notebooks": "howto/dashboard",
     "sweeps": "howto/sweeps",
     "services": "howto/services",
-    "batches": "howto/services",
+    "batches": "howto/batch-inference",
     "teams": "howto/access",
     "costs": "howto/costs",
     "home": "howto/dashboard",
