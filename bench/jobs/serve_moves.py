@@ -1,7 +1,7 @@
 """Counts the requests to a service that fail while its replicas are moved: by drains, new versions, a changed number of
-replicas, a cluster with fewer nodes, a time limit, and a server that is stopped.
+replicas, a cluster with fewer nodes, preemption, a time limit, and a server that is stopped.
 
-    python bench jobs/serve_moves [--requests 100000]
+    python bench jobs/serve_moves [--requests 100000] [--moves preemption,drain]
 
 The service is examples/serve_echo on a cluster of three nodes. Four threads ask it without pause, half of them on kept
 connections. The moves are repeated until so many requests were answered."""
@@ -27,6 +27,9 @@ SPEC = """\
 name: bench
 plan: h100-8
 nodes: {nodes}
+partitions:
+  train: {{default: true, max_time: "1:00:00", grace_time: 60}}
+  urgent: {{tier: 2, preempts: [train], teams: [lab]}}
 teams:
   lab: {{users: [bench]}}
 """
@@ -39,7 +42,8 @@ start_s: 30
 drain_s: 60
 env: {{VERSION: "{version}"}}
 """
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
+MOVES = ("drain", "up", "scale", "preemption", "fewer_nodes", "server", "time_limit")
 
 
 class Moves:
@@ -92,6 +96,14 @@ class Moves:
             self.at.headway("apply", str(self.at.folder / "bench.yaml"), "--yes", "--deadline", "01:00:00")
         self.wait("two replicas", self.settled(2))
 
+    def preemption(self) -> None:
+        """A job of a higher partition takes the whole node of a replica."""
+        node = next(one["node"] for one in self.shown()["replicas"] if one["state"] == "serving")
+        words = ("--partition=urgent", f"--nodelist={node}", "--exclusive", "--time=10", "--wrap=sleep 600")
+        job = self.at.headway("exec", "bench", "-u", "bench", "--", "sbatch", "--parsable", *words).strip()
+        self.wait("replicas on other nodes", self.settled(2, lambda one: one["node"] != node))
+        self.at.headway("exec", "bench", "--", "scancel", job)
+
     def time_limit(self) -> None:
         known = {one["number"] for one in self.shown()["replicas"]}
         self.wait("replicas after the time limit", self.settled(2, lambda one: one["number"] not in known))
@@ -106,7 +118,11 @@ class Moves:
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     words.add_argument("--requests", type=int, default=100_000)
+    words.add_argument("--moves", default=",".join(MOVES), help="the moves, in this order")
     arguments = words.parse_args()
+    chosen = arguments.moves.split(",")
+    if unknown := set(chosen) - set(MOVES):
+        sys.exit(f"bench: no such move: {', '.join(sorted(unknown))}; choose from {', '.join(MOVES)}")
     with bench_cluster(SPEC.format(nodes=3)) as at:
         at.headway("image", "build", "debian13", timeout_s=3600)
         at.headway("apply", str(at.spec), "--yes")
@@ -116,7 +132,7 @@ def main() -> None:
         time.sleep(3)  # until the proxy has the key
         with RequestLoop(url, key, "/") as loop:
             while True:
-                for move in (moves.drain, moves.up, moves.scale, moves.fewer_nodes, moves.server, moves.time_limit):
+                for move in (getattr(moves, name) for name in chosen):
                     before, began = loop.answers.total(), time.monotonic()
                     move()
                     count = loop.answers.total() - before
