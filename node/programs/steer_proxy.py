@@ -23,6 +23,7 @@ import time
 
 FOLDER = "/etc/headway/serve"
 RUN = "/run/headway-serve"
+MASTER = RUN + "/master.sock"
 UNIT = "headway-serve.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 HAPROXY = "/usr/sbin/haproxy"
@@ -282,12 +283,13 @@ def start_or_reload(shape):
 
 
 def wait_for(ready):
-    """Waits until `ready` returns something true."""
+    """Waits until `ready` returns something true, and returns it."""
     ends = time.monotonic() + START_S
-    while not ready():
+    while not (found := ready()):
         if time.monotonic() > ends:
             raise SystemExit("HAProxy does not answer; journalctl -u " + UNIT)
         time.sleep(0.05)
+    return found
 
 
 def worker():
@@ -409,16 +411,24 @@ def read_figures(request):
 
 def old_processes():
     """Yields the figures of processes that still finish requests after a reload."""
-    master = RUN + "/master.sock"
     old = False
-    for line in ask("show proc", path=master).splitlines():
+    for line in wait_for(processes).splitlines():
         if line.startswith("#"):
             old = line.startswith("# old workers")
         elif old and line.split():
             try:
-                yield ask(f"@!{line.split()[0]} show stat", path=master)
+                yield ask(f"@!{line.split()[0]} show stat", path=MASTER)
             except OSError:  # it has just ended
                 continue
+
+
+def processes():
+    """Returns the master's list of HAProxy's processes; "" if it does not answer. After a start or a reload it listens somewhat
+    later than the process that accepts connections."""
+    try:
+        return ask("show proc", path=MASTER)
+    except OSError:
+        return ""
 
 
 def number(text):

@@ -181,6 +181,20 @@ def test_server_stays_healthy_while_another_check_runs(monkeypatch: pytest.Monke
     }  # fmt: skip
 
 
+def test_master_that_does_not_listen_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = [ConnectionRefusedError(), FileNotFoundError()]
+
+    def ask(command: str, path: str = "") -> str:
+        if command == "show proc" and refused:
+            raise refused.pop()
+        return {"show proc": "# old workers\n20 worker 1\n", "@!20 show stat": "# pxname,svname\nslot1,r1\n"}[command]
+
+    monkeypatch.setattr(steer_proxy, "ask", ask)
+    monkeypatch.setattr(steer_proxy.time, "sleep", lambda seconds: None)
+    assert list(steer_proxy.old_processes()) == ["# pxname,svname\nslot1,r1\n"]
+    assert refused == []
+
+
 def test_empty_file_is_written(tmp_path: Path) -> None:
     file = tmp_path / "keys.map"
     assert steer_proxy.write(str(file), "", 0o600)
