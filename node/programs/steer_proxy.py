@@ -140,6 +140,8 @@ backend {name}
 # Requests that a service may have at once, with those that are held. Less than a third of `maxconn`: also three services at this
 # limit leave connections for others.
 MOST_REQUESTS = 3000
+# HAProxy's times of a server are means of so many requests at most.
+MEAN_REQUESTS = 1024
 
 
 def main():
@@ -391,8 +393,9 @@ def read_figures(request):
         if row["svname"] == "BACKEND":
             before = since.get(row["pxname"], {})
             service.update({name: value - before.get(name, 0) for name, value in counters(row).items()})
+            servers = [one for one in server_rows(rows) if one["pxname"] == row["pxname"]]
             service.update(
-                active=number(row["scur"]), first_byte_ms=number(row["rtime"]), total_ms=number(row["ttime"])
+                active=number(row["scur"]), first_byte_ms=mean(servers, "rtime"), total_ms=mean(servers, "ttime")
             )
         else:
             row["check_status"] = row["check_status"].lstrip("* ")  # while another check runs, that of the last one
@@ -407,6 +410,14 @@ def read_figures(request):
         if server is not None:
             server["sessions"] += number(row["scur"])
     return {service["name"]: found[service["slot"]] for service in request["services"]}
+
+
+def mean(servers, column):
+    """Returns the mean of a time over the last requests of all servers. Not that of their backend, which includes requests of
+    the service that had the slot before."""
+    counts = [min(number(row["stot"]), MEAN_REQUESTS) for row in servers]
+    total = sum(count * number(row[column]) for count, row in zip(counts, servers, strict=True))
+    return round(total / max(1, sum(counts)))
 
 
 def old_processes():

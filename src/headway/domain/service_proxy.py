@@ -63,7 +63,7 @@ class ServerReading:
 @dataclass(frozen=True, slots=True)
 class ServiceReading:
     """What the proxy reports of a service, since the service or the proxy was started. Times are means of the last 1,024
-    requests."""
+    requests of each server."""
 
     requests: int = 0
     active: int = 0  # requests that run or wait

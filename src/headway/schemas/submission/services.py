@@ -74,7 +74,7 @@ class ReplicaOut(ResponseModel):
 
 class ServiceOut(ResponseModel):
     """A service. Lists leave out its replicas that have ended. `id` is "" for a dry run. Figures are those since the
-    service or the proxy was started; times are means of the last 1,024 requests in milliseconds."""
+    service or the proxy was started; times are means of the last 1,024 requests of each present replica, in milliseconds."""
 
     id: str
     cluster: str

@@ -162,9 +162,9 @@ def test_server_stays_healthy_while_another_check_runs(monkeypatch: pytest.Monke
     columns = "scur,stot,req_tot,hrsp_4xx,hrsp_5xx,wretr,rtime,ttime,check_status,check_code,last_chk"
     stat = (
         f"# pxname,svname,{columns}\n"
-        "slot1,r1,2,70,,,,,,,* L7OK,200,\n"
-        "slot1,r2,0,0,,,,,,,L4CON,,Connection refused\n"
-        "slot1,BACKEND,3,71,141,4,5,6,12,34,,,\n"
+        "slot1,r1,2,5000,,,,,12,34,* L7OK,200,\n"
+        "slot1,r2,0,512,,,,,6,10,L4CON,,Connection refused\n"
+        "slot1,BACKEND,3,5512,5582,4,5,6,90,95,,,\n"
     )
     proc = "# workers\n31 worker 0\n# old workers\n20 worker 1\n# programs\n"
     old = "# pxname,svname,scur\nslot1,r1,5\nslot1,gone,1\n"
@@ -172,10 +172,10 @@ def test_server_stays_healthy_while_another_check_runs(monkeypatch: pytest.Monke
     monkeypatch.setattr(steer_proxy, "ask", lambda command, path="": answers[command])
     assert steer_proxy.read_figures(settings()) == {
         "red:chat": {
-            "requests": 71, "active": 3, "errors_4xx": 4, "errors_5xx": 5, "retries": 6, "first_byte_ms": 12, "total_ms": 34,
+            "requests": 5512, "active": 3, "errors_4xx": 4, "errors_5xx": 5, "retries": 6, "first_byte_ms": 10, "total_ms": 26,
             "servers": {
-                "r1": {"healthy": True, "sessions": 7, "requests": 70, "check": "L7OK 200"},
-                "r2": {"healthy": False, "sessions": 0, "requests": 0, "check": "L4CON Connection refused"},
+                "r1": {"healthy": True, "sessions": 7, "requests": 5000, "check": "L7OK 200"},
+                "r2": {"healthy": False, "sessions": 0, "requests": 512, "check": "L4CON Connection refused"},
             },
         }
     }  # fmt: skip
