@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from headway.datasets.source import Listing
+from headway.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,12 @@ class DatasetManifest:
         return sum(entry.bytes for entry in self.files)
 
     @staticmethod
-    def of(files: Iterable[DatasetFile], listing: Listing) -> DatasetManifest:
-        """Returns the manifest of these files. Its text is the same for the same content, from any source."""
+    def of(files: Collection[DatasetFile], listing: Listing) -> DatasetManifest:
+        """Returns the manifest of these files. Its text is the same for the same content, from any source. Raises
+        Refused for a path that leads out of the version."""
+        for path in (*(entry.path for entry in files), *(path for path, _ in listing.links), *listing.folders):
+            if not path or path.startswith("/") or ".." in path.split("/"):
+                raise Refused(f"{path!r} is not a path within a dataset version", hint="rename it in the source")
         entries = tuple(sorted(files, key=lambda entry: entry.path))
         rows: list[dict[str, object]] = []
         for entry in entries:

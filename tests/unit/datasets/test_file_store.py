@@ -12,7 +12,7 @@ import pytest
 from headway.datasets.file_progress import FileProgress, Stopped
 from headway.datasets.file_store import DatasetFileStore
 from headway.datasets.folder_source import FolderSource
-from headway.datasets.manifest import DatasetManifest
+from headway.datasets.manifest import DatasetFile, DatasetManifest
 from headway.datasets.source import Item, Listing
 from headway.errors import Refused
 
@@ -294,3 +294,11 @@ def test_manifest_round_trips_through_text() -> None:
 
     made = DatasetManifest.of([DatasetFile("ä b\n", "0" * 64, 3, True)], listing)
     assert DatasetManifest.read(made.text) == made
+
+
+@pytest.mark.parametrize("path", ["/x", "a/../../x", "..", ""])
+def test_path_that_leads_out_of_the_version_is_refused(path: str) -> None:
+    file = DatasetFile(path, "0" * 64, 1)
+    for files, links, folders in [([file], (), ()), ([], ((path, "a"),), ()), ([], (), (path,))]:
+        with pytest.raises(Refused, match="not a path within a dataset version"):
+            DatasetManifest.of(files, Listing((), links, folders))

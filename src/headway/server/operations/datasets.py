@@ -26,7 +26,7 @@ from headway.render.system.volume_mounts import unit_name
 from headway.server.operations.operation_run import OperationRun
 from headway.services.app_state import AppState
 from headway.services.batches.output_source import BATCH_SCHEME, batch_output
-from headway.services.storage.datasets import require_free_name
+from headway.services.storage.datasets import require_free_name, require_own_dataset
 from headway.services.storage.path_policy import require_dataset_source
 from headway.services.storage.version_removal import record_removal
 from headway.store import Operation
@@ -71,11 +71,12 @@ class DatasetOperations:
     async def _add(self) -> str:
         state, store = self._state, self._state.store
         _, cluster = await state.clusters.get(self._cluster)
-        require_free_name(cluster, self._name)
+        await self._require_name(cluster)
         path = self._params.source or ""
         number = await store.datasets.next_number(self._cluster, self._name)
         before = await store.datasets.versions(self._cluster, self._name)
         manifest = await self._import_files(path, number - 1)
+        await self._require_name(cluster)  # others may have added versions meanwhile
         same = next((version for version in before if version.digest == manifest.digest and not version.damage), None)
         if same is not None and await self._file_store.publish(self._name, same.number, manifest):
             await self._report("version", f"{same.label} already has the same content", done=True)
@@ -93,6 +94,14 @@ class DatasetOperations:
         await self._file_store.end_import(self._name)
         await self._place(attached=True)
         return made.path
+
+    async def _require_name(self, cluster: Cluster) -> None:
+        """Raises Refused for a name that the cluster's file uses, and NotAllowed if the output of a batch would become the
+        latest version of another person's dataset."""
+        if (self._params.source or "").startswith(BATCH_SCHEME):
+            await require_own_dataset(self._state, cluster, self._name, self._operation.person)
+        else:
+            require_free_name(cluster, self._name)
 
     async def _import_files(self, path: str, before: int) -> DatasetManifest:
         source_made = await self._source(path)

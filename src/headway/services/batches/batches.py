@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ from headway.billing.money import cents, usd
 from headway.domain.access.credential_redaction import mask_environment
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER
-from headway.errors import Conflict, NotAllowed, Refused
+from headway.errors import Conflict, Refused
 from headway.jobs.batches.batch_run import batch_run, state_folder, worker_path
 from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.submission.batches import BatchIn, BatchOut, BatchProgress
@@ -28,9 +29,11 @@ from headway.services.batches.stored_batch import StoredBatch
 from headway.services.billing.cost_estimate import estimate_cost
 from headway.services.job_secrets.requested import require_secrets
 from headway.services.jobs.submission import new_folder_suffix, node_offer
-from headway.services.storage.datasets import pin_versions, require_free_name
+from headway.services.storage.datasets import pin_versions, require_own_dataset
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.store import BatchRow
+
+_LIKE_AN_ID = re.compile(r"b-[0-9a-f]+")  # see store.jobs.batches
 
 
 async def start_batch(state: AppState, who: Principal, name: str, request: BatchIn) -> BatchOut:
@@ -38,7 +41,9 @@ async def start_batch(state: AppState, who: Principal, name: str, request: Batch
     the job, NotFound for an unknown dataset, NotAllowed if the output is another person's dataset."""
     user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
-    await _require_own_dataset(state, who, cluster, request.output)
+    if _LIKE_AN_ID.fullmatch(request.output):
+        raise Refused(f"{request.output} looks like the id of a batch", hint="give the output another name")
+    await require_own_dataset(state, cluster, request.output, who.person)
     _require_no_secrets(request)
     rows, request = await _pinned_input(state, cluster, request)
     found = await runtime_of_command(state, cluster, request.job, user)
@@ -62,15 +67,6 @@ async def start_batch(state: AppState, who: Principal, name: str, request: Batch
     await write_audit_line(state, who, "batch", name, batch=row.id, user=user, output=request.output)
     state.batches_due.set()
     return batch_out(row).model_copy(update={"warning": found.warning})
-
-
-async def _require_own_dataset(state: AppState, who: Principal, cluster: Cluster, name: str) -> None:
-    """Raises NotAllowed if another person has added versions of this dataset: jobs may use its latest one."""
-    require_free_name(cluster, name)
-    versions = [one for one in await state.store.datasets.versions(cluster.name) if one.name == name]
-    other = next((one.person for one in versions if one.person != who.person), "")
-    if other:
-        raise NotAllowed(f"dataset {name} has versions of {other}", hint="give the output another name")
 
 
 def _require_no_secrets(request: BatchIn) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, conflicting_field
 from headway.domain.operation_kinds import DatasetParams
-from headway.errors import NotFound, Refused
+from headway.errors import NotAllowed, NotFound, Refused
 from headway.schemas.operations import OperationOut
 from headway.schemas.storage.datasets import DatasetIn, DatasetOut, S3In
 from headway.services.access.audit import write_audit_line
@@ -95,6 +95,16 @@ def require_free_name(cluster: Cluster, name: str) -> None:
         raise Refused(
             f"{FOLDER}/{name} is taken on {cluster.name}: {field} of its file", hint="give the dataset another name"
         )
+
+
+async def require_own_dataset(state: AppState, cluster: Cluster, name: str, person: str) -> None:
+    """Raises Refused if the cluster's file uses the name, and NotAllowed if another person has added versions of this
+    dataset: jobs may use its latest one."""
+    require_free_name(cluster, name)
+    versions = await state.store.datasets.versions(cluster.name, name)
+    other = next((version.person for version in versions if version.person != person), "")
+    if other:
+        raise NotAllowed(f"dataset {name} has versions of {other}", hint="give the output another name")
 
 
 async def _queue(

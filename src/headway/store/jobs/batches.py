@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, case, select, update
 
 from headway.errors import NotFound
 from headway.store.db import cluster_schema as t
@@ -34,11 +34,20 @@ class BatchStore(StorePart):
         return BatchRow(**stored._mapping)
 
     async def get(self, cluster: str, batch: str) -> BatchRow:
-        """Returns a batch by its id, or the latest one of this name. Raises NotFound."""
+        """Returns the batch with this id; if there is none, the latest one of this name. Raises NotFound."""
         b = t.batches
         mine = select(b).where(b.c.cluster == cluster, (b.c.id == batch) | (b.c.name == batch))
+        is_id = case((b.c.id == batch, 0), else_=1)  # people choose names, so a name never hides an id
+        return await self._first(cluster, batch, mine.order_by(is_id, b.c.at.desc()))
+
+    async def by_id(self, cluster: str, batch: str) -> BatchRow:
+        """Returns the batch with this id. Raises NotFound."""
+        b = t.batches
+        return await self._first(cluster, batch, select(b).where(b.c.cluster == cluster, b.c.id == batch))
+
+    async def _first(self, cluster: str, batch: str, query: Select[Any]) -> BatchRow:
         async with self._database.read() as db:
-            row = (await db.execute(mine.order_by(b.c.at.desc()).limit(1))).first()
+            row = (await db.execute(query.limit(1))).first()
         if row is None:
             raise NotFound(f"{cluster} has no batch {batch!r}", hint="headway batch ls")
         return BatchRow(**row._mapping)

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from headway.domain.dataset import DatasetVersion
-from headway.errors import Unanswered
+from headway.errors import NotFound, Unanswered
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.workers.row_rounds import BatchWorker
@@ -40,6 +40,7 @@ class Lab:
         self.tasks: dict[str, str] = {}
         self.progress: dict[str, Any] = {"rows": None, "shards": None, "workers": []}
         self.submitted: dict[str, int] = {}
+        self.listed: dict[str, bytes] = dict(OUTPUT)
         server.backend.answers |= {
             "submit": self.submit,
             "read": lambda *_: server_fakes.reading(),
@@ -58,7 +59,7 @@ class Lab:
     def run_command(self, _: Any, request: Any, user: str) -> ExecOut:
         assert user == "eve"
         if request.argv[0] == "find":
-            text = "".join(f"{len(content)} 1.5 {name}\n" for name, content in OUTPUT.items())
+            text = "".join(f"{len(content)} 1.5 {name}\0" for name, content in self.listed.items())
         else:
             assert request.argv[2] == "status"
             text = json.dumps(self.progress)
@@ -66,8 +67,13 @@ class Lab:
 
     async def run_interactive(self, _: Any, argv: Any, user: str, __: Any) -> AsyncIterator[tuple[str, bytes]]:
         assert (argv[:2], user) == (["cat", "--"], "eve")
-        yield "out", OUTPUT[argv[2].rpartition("/")[2]]
+        async for piece in self.read(argv[2].rpartition("/")[2]):
+            yield "out", piece
         yield "code", b"0"
+
+    async def read(self, name: str) -> AsyncIterator[bytes]:
+        """Yields the content of a file of the output."""
+        yield OUTPUT[name]
 
     async def round(self) -> None:
         """Does a round of each batch, with new readings."""
@@ -255,3 +261,74 @@ async def test_secret_in_the_environment_is_refused(lab: Lab) -> None:
     )
     assert answer.status_code == 400
     assert "env.API_TOKEN looks like a secret" in answer.text
+
+
+async def add_output(lab: Lab) -> tuple[httpx.AsyncClient, str]:
+    """Starts a batch whose output is complete, and does the rounds to its operation."""
+    eve, batch = await start(lab)
+    await lab.round()
+    lab.progress = {"rows": 1000, "shards": 1, "done_shards": 1, "done_rows": 1000, "workers": [], "output": True}
+    await lab.round()
+    return eve, batch
+
+
+async def test_batch_whose_output_is_named_like_the_id_of_another_does_not_hide_it(lab: Lab) -> None:
+    _, victim = await start(lab)
+    store = lab.server.store.batches
+    (row,) = await store.recent("lab")
+    lab.clock.now += 10
+    other = await store.save("lab", victim, person="mallory", user="mallory", document=row.document)
+    assert (await store.get("lab", victim)).person == "eve"
+    assert (await store.by_id("lab", other.id)).person == "mallory"
+    with pytest.raises(NotFound):
+        await store.by_id("lab", "answers")
+
+
+async def test_output_that_looks_like_the_id_of_a_batch_is_refused(lab: Lab) -> None:
+    eve = await lab.server.client("eve", "member")
+    answer = await eve.post(BATCHES, json={**REQUEST, "output": "b-6fc8d672"})
+    assert answer.status_code == 400
+    assert "b-6fc8d672 looks like the id of a batch" in answer.text
+
+
+async def test_dataset_that_another_person_has_made_meanwhile_gets_no_version(lab: Lab) -> None:
+    eve, batch = await add_output(lab)
+
+    async def read(name: str) -> AsyncIterator[bytes]:
+        if name == "batch.json":
+            made = DatasetVersion("lab", "answers", 1, "0" * 64, 1, 1, "/data", "ann", 1.0)
+            await lab.server.store.datasets.add(made)
+        yield OUTPUT[name]
+
+    lab.read = read  # type: ignore[method-assign]
+    await lab.server.work_off()
+    await lab.round()
+    found = await show(eve, batch)
+    assert (found["state"], found["dataset"]) == ("failed", "")
+    assert found["why"].endswith("dataset answers has versions of ann")
+    assert [one.person for one in await lab.server.store.datasets.versions("lab")] == ["ann"]
+
+
+async def test_only_files_that_workers_write_become_the_version(lab: Lab) -> None:
+    lab.listed = {"y\n5 1.0 /x": b"12345", "../up.jsonl": b"1", "notes.txt": b"1", "part-0.jsonl": b"1", **OUTPUT}
+    await add_output(lab)
+    await lab.server.work_off()
+    (version,) = await lab.server.store.datasets.versions("lab")
+    assert (version.files, version.bytes) == (2, sum(map(len, OUTPUT.values())))
+
+
+async def test_file_that_grows_without_end_is_not_stored(lab: Lab) -> None:
+    eve, batch = await add_output(lab)
+    read_pieces = 0
+
+    async def read(name: str) -> AsyncIterator[bytes]:
+        nonlocal read_pieces
+        while read_pieces < 100:
+            read_pieces += 1
+            yield b"0" * 100_000
+
+    lab.read = read  # type: ignore[method-assign]
+    await lab.server.work_off()
+    await lab.round()
+    assert "more than the 3 bytes that were listed" in (await show(eve, batch))["why"]
+    assert read_pieces < 3
