@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, field
 
 from headway.autoscale import planner, provisioning_incidents
+from headway.autoscale.held_slots import HoldSlots, plan_held_slots
 from headway.autoscale.retry_delays import CreationBackoff, retry_delay_s
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
@@ -19,6 +20,7 @@ from headway.cluster.scaling.reclaim_notices import reclaim_notices
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
 from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, Unreachable
 from headway.health.context import fault_text
 from headway.providers.base import RentingProvider
@@ -62,6 +64,7 @@ class Autoscaler:
     checked_at: float = 0.0
     paused: bool = False
     busy_nodes: frozenset[str] = frozenset()  # nodes that another operation works on; their groups get no new machine
+    jobs: tuple[JobState, ...] | None = None  # the queue as last read; None: slots that are held stay held
     next_file: Cluster | None = None  # the cluster file that applies once no node is in busy_nodes
 
     async def scale(self, *, at_once: bool = False) -> Messages:
@@ -119,7 +122,10 @@ class Autoscaler:
         going = {*await reclaim_notices(self.context.provider, self.cluster), *self.busy_nodes}
         making = set(self.tasks)
         closed_s = {group.name: retry_delay_s(self.over_budget.get(group.name, 0) + 1) for group in self.cluster.groups}
-        jobs, begun = await self._waiting_jobs(head, states), await self._begun()
+        begun = await self._begun()
+        async with self._report_faults("held nodes"):
+            await self._hold_slots(head, states, {*machines, *making, *begun}, waiting)
+        jobs = await self._waiting_jobs(head, states)
         planned = planner.plan_scaling(
             self.cluster, states, machines, making, now,
             leaving=going, backing_off=waiting, closed_s=closed_s, jobs=jobs, next_file=self.next_file,
@@ -149,6 +155,24 @@ class Autoscaler:
             async with self._report_faults("Prometheus"):
                 await update_scrape_targets(self.cluster, self.context)
                 self.prometheus_outdated, self.prometheus_machines = False, there
+
+    async def _hold_slots(
+        self,
+        head: Machine,
+        states: Mapping[str, planner.StateAndReason],
+        there: Collection[str],
+        backing_off: Collection[str],
+    ) -> None:
+        """Holds and releases powered-down slots, by how long jobs have waited and by the price limits of groups."""
+        if self.jobs is None:
+            return
+        run = self.context.connections
+        for action in plan_held_slots(self.cluster, states, there, self.jobs, self.clock(), backing_off):
+            if isinstance(action, HoldSlots):
+                await node_commands.drain_nodes(run, head, action.nodes, action.reason)
+            else:
+                await node_commands.undrain_nodes(run, head, action.nodes)
+                self.messages.append((compress(action.nodes), "Slurm may power it up for jobs that wait"))
 
     def _ready_at(self, machines: Collection[str]) -> dict[str, float]:
         """Returns since when each machine should register with Slurm, where its start does not say it. A rented machine is

@@ -4,7 +4,6 @@ work is lost when a server is killed."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,12 +11,16 @@ from decimal import Decimal
 from headway.autoscale.retry_delays import FIRST_WAIT_S
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.machine import Machine
-from headway.domain.slurm.node_reasons import HEADWAY_REASON, NO_MACHINE_REASON
+from headway.domain.slurm.node_reasons import (
+    CLOSED_REASON,
+    HEADWAY_REASON,
+    HELD_REASON,
+    NO_MACHINE_REASON,
+    closed_until,
+)
 
-CLOSED = f"{HEADWAY_REASON}closed until"  # Slurm's reason for closed slots: "... until UNIX-SECONDS: why"
 REGISTER_S = 300.0  # a machine that no task works on should have registered with Slurm after so many seconds
 NOT_REGISTERED = "it did not come up"
-_CLOSED = re.compile(rf"{CLOSED} (\d+): (.*)")
 StateAndReason = tuple[str, str]  # sinfo's %T and reason
 
 
@@ -116,7 +119,7 @@ def plan_scaling(
                 over += together
         if over:
             until = now + (closed_s or {}).get(group.name, FIRST_WAIT_S)
-            yield close_slots(group, states, over, until, f"over the limit of {budget.limit} USD an hour")
+            yield close_slots(group, states, over, until, f"over the limit of {budget.limit}")
         opened = tuple(name for name in group.slots if name in states and _close_expired(states[name][1], now))
         if opened and not over:
             yield OpenSlots(opened)
@@ -183,13 +186,13 @@ def _node_action(name: str, state: StateAndReason, exists: bool, *, late: bool, 
     word, reason = state
     there = exists or begun
     asleep, wakes, leaves = word.endswith("~"), word.endswith("#"), word.endswith("%") or word == "powering_down"
-    if reason.startswith(CLOSED):
+    if reason.startswith(CLOSED_REASON):
         return DeleteMachine(name, "its slot is closed") if there else None
     if wakes and not exists:
         return CreateMachines((name,))
     if wakes and late:
         return DeleteMachine(name, NOT_REGISTERED)
-    if (asleep or leaves) and there and not word.startswith("drain"):
+    if (asleep or leaves) and there and (reason.startswith(HELD_REASON) or not word.startswith("drain")):
         return DeleteMachine(name, "Slurm does not need it")
     if begun and not exists:
         return DeleteMachine(name, "no machine is missing there")
@@ -201,20 +204,26 @@ def _node_action(name: str, state: StateAndReason, exists: bool, *, late: bool, 
 def close_slots(
     group: Group, states: Mapping[str, StateAndReason], nodes: Collection[str], until: float, why: str
 ) -> CloseSlots:
-    """Returns the action that closes the group's powered-down slots and `nodes`."""
-    asleep = {name for name in group.slots if states.get(name, ("", ""))[0].endswith("~")}
+    """Returns the action that closes the group's powered-down slots and `nodes`; held slots stay held."""
+    asleep = {name for name in group.slots if _is_asleep(states.get(name, ("", "")))}
     return CloseSlots(group.name, tuple(name for name in group.slots if name in asleep | set(nodes)), until, why)
+
+
+def _is_asleep(state: StateAndReason) -> bool:
+    """Returns whether the slot is powered down, and Slurm may power it up."""
+    word, reason = state
+    return word.endswith("~") and not reason.startswith(HELD_REASON)
 
 
 def close_reason(action: CloseSlots) -> str:
     """Returns Slurm's reason for closed slots."""
-    return f"{CLOSED} {action.until:.0f}: {action.why}"
+    return f"{CLOSED_REASON} {action.until:.0f}: {action.why}"
 
 
 def _close_expired(text: str, now: float) -> bool:
     """Returns whether the reason is that of a closed slot whose time is over."""
-    found = _CLOSED.match(text)
-    return found is not None and now >= float(found[1])
+    found = closed_until(text)
+    return found is not None and now >= found[0]
 
 
 @dataclass
@@ -223,26 +232,31 @@ class _Budget:
     the limit of each file."""
 
     files: list[tuple[Cluster, set[str]]]  # each file with the machines that exist when it applies
-    limit: Decimal | None = None  # the limit that was exceeded last
+    limit: str = ""  # the limit that was exceeded last, in words
 
     def has_room(self, names: Collection[str]) -> bool:
         """Returns whether these machines fit the limits too. If they do, they count from then on."""
         files = [(file, there | set(names)) for file, there in self.files]
         for file, there in files:
-            limit = file.max_usd_per_hour
-            if limit is not None and _usd_per_hour(file, there) > limit:
-                self.limit = limit
-                return False
+            for limit, usd in _limits(file, there):
+                if usd > limit[0]:
+                    self.limit = f"{limit[0].normalize():f} USD an hour{limit[1]}"
+                    return False
         self.files = files
         return True
 
 
-def _usd_per_hour(cluster: Cluster, there: Collection[str]) -> Decimal:
-    """Returns the cost of the cluster's machines in USD per hour."""
-    return sum((group.price_usd_per_node_hour * _machine_count(group, there) for group in cluster.groups), Decimal(0))
+def _limits(cluster: Cluster, there: Collection[str]) -> Iterator[tuple[tuple[Decimal, str], Decimal]]:
+    """Yields each limit of a file with the words for it, and the cost of the machines that it holds for, USD an hour."""
+    costs = {group.name: group.price_usd_per_node_hour * machine_count(group, there) for group in cluster.groups}
+    if cluster.max_usd_per_hour is not None:
+        yield (cluster.max_usd_per_hour, ""), sum(costs.values(), Decimal(0))
+    for group in cluster.groups:
+        if group.max_usd_per_hour is not None:
+            yield (group.max_usd_per_hour, f" of group {group.name}"), costs[group.name]
 
 
-def _machine_count(group: Group, there: Collection[str]) -> int:
+def machine_count(group: Group, there: Collection[str]) -> int:
     """Returns the number of machines of the group that cost money. The first `min_machines` slots of an autoscaled
     group always count."""
     found = {name for name in group.slots if name in there}

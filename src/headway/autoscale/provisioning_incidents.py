@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from headway.autoscale.planner import CLOSED, StateAndReason
+from headway.autoscale.planner import StateAndReason
 from headway.domain.cluster import Cluster, Group
 from headway.domain.incident import FaultAction, Incident, IncidentState
 from headway.domain.machines.machine import Machine
+from headway.domain.slurm.node_reasons import CLOSED_REASON
 from headway.health.incidents.machine_gone import group_is_short
 from headway.slurm import node_commands
 from headway.store import Store
@@ -112,7 +113,7 @@ async def _creation_resolved(
     needed = any(
         name in making
         or states.get(name, ("", ""))[0].endswith("#")
-        or states.get(name, ("", ""))[1].startswith(CLOSED)
+        or states.get(name, ("", ""))[1].startswith(CLOSED_REASON)
         for name in group.slots
     )
     until = (await store.incidents.get(incident.number)).found("until")

@@ -60,6 +60,8 @@ def _settings(cluster: Cluster) -> Iterator[tuple[str, object]]:
         yield f"{place}price", group.price_usd_per_node_hour
         yield f"{place}reserved", group.reserved
         yield f"{place}spot", group.spot
+        yield f"{place}queue_time", group.queue_time_s
+        yield f"{place}usd_per_hour", group.max_usd_per_hour
     yield "secrets.munge", cluster.munge_key
     for host in cluster.hosts:
         # Named by its place: a host with another address is another machine, which is a change of its own.

@@ -60,4 +60,6 @@ def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) 
         parts=GpuParts(lay_out(plan, part.mig), part.shards or 0, part.mps),
         features=tuple(dict.fromkeys(part.features)),
         weight=part.weight,
+        queue_time_s=part.queue_time or 0,
+        max_usd_per_hour=None if part.usd_per_hour is None else Decimal(str(part.usd_per_hour)),
     )

@@ -78,6 +78,8 @@ class Group:
     parts: GpuParts = WHOLE  # how jobs share each of its GPUs
     features: tuple[str, ...] = ()  # for --constraint, besides names of group, plan and leaf
     weight: int | None = None  # Slurm's weight of its nodes; None: from the price
+    queue_time_s: int = 0  # autoscaled: a job must have waited for so long before machines are created for it
+    max_usd_per_hour: Decimal | None = None  # autoscaled: limit on the price of its machines together; None: no limit
 
     @property
     def gpu_counts(self) -> dict[str, int]:

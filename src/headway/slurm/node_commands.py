@@ -38,6 +38,11 @@ async def drain_nodes(connections: Remote, head: Machine, names: Sequence[str], 
     await _update_nodes(connections, head, names, "State=DRAIN", f"Reason={one_line(reason)}")
 
 
+async def undrain_nodes(connections: Remote, head: Machine, names: Sequence[str]) -> None:
+    """Ends the drain of all these nodes with one command; nodes without a machine stay powered down."""
+    await _update_nodes(connections, head, names, "State=UNDRAIN")
+
+
 async def resume_node(connections: Remote, head: Machine, node: str) -> None:
     """Returns the node to service from DOWN, DRAIN or FAIL; does nothing to a node that is in service."""
     ran = await run_scontrol(connections, head, "update", f"NodeName={node}", "State=RESUME", check=False)

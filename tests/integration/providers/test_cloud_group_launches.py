@@ -11,7 +11,7 @@ import pytest
 
 from headway.domain.machines.rented import InstanceState, RentedThing
 from headway.errors import Conflict, Unanswered
-from headway.providers.cloud.refusals import NoCapacity
+from headway.providers.cloud.refusals import CloudRefusal, NoCapacity
 from tests.support.cloud.provider_site import NODE, PAIR, Killed, Site, site
 
 __all__ = ["site"]  # a fixture
@@ -104,6 +104,18 @@ async def test_cost_limit_holds_for_machines_that_are_launched_together(site: Si
         await site.rent_together(*PAIR)
     assert site.cloud.machines == {}
     assert await site.provider.begun("lab") == frozenset()
+
+
+async def test_offer_over_the_price_limit_of_the_group_is_passed_over(site: Site) -> None:
+    group = replace(site.cluster.groups[0], max_usd_per_hour=Decimal("1.5"))
+    site.cluster = replace(site.cluster, groups=(group, *site.cluster.groups[1:]))
+    with pytest.raises(
+        CloudRefusal, match=r"over the price limit: 2\.00 USD an hour .* groups\.\w+\.usd_per_hour, 1\.5"
+    ):
+        await site.rent_together(*PAIR)
+    assert "launch" not in site.cloud.calls
+    assert "big in a is over the price limit" in site.told[0]
+    assert set(await site.rent(NODE)) == {NODE}
 
 
 async def test_server_killed_at_any_call_rents_two_machines_and_leaves_no_other(tmp_path: Path) -> None:

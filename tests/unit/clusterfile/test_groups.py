@@ -74,6 +74,11 @@ def test_refuses_spot_for_owned_machines() -> None:
     ]
 
 
+def test_group_that_scales_may_wait_for_jobs_and_have_a_price_limit() -> None:
+    (*_, cpu) = cluster(GROUPS.replace("idle: 10", "idle: 10, queue_time: 15, usd_per_hour: 12.5")).groups
+    assert (cpu.queue_time_s, cpu.max_usd_per_hour) == (900, Decimal("12.5"))
+
+
 def test_raising_group_maximum_renames_no_existing_node() -> None:
     grown = cluster(GROUPS.replace("max: 4", "max: 40").replace("name: lab", "name: lab\nfabric: {leaf_size: 2}"))
     before = cluster(GROUPS.replace("name: lab", "name: lab\nfabric: {leaf_size: 2}"))
@@ -100,6 +105,13 @@ def test_raising_group_maximum_renames_no_existing_node() -> None:
         ({"partitions": {"train": {"nodes": 1}}}, "partitions.train.nodes"),
         ({"cost": {"usd_per_hour": 30}}, "cost.usd_per_hour"),
         ({"provider": "ssh"}, "groups.gpu.max"),
+        ({"groups": {"gpu": {"plan": "h100-8", "nodes": 1, "queue_time": 15}}}, "groups.gpu.queue_time"),
+        ({"groups": {"gpu": {"plan": "h100-8", "nodes": 1, "usd_per_hour": 99}}}, "groups.gpu.usd_per_hour"),
+        (
+            {"groups": {"gpu": {"plan": "h100-8", "max": 2, "idle": 5, "queue_time": "infinite"}}},
+            "groups.gpu.queue_time",
+        ),
+        ({"groups": {"gpu": {"plan": "h100-8", "max": 2, "idle": 5, "usd_per_hour": 1}}}, "groups.gpu.usd_per_hour"),
     ],
 )
 def test_group_errors_name_their_field(change: dict[str, Any], path: str) -> None:

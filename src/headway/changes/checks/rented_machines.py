@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.offer import Offer
 from headway.domain.machines.rented import Quota
 from headway.domain.slurm.hostlist import compress
@@ -48,7 +48,15 @@ def later_notes(cluster: Cluster, later: Sequence[WantedMachines]) -> Iterator[s
     """Yields a note for each group with idle: what its further slots would be when jobs wait."""
     for want in later:
         usd = want.offers[0].price_usd_per_node_hour or _plan_price(cluster, want.names[0])
-        yield f"when jobs wait, {compress(want.names)}: up to {_first_offer(want, usd)}{_others(want.offers[1:])}"
+        when = f"when {_when(cluster.group_of[want.names[0]])}, {compress(want.names)}"
+        limit = cluster.group_of[want.names[0]].max_usd_per_hour
+        most = "" if limit is None else f"; at most {limit.normalize():f} USD an hour together"
+        yield f"{when}: up to {_first_offer(want, usd)}{most}{_others(want.offers[1:])}"
+
+
+def _when(group: Group) -> str:
+    """Returns when machines of a group with idle are rented."""
+    return f"a job has waited {group.queue_time_s / 60:g} min" if group.queue_time_s else "jobs wait"
 
 
 def _first_offer(want: WantedMachines, usd: Decimal) -> str:

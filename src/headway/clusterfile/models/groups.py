@@ -45,6 +45,15 @@ class GroupPart(FileSection):
         "format, or minutes.",
         examples=["00:10:00"],
     )
+    queue_time: Seconds | None = Field(
+        None,
+        description="With idle: create machines beyond min only when a job that can use them has waited this long (default: at "
+        "once). Slurm time format, or minutes.",
+        examples=["00:15:00"],
+    )
+    usd_per_hour: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] | None = Field(
+        None, description="With idle: limit on the price of the group's machines together, USD an hour.", examples=[120]
+    )
     spares: int = Field(
         0, ge=0, le=1000, description="Number of ready nodes that are kept free to replace failed ones."
     )

@@ -60,9 +60,20 @@ def _groups(draft: FileDraft) -> None:
 
 def _cost(draft: FileDraft) -> None:
     limit, parts = draft.file.cost.usd_per_hour, groups.parts_of(draft.file)
-    if limit is None or not draft.has_size or any(part.plan not in draft.catalogue for part in parts.values()):
+    if not draft.has_size or any(part.plan not in draft.catalogue for part in parts.values()):
         return
     built = [groups.build_group(name, part, draft.catalogue[part.plan], ()) for name, part in parts.items()]
+    for group in built:
+        least = group.min_usd_per_hour + group.price_usd_per_node_hour
+        if group.max_usd_per_hour is not None and group.max_usd_per_hour < least:
+            where, count = f"groups.{group.name}.usd_per_hour", group.min_machines + 1
+            draft.fault(
+                where,
+                f"is {group.max_usd_per_hour.normalize():f}",
+                f"give {least:.2f} or more: {count} nodes cost that",
+            )
+    if limit is None:
+        return
     cost = sum((group.min_usd_per_hour for group in built), Decimal(0))
     if cost > Decimal(str(limit)):
         draft.fault(

@@ -73,10 +73,16 @@ def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterato
         elif part.idle < 60:
             yield f"{path}idle", "is less than a minute", "give 1 or more: a machine takes minutes to start"
     else:
+        if part.queue_time is not None:
+            yield f"{path}queue_time", "needs idle", "give idle, so that the group scales automatically; or remove it"
+        if part.usd_per_hour is not None:
+            yield f"{path}usd_per_hour", "needs idle", "give idle, or use cost.usd_per_hour of the cluster"
         if part.nodes is None:
             yield f"{path}nodes", "is missing", "give nodes; or min, max and idle for a group that scales automatically"
         if part.min is not None:
             yield f"{path}min", "needs idle", "give idle, or use nodes instead"
+    if part.queue_time == UNLIMITED:
+        yield f"{path}queue_time", "is infinite", "give a time, or nodes: 0 and no idle for a group that people scale"
     if part.max is not None and part.max < min_nodes(part):
         yield (
             f"{path}max",

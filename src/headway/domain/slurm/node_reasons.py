@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 # Every reason that Headway gives to Slurm begins like this. Any other reason is a person's, and Headway leaves it as it
 # is.
 HEADWAY_REASON = "headway: "
 INCIDENT_REASON = f"{HEADWAY_REASON}incident "  # the incident's end returns such a node, after tests
 NO_MACHINE_REASON = f"{HEADWAY_REASON}no machine"  # reason of a slot without a machine
+# Reasons of powered-down slots that Slurm may not power up now, each followed by details: no job has waited long enough for
+# them, more machines would cost too much, or a machine could not be had ("... until UNIX-SECONDS: why").
+HELD_REASON = f"{HEADWAY_REASON}held: "
+HELD_FOR_QUEUE_TIME = f"{HELD_REASON}no job has waited"
+HELD_FOR_PRICE = f"{HELD_REASON}over the limit of"
+CLOSED_REASON = f"{HEADWAY_REASON}closed until"
+_CLOSED = re.compile(rf"{CLOSED_REASON} (\d+): (.*)")
 # Reason of a node whose machine is removed when its jobs have ended, followed by the earlier reason if the node was
 # already out of service.
 SCALE_IN_REASON = f"{HEADWAY_REASON}leaves"
@@ -30,6 +39,12 @@ _BY = "by "  # before the name of a person that Headway's own reasons begin with
 def is_headway_reason(reason: str) -> bool:
     """Returns whether Headway or slurmctld gave the reason of a node that is out; any other reason is a person's."""
     return reason.startswith((HEADWAY_REASON, *SLURM_REASONS, *SLURM_DRAINS))
+
+
+def closed_until(reason: str) -> tuple[int, str] | None:
+    """Returns (unix seconds until which a slot is closed, why); None for any other reason."""
+    found = _CLOSED.match(reason)
+    return (int(found[1]), found[2]) if found else None
 
 
 def reason_before_scale_in(reason: str) -> str:

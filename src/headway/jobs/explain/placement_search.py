@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from headway.domain.cluster import Cluster
+from headway.domain.cluster import Cluster, Group
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING
 from headway.domain.slurm.nodes_and_jobs import MAX_PRIORITY, SPARES, JobState, NodeState, Reservation
+from headway.jobs.explain.held_slots import describe_held
 from headway.jobs.explain.phrases import Moment, Phrase, count_of, describe_end, join_phrases
 from headway.render.slurm.nodes_partitions import features
 
@@ -42,6 +43,7 @@ class ClusterSnapshot:
     nodes: tuple[NodeState, ...]
     jobs: tuple[JobState, ...]
     reservations: tuple[Reservation, ...] = ()
+    held_slots: tuple[NodeState, ...] = ()  # slots without a machine that Slurm may not power up now
     now: float = 0.0
     leaf_of: Mapping[str, str] = field(default_factory=dict)
     running: tuple[JobState, ...] = ()  # sorted by their end
@@ -59,10 +61,11 @@ class ClusterSnapshot:
         jobs: Iterable[JobState],
         reservations: Iterable[Reservation] = (),
         now: float = 0.0,
+        held_slots: Iterable[NodeState] = (),
     ) -> ClusterSnapshot:
         """Returns the snapshot of these nodes, jobs and reservations."""
         leaves = {slot.name: slot.leaf for slot in cluster.slots}
-        empty = ClusterSnapshot(cluster, tuple(nodes), (), tuple(reservations), now, leaves)
+        empty = ClusterSnapshot(cluster, tuple(nodes), (), tuple(reservations), tuple(held_slots), now, leaves)
         every = tuple(jobs)
         return empty.update(now, every, {job.id: job for job in every}, (), every)
 
@@ -192,6 +195,7 @@ def explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
     key = (
         requested_per_node(job), is_exclusive(job), job.node_count, job.partition, job.switches, job.reservation,
         job.required_nodes, job.excluded_nodes, job.features, requested_gpu_types(job),
+        (job.eligible_time or job.submit_time) if world.held_slots else 0,
     )  # fmt: skip
     if key not in world.placements:
         world.placements[key] = _explain_placement(job, world)
@@ -211,8 +215,9 @@ def _explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
     if not has_simple_constraint(job):
         return ()
     need, count = requested_per_node(job), max(1, job.node_count)
-    could = [node for node in _candidates(job, world) if need.fits_in(_total(node))]
-    if len(could) < count:
+    could = [node for node in _candidates(job, world, world.nodes) if need.fits_in(_total(node))]
+    held = [node for node in _candidates(job, world, world.held_slots) if need.fits_in(_total(node))]
+    if len(could) + len(held) < count:
         only = f"only {count_of(len(could), 'node')} of {job.partition} {'has' if len(could) == 1 else 'have'} that"
         has = only if could else f"no node of {job.partition} has that"
         return join_phrases(f"needs {_describe_request(job, need)}; {has}", _describe_reserved(job, need, world))
@@ -223,6 +228,7 @@ def _explain_placement(job: JobState, world: ClusterSnapshot) -> Phrase:
         f"needs {_describe_request(job, need)}; {lack.describe()}",
         _next_end(world, lack),
         _describe_out_of_service(could),
+        describe_held(job, held, world.cluster),
     )
 
 
@@ -285,7 +291,11 @@ def _next_end(world: ClusterSnapshot, lack: _FreeNodes) -> Phrase:
 
 def _describe_reserved(job: JobState, need: NodeResources, world: ClusterSnapshot) -> Phrase:
     """Returns which nodes would fit but are reserved for others: the first reservation, and its end."""
-    fit = [node for node in _nodes_with_features(job, world) if _in_partition(job, node) and need.fits_in(_total(node))]
+    fit = [
+        node
+        for node in _nodes_with_features(job, world, world.nodes)
+        if _in_partition(job, node) and need.fits_in(_total(node))
+    ]
     names = sorted({node.reservation for node in fit if node.reservation not in ("", job.reservation)})
     if not names:
         return ()
@@ -328,9 +338,9 @@ def _describe_request(job: JobState, need: NodeResources) -> str:
     return f"{count_of(count, 'node')}{leaf}{on} with {need}{each} free"
 
 
-def _candidates(job: JobState, world: ClusterSnapshot) -> Iterator[NodeState]:
+def _candidates(job: JobState, world: ClusterSnapshot, nodes: Iterable[NodeState]) -> Iterator[NodeState]:
     """Yields the nodes of the job's partitions that it may use: not excluded, and in no other reservation."""
-    for node in _nodes_with_features(job, world):
+    for node in _nodes_with_features(job, world, nodes):
         if not _in_partition(job, node) or node.name in job.excluded_nodes:
             continue
         if job.required_nodes and job.node_count <= len(job.required_nodes) and node.name not in job.required_nodes:
@@ -339,18 +349,23 @@ def _candidates(job: JobState, world: ClusterSnapshot) -> Iterator[NodeState]:
             yield node
 
 
-def _nodes_with_features(job: JobState, world: ClusterSnapshot) -> Iterator[NodeState]:
+def _nodes_with_features(job: JobState, world: ClusterSnapshot, nodes: Iterable[NodeState]) -> Iterator[NodeState]:
     """Yields nodes with the requested features and GPU types. A node that is not in the cluster file counts as
     having the features."""
-    required, kinds = re.findall(_FEATURE, job.features), set(requested_gpu_types(job))
-    enough = any if "|" in job.features else all
-    for node in world.nodes:
+    kinds = set(requested_gpu_types(job))
+    for node in nodes:
         if kinds and kinds.isdisjoint(map(str.lower, node.gpu_types)):
             continue
         group = world.cluster.group_of.get(node.name)
-        has = features(group, world.leaf_of[node.name]) if required and group else required
-        if not required or enough(feature in has for feature in required):
+        if not job.features or group is None or has_features(job, group, world.leaf_of[node.name]):
             yield node
+
+
+def has_features(job: JobState, group: Group, leaf: str) -> bool:
+    """Returns whether nodes of the group under this leaf switch have the features of the job's --constraint."""
+    required, has = re.findall(_FEATURE, job.features), features(group, leaf)
+    enough = any if "|" in job.features else all
+    return not required or enough(feature in has for feature in required)
 
 
 def _per_gpu(job: JobState, key: str) -> int:

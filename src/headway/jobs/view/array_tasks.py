@@ -37,7 +37,7 @@ def known_array_out(tasks: Sequence[JobState]) -> ArrayOut:
     record for several waiting tasks counts as all of them."""
     counts: Counter[str] = Counter()
     for job in tasks:
-        counts[job.state] += _task_count(job.array_task)
+        counts[job.state] += task_count(job.array_task)
     done, cancelled = counts["COMPLETED"], counts["CANCELLED"]
     running = sum(number for state, number in counts.items() if state in RUNNING)
     pending = sum(number for state, number in counts.items() if state in WAITING)
@@ -55,7 +55,7 @@ def _tasks_not_in(states: Mapping[str, str], words: Set[str]) -> str:
     return compress_numbers(int(task) for task, word in states.items() if word not in words)
 
 
-def _task_count(word: str) -> int:
+def task_count(word: str) -> int:
     """Returns how many tasks "3,7-9%2" contains."""
     number = 0
     for part in word.partition("%")[0].strip("[]").split(","):

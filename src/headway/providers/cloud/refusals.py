@@ -70,5 +70,15 @@ class Rejected(CloudRefusal):
         self.code = code
 
 
+class TooExpensive(CloudRefusal):
+    """The offer would exceed the price limit of the machine's group. The cloud was not asked."""
+
+    def __init__(self, instance_type: str, zone: str, why: str) -> None:
+        super().__init__(
+            f"{instance_type} in {zone} is over the price limit: {why}",
+            hint="raise usd_per_hour of the group, give cheaper types in cloud.types, or wait until others have ended",
+        )
+
+
 # After these another zone or instance type may have a machine.
 TRY_ELSEWHERE: tuple[type[CloudRefusal], ...] = (NoCapacity, QuotaExceeded)

@@ -17,7 +17,7 @@ from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress, expand
 from headway.errors import Conflict, Unreachable
 from headway.providers.cloud.api import CloudApi, LaunchOrder
-from headway.providers.cloud.refusals import TRY_ELSEWHERE, CloudRefusal, NoCapacity, Rejected
+from headway.providers.cloud.refusals import TRY_ELSEWHERE, CloudRefusal, NoCapacity, Rejected, TooExpensive
 from headway.providers.cloud.rental_records import RentalRecord, RentalRecords, RentalTry
 from headway.providers.cloud.user_data import user_data
 
@@ -77,13 +77,19 @@ class Renting:
     async def _try_offers(
         self, plan: RentalPlan, offers: Sequence[Offer], requests: Sequence[MachineRequest]
     ) -> Rented:
-        names, refusals = [request.name for request in requests], []
+        names = [request.name for request in requests]
+        refusals: list[CloudRefusal] = []
         for offer in offers:
             if offer.zone not in plan.network.subnets:
                 continue
             address = self._planned_address(plan, names, offer.zone)
             while True:
-                tries = await self._begin(plan, requests, offer, address)
+                try:
+                    tries = await self._begin(plan, requests, offer, address)
+                except TooExpensive as error:
+                    await plan.report(compress(names), f"{error.message}: the next offer is tried", level="warning")
+                    refusals.append(error)
+                    break
                 try:
                     return await self._launch(plan, tries, offer)
                 except TRY_ELSEWHERE as error:
@@ -138,7 +144,8 @@ class Renting:
     async def _begin(
         self, plan: RentalPlan, requests: Sequence[MachineRequest], offer: Offer, address: str
     ) -> dict[str, RentalTry]:
-        """Writes a new try down for each machine and returns them. Raises Conflict if they would cost too much."""
+        """Writes a new try down for each machine and returns them. Raises Conflict if they would cost more than the cluster
+        may, TooExpensive if they would cost more than their group may."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
@@ -156,6 +163,8 @@ class Renting:
         usd = offer.price_usd_per_node_hour or _listed_price(cluster, names[0])
         async with self._lock:
             record = self._records.read(cluster.name)
+            if over := _over_group_limit(cluster, names, usd, record):
+                raise TooExpensive(offer.instance_type, offer.zone, over)
             _check_cost(cluster, names, offer, usd, record)
             made = RentalTry(
                 # Higher than that of all machines: no launch repeats the token of an earlier one.
@@ -275,6 +284,23 @@ def _check_cost(cluster: Cluster, names: Sequence[str], offer: Offer, usd: Decim
             f"what is rented that is more than cost.usd_per_hour, {limit.normalize():f}",
             hint="raise cost.usd_per_hour, or give cheaper types in cloud.types",
         )
+
+
+def _over_group_limit(cluster: Cluster, names: Sequence[str], usd: Decimal, record: RentalRecord) -> str:
+    """Returns why these further machines at this price would exceed the price limit of their group; "" if they would not."""
+    group = cluster.group_of.get(names[0])
+    if group is None or group.max_usd_per_hour is None:
+        return ""
+    there = (
+        made for name, made in record.tries.items() if name in group.slots and name not in names and not made.ended
+    )
+    others = sum((made.usd_per_hour for made in there), Decimal(0))
+    if others + usd * len(names) <= group.max_usd_per_hour:
+        return ""
+    return (
+        f"{usd * len(names):.2f} USD an hour with the {others:.2f} of the group's other machines is more than "
+        f"groups.{group.name}.usd_per_hour, {group.max_usd_per_hour.normalize():f}"
+    )
 
 
 def _listed_price(cluster: Cluster, name: str) -> Decimal:

@@ -131,7 +131,7 @@ class HealthLoop:
         async with opened.machine_lock:
             if opened.autoscaler is None:
                 opened.autoscaler = Autoscaler(cluster, opened.context)
-            opened.autoscaler.cluster = cluster
+            opened.autoscaler.cluster, opened.autoscaler.jobs = cluster, opened.jobs
             return await opened.autoscaler.scale(at_once=at_once)
 
     async def _follow(self, cluster: Cluster, opened: ClusterConnections) -> None:

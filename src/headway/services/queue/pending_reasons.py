@@ -36,10 +36,12 @@ def _placement_snapshot(state: AppState, cluster: Cluster, before: ClusterSnapsh
         diff_since(snapshot, before.by_id).all_changes() if before is not None and before.cluster is cluster else None
     )
     if before is None or diff is None:
-        current = ClusterSnapshot.from_readings(cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at)
+        current = ClusterSnapshot.from_readings(
+            cluster, snapshot.nodes, snapshot.jobs, snapshot.reservations, at, snapshot.held_slots
+        )
         # the same mapping as in the snapshot, so that lists share the diff
         return replace(current, by_id=snapshot.by_id)
-    here = replace(before, nodes=snapshot.nodes, reservations=snapshot.reservations)
+    here = replace(before, nodes=snapshot.nodes, reservations=snapshot.reservations, held_slots=snapshot.held_slots)
     return here.update(at, snapshot.jobs, snapshot.by_id, *diff)
 
 

@@ -18,6 +18,7 @@ from headway.domain.slurm.nodes_and_jobs import MOST_SIBLINGS, JobState
 from headway.domain.storage.quotas import ObservedQuota
 from headway.domain.storage.volume_space import VolumeSpace
 from headway.errors import HeadwayError
+from headway.jobs.explain.held_slots import is_held
 from headway.jobs.view.array_tasks import tasks_of
 from headway.schemas.jobs import ProgressOut
 from headway.services.cluster_backend import ClusterBackend
@@ -89,6 +90,7 @@ class ClusterReadings:
                         as_of=self._clock(),
                         job_rows=rows,
                         reservations=reading.reservations,
+                        held_slots=tuple(node for node in reading.nodes if node.absent and is_held(node)),
                         job_orders=known.pop_recent_orders(self._clock()),
                     )
                 )

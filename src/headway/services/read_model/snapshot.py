@@ -40,6 +40,7 @@ class Snapshot:
     as_of: float | None = None  # None: never read
     stale: str = ""
     reservations: tuple[Reservation, ...] = ()
+    held_slots: tuple[NodeState, ...] = ()  # slots without a machine that Slurm may not power up now
     job_rows: dict[int, bytes] = field(default_factory=dict, compare=False)  # job id -> its JSON for lists
     # Query -> its result and the reading that it was made from (this one or an earlier one).
     job_orders: dict[Any, tuple[Any, Snapshot]] = field(default_factory=dict, compare=False)

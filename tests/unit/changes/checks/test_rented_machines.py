@@ -65,3 +65,10 @@ def test_machines_that_are_rented_when_jobs_wait_are_named_with_their_price() ->
         "when jobs wait, lab-1-[1-2]: up to 2 x m7i.16xlarge in a, on-demand, 3.20 USD an hour each (price of 2026-11-01); if "
         "it can't be had: m5.16xlarge in b"
     ]
+
+
+def test_queue_time_and_price_limit_of_a_group_are_part_of_the_note() -> None:
+    group = replace(CLUSTER.groups[0], queue_time_s=900, max_usd_per_hour=Decimal(10))
+    (note,) = later_notes(replace(CLUSTER, groups=(group,)), [NODES])
+    assert note.startswith("when a job has waited 15 min, lab-1-[1-2]: up to 2 x m7i.16xlarge in a")
+    assert "(price of 2026-11-01); at most 10 USD an hour together; if it can't be had: m5.16xlarge in b" in note
