@@ -179,7 +179,8 @@ class Autoscaler:
         set up for minutes after its start."""
         self.ready_at = {name: at for name, at in self.ready_at.items() if name in machines}
         self.began_at = self.began_at or self.clock()
-        unknown = dict.fromkeys(machines, self.began_at) if self.cluster.provider.rents_machines else {}
+        rented = [name for name in machines if self.cluster.provider_of(name).rents_machines]
+        unknown = dict.fromkeys(rented, self.began_at)
         return unknown | self.ready_at
 
     async def _begun(self) -> frozenset[str]:
@@ -193,9 +194,7 @@ class Autoscaler:
         """Returns the jobs allocated to each node. They are read only if a node powers up, and the cluster has a cost
         limit or rents its machines; otherwise returns {}."""
         limited = any(file and file.max_usd_per_hour is not None for file in (self.cluster, self.next_file))
-        if not (limited or self.cluster.provider.rents_machines) or not any(
-            word.endswith("#") for word, _ in states.values()
-        ):
+        if not (limited or self.cluster.rents_machines) or not any(word.endswith("#") for word, _ in states.values()):
             return {}
         return await node_jobs.jobs_by_node(self.context.connections, head)
 
@@ -245,7 +244,7 @@ class Autoscaler:
         run = self.context.connections
         match action:
             case planner.CreateMachines(nodes):
-                rents = self.cluster.provider.rents_machines
+                rents = self.cluster.provider_of(nodes[0]).rents_machines
                 for some in [nodes] if rents else [(node,) for node in nodes]:
                     self._begin_creation(some, head)
             case planner.DeleteMachine(node, why):
@@ -345,7 +344,7 @@ class Autoscaler:
                     self.cluster, self.context.store, group, nodes[0], text, began_at, began_at
                 )
 
-        rents = self.cluster.provider.rents_machines
+        rents = self.cluster.provider_of(nodes[0]).rents_machines
         while True:
             try:
                 return await provision_machines(self.cluster, self.context, nodes, report)

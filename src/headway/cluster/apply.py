@@ -93,7 +93,7 @@ async def apply_cluster(
     new = {name: value for name, value in {**outside, **(new or {})}.items() if value != have.get(name)}
     have |= new
     context.connections.use_key(have["bootstrap_key"])
-    if cluster.provider.rents_machines:
+    if cluster.rents_machines:
         slots, _ = await _chosen(cluster, context, asks=deadline is None and not rests)
         await end_surplus(cluster, context, report, (*cluster.heads, *slots))
         await rent_missing(cluster, context, report, have, (*cluster.heads, *slots))

@@ -268,10 +268,10 @@ class ChangeSetExecution:
             try:
                 await self._start(name, again="machine.restart" in kinds)
             except (Unreachable, CommandFailed) as error:
-                if not self.goal.cluster.provider.creates_machines:
+                if not self.goal.cluster.provider_of(name).creates_machines:
                     raise
                 await self.report(name, f"{error.message}; the machine is recreated", level="warning")
-                if self.goal.cluster.provider.rents_machines:
+                if self.goal.cluster.provider_of(name).rents_machines:
                     await self.context.provider.delete(self.observed.machines[name])
                     await rent_and_claim(self.goal.cluster, self.context, self.report, self.secrets, [name])
                 fresh = True

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
+from headway.domain.provider_traits import ProviderTraits
 from headway.providers.base import Provider
-from headway.providers.registry import open_provider
+from headway.providers.registry import open_providers
 from headway.store import Store
 from headway.transport.ssh import Connections
 
@@ -33,6 +34,11 @@ class ClusterContext:
         """Returns all machines of the cluster that exist, running or not, by name."""
         return {machine.name: machine for machine in await self.provider.list(cluster)}
 
+    def traits_of(self, cluster: Cluster, name: str) -> ProviderTraits:
+        """Returns the traits of the provider of a head's or a slot's machine."""
+        group = cluster.group_of.get(name)
+        return group.provider if group is not None and group.provider is not None else self.provider.traits
+
     async def close(self) -> None:
         """Closes the SSH connections."""
         await self.connections.close()
@@ -41,7 +47,7 @@ class ClusterContext:
 async def open_context(cluster: Cluster, store: Store, state_dir: Path) -> ClusterContext:
     """Opens the context. Its connections use the cluster's bootstrap key if it has one; otherwise apply creates it."""
     return ClusterContext(
-        provider=open_provider(cluster.provider.name, state_dir, cluster.hosts, cluster.cloud),
+        provider=open_providers(cluster, state_dir),
         store=store,
         connections=Connections(await store.secrets.get(cluster.name, "bootstrap_key") or ""),
         state_dir=state_dir,

@@ -53,7 +53,7 @@ async def take_down(
             await report("jobs", f"the head did not shut down in order: {error.message}", level="warning", done=True)
 
     async def delete(name: str) -> None:
-        own = isinstance(context.provider, OwnedMachinesProvider) and not cluster.provider.creates_machines
+        own = isinstance(context.provider, OwnedMachinesProvider) and not cluster.provider_of(name).creates_machines
         if own:
             await machine_claims.release_machine(
                 context, machines[name], report, _data_folders(cluster, name) if delete_data else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from headway.catalog.mig_profiles import lay_out
+from headway.catalog.providers import PROVIDERS
 from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.clusterfile.models.groups import GroupPart
 from headway.domain.cluster import MAIN_GROUP, Group, Plan
@@ -43,6 +44,11 @@ def total_slots(file: ClusterFile) -> int:
     return sum(max_nodes(part) + part.spares for part in parts_of(file).values())
 
 
+def listed_slots(file: ClusterFile) -> int:
+    """Returns the number of slots whose machines are of the cluster's own provider, spares included."""
+    return sum(max_nodes(part) + part.spares for part in parts_of(file).values() if part.provider is None)
+
+
 def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) -> Group:
     """Returns the resolved group."""
     price = plan.price_usd_per_node_hour if part.price is None else Decimal(str(part.price))
@@ -60,6 +66,7 @@ def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) 
         parts=GpuParts(lay_out(plan, part.mig), part.shards or 0, part.mps),
         features=tuple(dict.fromkeys(part.features)),
         weight=part.weight,
+        provider=PROVIDERS[part.provider] if part.provider else None,
         queue_time_s=part.queue_time or 0,
         max_usd_per_hour=None if part.usd_per_hour is None else Decimal(str(part.usd_per_hour)),
     )

@@ -277,7 +277,8 @@ def _user(file: ClusterFile, name: str, accounts: list[str], owner: str) -> User
 def _hosts(file: ClusterFile, slots: tuple[Slot, ...]) -> tuple[Host, ...]:
     """Returns the heads first, then the machines of the slots in their order. Further machines are a reserve without a
     name."""
-    names = (*head_names(file.name, file.controllers), *(slot.name for slot in slots))
+    rented = {name for name, part in file.groups.items() if part.provider is not None}
+    names = (*head_names(file.name, file.controllers), *(slot.name for slot in slots if slot.group not in rented))
     heads = sorted(file.hosts, key=lambda part: ("head", None, "node").index(part.role))[: file.controllers]
     parts = [*heads, *(part for part in file.hosts if part not in heads)]
     return tuple(_one_host(name, part) for name, part in zip((*names, *[""] * len(parts)), parts, strict=False))

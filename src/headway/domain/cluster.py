@@ -78,6 +78,7 @@ class Group:
     parts: GpuParts = WHOLE  # how jobs share each of its GPUs
     features: tuple[str, ...] = ()  # for --constraint, besides names of group, plan and leaf
     weight: int | None = None  # Slurm's weight of its nodes; None: from the price
+    provider: ProviderTraits | None = None  # where its machines are rented; None: the cluster's provider
     queue_time_s: int = 0  # autoscaled: a job must have waited for so long before machines are created for it
     max_usd_per_hour: Decimal | None = None  # autoscaled: limit on the price of its machines together; None: no limit
 
@@ -339,6 +340,16 @@ class Cluster:
     def group_of(self) -> Mapping[str, Group]:
         """Group by slot name."""
         return {name: group for group in self.groups for name in group.slots}
+
+    def provider_of(self, name: str) -> ProviderTraits:
+        """Returns the provider of a head's or a slot's machine."""
+        group = self.group_of.get(name)
+        return group.provider if group is not None and group.provider is not None else self.provider
+
+    @property
+    def rents_machines(self) -> bool:
+        """Returns whether all machines are rented, or those of a group."""
+        return self.provider.rents_machines or any(group.provider is not None for group in self.groups)
 
     def role_of(self, name: str) -> str:
         """Returns the role of a machine; machines of one role have the same files. Roles are "head", "head2" and

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headway.catalog.providers import AWS, LOCAL, SSH
-from headway.domain.cluster import Host
+from headway.domain.cluster import Cluster, Host
 from headway.domain.machines.rented import CloudSettings
 from headway.errors import Refused
 from headway.providers.base import Provider
@@ -28,6 +28,22 @@ _OPEN: Mapping[str, Callable[[Path, Sequence[Host], CloudSettings], Provider]] =
     SSH.name: lambda state_dir, hosts, _cloud: SshProvider(state_dir, hosts),
     AWS.name: lambda state_dir, _hosts, cloud: _open_aws(state_dir, cloud),
 }
+
+
+def open_providers(cluster: Cluster, state_dir: Path) -> Provider:
+    """Returns the provider of a cluster: one for all machines, or one of owned machines together with the cloud that groups
+    rent from."""
+    own = open_provider(cluster.provider.name, state_dir, cluster.hosts, cluster.cloud)
+    clouds = {group.provider.name for group in cluster.groups if group.provider is not None}
+    if not clouds:
+        return own
+    from headway.providers.cloud.provider import CloudProvider
+    from headway.providers.mixed.provider import MixedProvider
+
+    cloud = open_provider(next(iter(clouds)), state_dir, cloud=cluster.cloud)
+    assert isinstance(own, SshProvider)
+    assert isinstance(cloud, CloudProvider)
+    return MixedProvider(own, cloud)
 
 
 def open_provider(

@@ -97,6 +97,17 @@ async def test_quota_says_limit_and_use(ec2: Ec2StandIn, cloud: AwsCloud) -> Non
     assert (quota.name, quota.limit, quota.used) == ("Running On-Demand G and VT instances", 8, 4)
 
 
+async def test_machines_elsewhere_may_reach_all_ports(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
+    def let_in() -> list[str]:
+        rules = ec2.client().describe_security_groups(GroupIds=list(made.groups))["SecurityGroups"][0]["IpPermissions"]
+        return sorted(ip["CidrIp"] for rule in rules if rule["IpProtocol"] == "-1" for ip in rule.get("IpRanges", []))
+
+    made = await cloud.make_network("srv", "lab", SETTINGS, (), ("192.0.2.10", "192.0.2.11"))
+    assert let_in() == ["192.0.2.10/32", "192.0.2.11/32"]
+    await cloud.make_network("srv", "lab", SETTINGS, (), ("192.0.2.10",))
+    assert let_in() == ["192.0.2.10/32"]
+
+
 async def test_network_is_made_once_and_removed(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
     assert await cloud.find_network("srv", "lab", SETTINGS) is None
     made = await cloud.make_network("srv", "lab", SETTINGS, ("203.0.113.0/24",))

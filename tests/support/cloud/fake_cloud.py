@@ -74,7 +74,7 @@ class FakeCloud:
         return None
 
     async def make_network(
-        self, server: str, cluster: str, settings: CloudSettings, ssh_from: Sequence[str]
+        self, server: str, cluster: str, settings: CloudSettings, ssh_from: Sequence[str], others: Sequence[str] = ()
     ) -> CloudNetwork:
         self._call("make_network")
         return CloudNetwork({zone: (f"subnet-{zone}", f"10.64.{n}.0/24") for n, zone in enumerate(ZONES)}, ("group",))

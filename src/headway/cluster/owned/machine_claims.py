@@ -170,7 +170,9 @@ async def survey_machines(
     if isinstance(provider, RentingProvider):
         wanted = {*taken, *((*cluster.heads, *choose_slots(cluster, taken)) if new is None else new)}
         rented = wanted.intersection(await provider.rented(cluster))
-        names = tuple(name for name in names if name in rented)
+        names = tuple(
+            name for name in names if name in rented or (new is None and not cluster.provider_of(name).rents_machines)
+        )
     await asyncio.gather(*(survey(name) for name in names))
     agreed = {**agreed_uids(surveys, users), **cluster.file_uids}
     known = EarlierFindings(

@@ -20,7 +20,9 @@ async def renew_leases(cluster: Cluster, context: ClusterContext) -> tuple[str, 
     if not isinstance(context.provider, RentingProvider):
         return ()
     machines = [
-        machine for machine in await context.provider.list(cluster.name) if machine.state is MachineState.RUNNING
+        machine
+        for machine in await context.provider.list(cluster.name)
+        if machine.state is MachineState.RUNNING and cluster.provider_of(machine.name).rents_machines
     ]
 
     async def renew(machine: Machine) -> str:

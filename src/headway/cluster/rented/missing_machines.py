@@ -48,6 +48,9 @@ async def rent_missing(
     provider = context.provider
     if not isinstance(provider, RentingProvider):
         return
+    names = [name for name in names if cluster.provider_of(name).rents_machines]
+    if not names:
+        return
     there = await provider.rented(cluster)
     missing = [name for name in names if name not in there]
     if missing:
@@ -125,7 +128,7 @@ async def rent_and_claim(
     """Rents machines for slots of one group of a running cluster, surveys and claims them: all of them in one zone, or none.
     Does nothing for a provider that does not rent. Raises Refused if they can't be used, and what `rent_missing` raises."""
     provider = context.provider
-    if not isinstance(provider, RentingProvider):
+    if not isinstance(provider, RentingProvider) or not cluster.provider_of(names[0]).rents_machines:
         return
     await rent_missing(cluster, context, report, secrets, names, together=True)
     seen = await _survey(cluster, context, names)

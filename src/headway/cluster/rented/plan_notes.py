@@ -24,6 +24,7 @@ async def with_rental_notes(
     if not isinstance(provider, RentingProvider):
         return changes
     try:
+        names = [name for name in names if cluster.provider_of(name).rents_machines]
         there = await provider.rented(cluster)
         missing = [name for name in names if name not in there]
         if not missing and changes.empty:
@@ -55,6 +56,6 @@ async def _ask_later(cluster: Cluster, provider: RentingProvider, names: Sequenc
     found = []
     for group in cluster.groups:
         slots = tuple(name for name in group.slots if name not in names)
-        if group.idle_s is not None and slots:
+        if group.idle_s is not None and slots and cluster.provider_of(slots[0]).rents_machines:
             found.append(WantedMachines(slots, await provider.offers(cluster, slots[0]), None))
     return found

@@ -56,7 +56,7 @@ async def provision_machines(
     place = await context.provider.find(cluster)
     if place is None:
         raise Refused(f"{cluster.name} has no network", hint="headway apply")
-    if cluster.provider.rents_machines:
+    if cluster.rents_machines:
         await update_addresses(cluster, context, names, report)
     observed = Observed(machines, {head.name: NOT_OBSERVED})
     run = ChangeSetExecution(goal, context, report, place, have, observed, ChangeSet(cluster.name, ()), image=image)
@@ -65,7 +65,7 @@ async def provision_machines(
     errors = await errors_of_all(run.bring(name, [Change("machine.create", name, name, why)]) for name in names)
     if errors:
         raise errors[0]
-    if cluster.provider.rents_machines:  # others may have been rented while these were set up
+    if cluster.rents_machines:  # others may have been rented while these were set up
         others = [name for name in cluster.machine_names if name not in names]
         await update_addresses(cluster, context, others, report, on=names)
 

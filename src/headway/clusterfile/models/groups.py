@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from headway.catalog.providers import PROVIDERS
 from headway.validation.field_types import (
     MOST_NODES,
     FileSection,
     Seconds,
 )
+
+if TYPE_CHECKING:
+    GroupProviderName = str
+else:  # type checkers do not accept a computed Literal
+    GroupProviderName = Literal[tuple(name for name, traits in PROVIDERS.items() if traits.rents_machines)]
 
 MigLayout = dict[Annotated[str, Field(max_length=16)], Annotated[int, Field(ge=1, le=7)]]
 MIG_HELP = "MIG instances of each GPU: number by profile (default: GPUs are not divided)."
@@ -28,6 +34,11 @@ Feature = Annotated[str, Field(pattern=FEATURE)]
 class GroupPart(FileSection):
     """Nodes of one kind."""
 
+    provider: GroupProviderName | None = Field(
+        None,
+        description="Cloud that the group's machines are rented from, in a cluster of owned machines (provider: ssh).",
+        examples=["aws"],
+    )
     plan: str = Field(description="Catalogue entry with hardware and price of a node.", examples=["h100-8"])
     nodes: int | None = Field(
         None, ge=0, le=MOST_NODES, description="Number of nodes for jobs, without spares; not with idle."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from headway.catalog.instance_types import HEAD, types_for
+from headway.catalog.providers import PROVIDERS
 from headway.clusterfile import groups
 from headway.clusterfile.draft import FileDraft
 from headway.clusterfile.models.cloud import LEAST_LEASE_S
@@ -18,6 +19,18 @@ def check_cloud(draft: FileDraft) -> None:
     if not draft.is_intact("provider", "cloud"):
         return
     part, provider = draft.file.cloud, draft.provider
+    rented = {name: section.provider for name, section in draft.file.groups.items() if section.provider is not None}
+    for name in rented:
+        if provider.rents_machines:
+            where, hint = f"groups.{name}.provider", "remove it: all machines of the cluster are rented there"
+            draft.fault(where, f"is given, and the cluster has provider {provider.name}", hint)
+        elif provider.creates_machines:
+            where, hint = f"groups.{name}.provider", "give provider: ssh with owned machines in hosts, or remove it"
+            draft.fault(
+                where, f"can't be combined with provider {provider.name}: a cloud does not reach its machines", hint
+            )
+    if rented:
+        provider = PROVIDERS[next(iter(rented.values()))]
     if part is None:
         if provider.rents_machines:
             draft.fault("cloud", "is missing", f"provider {provider.name} rents machines: cloud: {{region: REGION}}")
@@ -26,13 +39,15 @@ def check_cloud(draft: FileDraft) -> None:
         draft.fault("cloud", "needs a provider that rents machines", "give provider: aws, or remove cloud")
         return
     for name, section in groups.parts_of(draft.file).items():
+        if rented and name not in rented:
+            continue
         path = f"groups.{name}." if draft.file.groups else ""
         if section.plan in draft.catalogue and not (
             part.types.get(section.plan) or types_for(provider.name, section.plan)
         ):
             hint = f"cloud: {{types: {{{section.plan}: [TYPE]}}}}"
             draft.fault(f"{path}plan", f"has no instance type of {provider.name}", hint)
-    if not part.head_types and not types_for(provider.name, HEAD):
+    if not rented and not part.head_types and not types_for(provider.name, HEAD):
         draft.fault("cloud.head_types", "is missing", "name the instance types for heads")
     if ipaddress.IPv4Network(part.network).prefixlen not in _PREFIXES:
         draft.fault("cloud.network", f"is {part.network}", "give a network from /16 to /24")

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from headway.catalog import allowed_slurm_keys
 from headway.catalog.node_images import IMAGES
+from headway.catalog.providers import PROVIDERS
 from headway.clusterfile import groups, partition_tiers, topology
 from headway.clusterfile.draft import FileDraft
 from headway.clusterfile.models.cluster_file import ClusterFile
@@ -51,7 +52,8 @@ def _groups(draft: FileDraft) -> None:
                 near or f"use one of {syntax_rules.join_words(draft.catalogue, 'and')}",
             )
         if draft.is_intact(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
-            for where, message, hint in group_rules.size_faults(path, part, draft.provider):
+            provider = PROVIDERS[part.provider] if part.provider else draft.provider
+            for where, message, hint in group_rules.size_faults(path, part, provider):
                 draft.fault(where, message, hint)
     for where, message, hint in (*group_rules.idle_faults(file), *group_rules.reserved_faults(file)):
         draft.fault(where, message, hint)
@@ -180,6 +182,7 @@ def _enough_machines(draft: FileDraft) -> None:
             f"nodes + spares is {total}, and {draft.provider.name} has at most {most} machines",
             "use provider: ssh",
         )
+    total = groups.listed_slots(draft.file)
     need = total + draft.file.controllers
     if not draft.provider.creates_machines and draft.is_intact("hosts", "controllers") and have < need:
         heads = "the head" if draft.file.controllers == 1 else "two heads"

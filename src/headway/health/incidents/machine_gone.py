@@ -122,7 +122,7 @@ async def close_as_surplus(context: HealthContext, incident: Incident) -> Incide
     """Closes an incident whose machine is not needed. The next machine in the slot is a new one and starts with score
     0."""
     await release_slot(context, incident.node)
-    if context.cluster_context.provider.traits.creates_machines:
+    if context.cluster_context.traits_of(context.cluster, incident.node).creates_machines:
         await context.cluster_context.store.incidents.reset_score(context.cluster.name, incident.node)
     return await _close(context, incident, SURPLUS)
 

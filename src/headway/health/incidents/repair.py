@@ -41,7 +41,9 @@ async def begin_repair(context: HealthContext, incident: Incident) -> Incident:
     history = await context.cluster_context.store.incidents.search(context.cluster.name, node=incident.node)
     why = flaky_score.keep_out_reason(history, context.cluster.health, context.clock())
     repair = repair_ladder.next_repair(
-        incident, context.cluster.health, makes_machines=context.cluster_context.provider.traits.creates_machines
+        incident,
+        context.cluster.health,
+        makes_machines=context.cluster_context.traits_of(context.cluster, incident.node).creates_machines,
     )
     if repair is not None and not why and await _jobs_wait_for_spare(context, incident):
         return incident

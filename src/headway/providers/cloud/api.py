@@ -71,10 +71,10 @@ class CloudApi(Protocol):
         ...
 
     async def make_network(
-        self, server: str, cluster: str, settings: CloudSettings, ssh_from: Sequence[str]
+        self, server: str, cluster: str, settings: CloudSettings, ssh_from: Sequence[str], others: Sequence[str] = ()
     ) -> CloudNetwork:
         """Creates what is missing of the cluster's network. Idempotent. `ssh_from`: networks that may use SSH; () =
-        all."""
+        all. `others`: addresses of the cluster's machines elsewhere, which may reach all ports."""
         ...
 
     async def remove_network(self, server: str, cluster: str) -> None:

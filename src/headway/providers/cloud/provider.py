@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headway.catalog.instance_types import types_for
 from headway.catalog.node_images import IMAGES
-from headway.domain.cluster import Cluster, Host, Plan
+from headway.domain.cluster import Cluster, Host
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
 from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.domain.machines.rented import CloudSettings, Instance, InstanceState, Quota, Rental, RentedThing
@@ -29,6 +29,7 @@ from headway.domain.storage.folders import Dataset
 from headway.errors import Refused, Unreachable
 from headway.providers.base import Placement, ReclaimNotice
 from headway.providers.cloud.api import CloudApi
+from headway.providers.cloud.offer_sizes import check_sizes
 from headway.providers.cloud.refusals import CloudRefusal, Throttled
 from headway.providers.cloud.rental_records import RentalRecord, RentalRecords, RentalTry
 from headway.providers.cloud.renting import RentalPlan, Renting
@@ -97,13 +98,8 @@ class CloudProvider:
         head = record.tries.get(cluster.head)
         if record.network is None or head is None or head.ended or not head.address:
             return None
-        addresses = {}
-        for index, name in enumerate(cluster.machine_names):
-            made = record.tries.get(name)
-            there = made is not None and not made.ended and made.address
-            addresses[name] = made.address if made and there else str(_NOT_YET + index)
+        addresses = self.addresses(cluster)
         kept = self._hosts.read_record(cluster.name)
-        found = {name: claimed.found for name, claimed in kept.machines.items() if claimed.found and name in addresses}
         server = await self._server_address(cluster, head)
         return Placement(
             subnet=_around([network for _, network in record.network.subnets.values()]),
@@ -113,9 +109,27 @@ class CloudProvider:
             real_memory_mib=0,
             real_tmp_mib=0,
             gpu_devices=0,
-            found=found,
+            found=self.found(cluster),
             own=OwnedSite(operators={"root": ("",)}, server_addresses=(server,), nfs=kept.nfs),
         )
+
+    def addresses(self, cluster: Cluster) -> dict[str, str]:
+        """Returns the addresses of the heads and slots, with placeholders for those without a machine."""
+        tries, addresses = self._records.read(cluster.name).tries, {}
+        for index, name in enumerate(cluster.machine_names):
+            made = tries.get(name)
+            there = made is not None and not made.ended and made.address
+            addresses[name] = made.address if made and there else str(_NOT_YET + index)
+        return addresses
+
+    def found(self, cluster: Cluster) -> dict[str, DetectedHardware]:
+        """Returns the hardware of the machines, as last surveyed."""
+        machines = self._hosts.read_record(cluster.name).machines
+        return {name: one.found for name, one in machines.items() if one.found and name in cluster.machine_names}
+
+    def names(self, cluster: str) -> frozenset[str]:
+        """Returns the names for which a machine is rented, or its launch has begun."""
+        return frozenset(name for name, made in self._records.read(cluster).tries.items() if not made.ended)
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
         """Returns the machines that the cluster has taken. While the cloud does not answer, those of the last list."""
@@ -209,10 +223,12 @@ class CloudProvider:
 
     # ---- RentingProvider
 
-    async def prepare(self, cluster: Cluster) -> None:
+    async def prepare(self, cluster: Cluster, others: Sequence[str] = ()) -> None:
+        """As in RentingProvider. `others`: addresses of the cluster's machines of other providers, which may reach all
+        ports."""
         self._check_place(cluster.name, self._records.read(cluster.name))
         ssh_from = cluster.firewall.ssh_from
-        network = await self._api.make_network(self.server_id, cluster.name, self._settings, ssh_from)
+        network = await self._api.make_network(self.server_id, cluster.name, self._settings, ssh_from, others)
         place = (self.traits.name, self._settings.region)
         await asyncio.to_thread(self._records.set_network, cluster.name, *place, network)
 
@@ -230,7 +246,7 @@ class CloudProvider:
                 hint=f"give cloud.types.{plan}" if group else "give cloud.head_types",
             )
         if group and group.idle_s is not None:
-            _check_sizes(group.plan, found)
+            check_sizes(group.plan, found)
         return tuple(
             sorted(found, key=lambda offer: (types.index(offer.instance_type) if wanted else 0, _price(offer)))
         )
@@ -456,22 +472,6 @@ def _machines_of(thing: RentedThing) -> Sequence[str]:
         return expand(thing.machine, most=_MOST_TOGETHER)
     except ValueError:  # a person has changed the tag
         return ()
-
-
-def _check_sizes(plan: Plan, offers: Sequence[Offer]) -> None:
-    """Raises Refused if an offer has less than the plan: Slurm knows a node that is not there by its plan, and starts no job
-    on a smaller machine."""
-    for offer in offers:
-        for what, has, wants in (
-            ("vCPUs", offer.cpus, plan.cpus),
-            ("MiB of memory", offer.memory_mib, plan.memory_mib),
-            ("GPUs", offer.gpus, plan.gpus),
-        ):
-            if has < wants:
-                raise Refused(
-                    f"{offer.instance_type} has {has} {what}, and plan {plan.name} of a group with idle {wants}",
-                    hint=f"name larger types in cloud.types.{plan.name}, or a plan of that size",
-                )
 
 
 def _price(offer: Offer) -> Decimal:

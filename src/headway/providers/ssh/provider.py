@@ -248,7 +248,9 @@ def _host_machine(cluster: str, name: str, claimed: ClaimedHost, address: str) -
 
 
 def _names(cluster: Cluster) -> tuple[str, ...]:
-    return cluster.machine_names
+    """Returns the heads and slots with owned machines; those of groups with another provider are left out."""
+    rented = {name for group in cluster.groups if group.provider is not None for name in group.slots}
+    return tuple(name for name in cluster.machine_names if name not in rented)
 
 
 def _at(host: Host) -> tuple[str, int]:

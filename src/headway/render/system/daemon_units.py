@@ -133,7 +133,7 @@ def node_units(cluster: Cluster, known: SlurmRelease, group: Group) -> dict[str,
     """Returns drop-ins of a node's daemons. slurmd fetches its configuration from the heads (configless)."""
     head = ",".join(require_word(name, "name") for name in cluster.heads)
     start = f"ExecStart=/usr/sbin/slurmd {known.slurmd_arguments} --conf-server {head}"
-    made_on_demand = cluster.provider.shares_one_host or cluster.provider.rents_machines
+    made_on_demand = cluster.provider.shares_one_host or cluster.rents_machines
     if made_on_demand and group.idle_s is not None:
         start = _BOOTED.format(arguments=known.slurmd_arguments, head=head)
     slurmd = f"""\

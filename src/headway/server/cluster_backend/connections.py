@@ -229,4 +229,4 @@ class ConnectionPool:
 def _key(cluster: Cluster) -> object:
     """Returns the provider, the hosts and the cloud of the cluster. If they change, the machines are different and open
     connections must be replaced."""
-    return cluster.provider, cluster.hosts, cluster.cloud
+    return cluster.provider, cluster.rents_machines, cluster.hosts, cluster.cloud

@@ -34,7 +34,7 @@ async def take_down(run: OperationRun) -> tuple[str, ...]:
     cluster = await state.clusters.resolved(row)
     await _read_last_accounting(state, cluster)
     kept = await state.backend.lifecycle.take_down(cluster, report, delete_data)
-    if cluster.provider.rents_machines:
+    if cluster.rents_machines:
         await _record_last_rentals(state, cluster)
     await _stop_billing(state, name)
     await state.store.incidents.close_all(name)

@@ -41,7 +41,7 @@ class RentedMachinesCheck:
 
     async def _check(self, row: ClusterRow) -> None:
         cluster = await self._state.clusters.resolved(row)
-        if not cluster.provider.rents_machines:
+        if not cluster.rents_machines:
             return
         rentals, now = self._state.backend.rentals, self._state.clock()
         await self._state.store.rentals.record(row.name, await rentals.rentals(cluster), int(now))

@@ -18,7 +18,7 @@ def require_known_resources(who: Principal, cluster: Cluster, known: Cluster | N
     """Raises NotAllowed if a person who is not an admin names new machines, keys or folders, because planning makes the
     server connect to and read them."""
     if known is None:
-        machines = bool(cluster.hosts) or not cluster.provider.creates_machines or cluster.provider.rents_machines
+        machines = bool(cluster.hosts) or not cluster.provider.creates_machines or cluster.rents_machines
         other = machines or cluster.munge_key is not None
     else:
         other = _machines_and_keys(cluster) != _machines_and_keys(known)
@@ -31,7 +31,7 @@ def require_known_resources(who: Principal, cluster: Cluster, known: Cluster | N
 
 
 def _machines_and_keys(cluster: Cluster) -> object:
-    return cluster.provider, cluster.hosts, cluster.cloud, cluster.munge_key
+    return cluster.provider, cluster.rents_machines, cluster.hosts, cluster.cloud, cluster.munge_key
 
 
 def require_shown_plan(name: str, plan: ShownPlan, request: ApplyIn | ScaleGroupsIn) -> None:

@@ -187,9 +187,9 @@ class AwsCloud:
         return await self._networks.find(server, cluster, settings)
 
     async def make_network(
-        self, server: str, cluster: str, settings: CloudSettings, ssh_from: Sequence[str]
+        self, server: str, cluster: str, settings: CloudSettings, ssh_from: Sequence[str], others: Sequence[str] = ()
     ) -> CloudNetwork:
-        return await self._networks.make(server, cluster, settings, ssh_from)
+        return await self._networks.make(server, cluster, settings, ssh_from, others)
 
     async def remove_network(self, server: str, cluster: str) -> None:
         await self._networks.remove(server, cluster)

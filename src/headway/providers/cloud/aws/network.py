@@ -33,14 +33,16 @@ class AwsNetworks:
             return None
         return CloudNetwork(subnets, tuple(group["GroupId"] for group in groups))
 
-    async def make(self, server: str, cluster: str, settings: CloudSettings, ssh_from: Sequence[str]) -> CloudNetwork:
+    async def make(
+        self, server: str, cluster: str, settings: CloudSettings, ssh_from: Sequence[str], others: Sequence[str]
+    ) -> CloudNetwork:
         """Creates what is missing of the network, and returns it."""
         tags = {"Name": f"headway-{cluster}", SERVER: server, CLUSTER: cluster}
         vpc = await self._vpc_of(settings) if settings.subnets else await self._make_vpc(tags, settings)
         if not settings.subnets:
             await self._make_subnets(vpc, tags, settings)
             await self._make_gateway(vpc, tags)
-        await self._make_group(vpc, tags, ssh_from)
+        await self._make_group(vpc, tags, ssh_from, others)
         found = await self.find(server, cluster, settings)
         if found is None:
             raise Rejected("Network", f"AWS does not show the network of {cluster} that was just made: run apply again")
@@ -134,7 +136,9 @@ class AwsNetworks:
                 place = {"RouteTableId": table["RouteTableId"], "GatewayId": gateway}
                 await self._aws.call("create_route", DestinationCidrBlock="0.0.0.0/0", **place)
 
-    async def _make_group(self, vpc: str, tags: Mapping[str, str], ssh_from: Sequence[str]) -> None:
+    async def _make_group(
+        self, vpc: str, tags: Mapping[str, str], ssh_from: Sequence[str], others: Sequence[str]
+    ) -> None:
         groups = await self._groups(tags[SERVER], tags[CLUSTER])
         if groups:
             group, rules = groups[0]["GroupId"], groups[0]["IpPermissions"]
@@ -150,12 +154,19 @@ class AwsNetworks:
         if not any(pair["GroupId"] == group for rule in rules for pair in rule.get("UserIdGroupPairs", [])):
             among = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
             await self._aws.call("authorize_security_group_ingress", GroupId=group, IpPermissions=[among])
-        known = {ip["CidrIp"] for rule in rules if rule.get("FromPort") == 22 for ip in rule.get("IpRanges", [])}
-        wanted = set(ssh_from or ("0.0.0.0/0",))
-        for do, networks in (("authorize", wanted - known), ("revoke", known - wanted)):
-            if networks:
-                ranges = [{"CidrIp": network} for network in sorted(networks)]
-                rule = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": ranges}
+        ssh = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22}
+        await self._let_in(group, ssh, rules, ssh_from or ("0.0.0.0/0",))
+        await self._let_in(group, {"IpProtocol": "-1"}, rules, [f"{address}/32" for address in others])
+
+    async def _let_in(
+        self, group: str, what: Mapping[str, object], rules: Sequence[Mapping[str, Any]], networks: Sequence[str]
+    ) -> None:
+        """Lets exactly these networks reach the machines of a security group by this protocol. `rules`: those of now."""
+        same = [rule for rule in rules if all(rule.get(key) == value for key, value in what.items())]
+        known, wanted = {ip["CidrIp"] for rule in same for ip in rule.get("IpRanges", [])}, set(networks)
+        for do, some in (("authorize", wanted - known), ("revoke", known - wanted)):
+            if some:
+                rule = {**what, "IpRanges": [{"CidrIp": network} for network in sorted(some)]}
                 await self._aws.call(f"{do}_security_group_ingress", GroupId=group, IpPermissions=[rule])
 
     async def _delete(self, operation: str, **what: str) -> None:

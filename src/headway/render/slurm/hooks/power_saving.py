@@ -18,7 +18,7 @@ GO_S = 30  # seconds until a machine must be deleted
 def ready_timeout_s(cluster: Cluster) -> int:
     """Returns the seconds within which a machine must be created, set up and registered. A rented one boots for minutes and
     installs its packages, and perhaps a GPU driver."""
-    return 1800 if cluster.provider.rents_machines else 900
+    return 1800 if cluster.rents_machines else 900
 
 
 def autoscaled_groups(cluster: Cluster) -> tuple[Group, ...]:
