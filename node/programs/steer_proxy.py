@@ -190,19 +190,23 @@ def maps(request):
 
 
 def assign_slots(request):
-    """Gives each service its slot: the one that it has, or a free one. The slot of a service that has left is free when HAProxy
-    has no server and no request of it any more. `since`: the figures that the slot had when it got its service, and the HAProxy
-    process that had counted them."""
+    """Gives each service its slot: the one that it has, or a free one. The slot of a service that has left is free when the map
+    of HAProxy no longer has it, and HAProxy has no server and no request of it any more. `since`: the figures that the slot had
+    when it got its service, and the HAProxy process that had counted them. Ends the program if a HAProxy that runs does not
+    answer: its slots could have requests."""
     known = json.loads(read(FOLDER + "/slots.json") or "{}")
-    process = worker()
+    process = wait_for(worker) if is_running() else ""
+    mapped = (
+        set(read_map("slots.map").values()) if process else set()
+    )  # before the figures: no request arrives in between
     rows = [row for row in stat_rows() if row["pxname"].startswith("slot")] if process else []
     counted = {row["pxname"]: counters(row) for row in rows if row["svname"] == "BACKEND"}
-    busy = {row["pxname"] for row in rows if row["svname"] != "BACKEND" or number(row["scur"])}
+    busy = mapped | {row["pxname"] for row in rows if row["svname"] != "BACKEND" or number(row["scur"])}
     names = [service["name"] for service in request["services"]]
     assigned = {name: one for name, one in known.items() if name in names or one["slot"] in busy}
     taken = {one["slot"] for one in assigned.values()}
-    there = max([SLOTS, *map(slot_number, taken | counted.keys())])
-    free = [slot for slot in map("slot{}".format, range(1, there + 1)) if slot not in taken]
+    there = max([SLOTS, *map(slot_number, taken | busy | counted.keys())])
+    free = [slot for slot in map("slot{}".format, range(1, there + 1)) if slot not in taken | busy]
     free.sort(key=lambda slot: counted.get(slot, {}).get("requests", 0))  # unused ones first
     free += map("slot{}".format, range(there + 1, there + 1 + len(names)))
     for name, slot in zip([name for name in names if name not in assigned], free, strict=False):
@@ -239,13 +243,19 @@ def configuration(request):
         text += BACKEND.format(name=slot, folder=FOLDER, most=MOST_REQUESTS)
         for server in of_slots.get(slot, ()):
             weight = server["weight"] if server["state"] == "ready" else 0
-            text += f"    server {server['name']} {server_words(server)} weight {weight}\n"
+            text += f"    server {name_of(server)} {server_words(server)} weight {weight}\n"
     return text
 
 
 def address_of(server):
     """Returns ADDRESS:PORT of a server."""
     return f"{server['address']}:{server['port']}"
+
+
+def name_of(server):
+    """Returns the name of a server in HAProxy. It has the address: a server on another node is another one, and the old one
+    stays while it has requests."""
+    return f"{server['name']}-{address_of(server)}"
 
 
 def server_words(server):
@@ -265,7 +275,7 @@ def start_or_reload(shape):
     unit = write(UNIT_FILE, SERVICE_UNIT.format(haproxy=HAPROXY, folder=FOLDER, run=RUN), 0o644)
     if unit:
         subprocess.run(["systemctl", "daemon-reload"], check=True, capture_output=True, timeout=60)
-    running = subprocess.run(["systemctl", "is-active", "--quiet", UNIT], timeout=60).returncode == 0
+    running = is_running()
     if running and read(FOLDER + "/shape") == shape:
         return False
     check = [HAPROXY, "-c", "-f", FOLDER + "/haproxy.cfg"]
@@ -282,6 +292,11 @@ def start_or_reload(shape):
         wait_for(worker)
     write(FOLDER + "/shape", shape, 0o644)
     return True
+
+
+def is_running():
+    """Returns whether systemd says that HAProxy runs."""
+    return subprocess.run(["systemctl", "is-active", "--quiet", UNIT], timeout=60).returncode == 0
 
 
 def wait_for(ready):
@@ -316,10 +331,15 @@ def ask(*commands, path=RUN + "/admin.sock"):
     return b"".join(parts).decode()
 
 
+def read_map(name):
+    """Returns a map of the running HAProxy."""
+    return dict(line.split()[1:3] for line in ask(f"show map {FOLDER}/{name}").splitlines() if line)
+
+
 def set_map(name, wanted):
     """Makes a map of the running HAProxy the one that is asked for."""
     path = f"{FOLDER}/{name}"
-    known = dict(line.split()[1:3] for line in ask("show map " + path).splitlines() if line)
+    known = read_map(name)
     for key in known.keys() - wanted.keys():
         ask(f"del map {path} {key}")
     for key, value in wanted.items():
@@ -336,14 +356,14 @@ def set_servers(request):
         known.setdefault(row["pxname"], {})[row["svname"]] = row
     for service in request["services"]:
         there = known.pop(service["slot"], {})
-        wanted = {server["name"]: server for server in service["servers"]}
+        wanted = {name_of(server): server for server in service["servers"]}
         for name, server in wanted.items():
             where = f"{service['slot']}/{name}"
-            if name in there and there[name]["addr"] != address_of(server):
-                remove(where)
-                del there[name]
             if name not in there:
-                ask(f"add server {where} {server_words(server)} weight {server['weight']}")
+                answer = ask(f"add server {where} {server_words(server)} weight {server['weight']}").strip()
+                if "registered" not in answer:
+                    print(f"{where}: {answer}", file=sys.stderr)
+                    continue
                 ask("enable health " + where)
             weight = server["weight"] if server["state"] == "ready" else 0
             if name not in there or int(there[name]["weight"] or 0) != weight or "MAINT" in there[name]["status"]:
@@ -387,6 +407,7 @@ def read_figures(request):
     process = worker()
     rows = stat_rows()
     found = {service["slot"]: {"servers": {}} for service in request["services"]}
+    names = {(one["slot"], name_of(server)): server["name"] for one in request["services"] for server in one["servers"]}
     since = {service["slot"]: service["since"] for service in request["services"] if service["process"] == process}
     for row in (row for row in rows if row["pxname"] in found):
         service = found[row["pxname"]]
@@ -397,16 +418,16 @@ def read_figures(request):
             service.update(
                 active=number(row["scur"]), first_byte_ms=mean(servers, "rtime"), total_ms=mean(servers, "ttime")
             )
-        else:
+        elif name := names.get((row["pxname"], row["svname"])):
             row["check_status"] = row["check_status"].lstrip("* ")  # while another check runs, that of the last one
-            service["servers"][row["svname"]] = {
+            service["servers"][name] = {
                 "healthy": row["check_status"].startswith("L7OK"),
                 "sessions": number(row["scur"]),
                 "requests": number(row["stot"]),
                 "check": " ".join(filter(None, (row["check_status"], row["check_code"], row["last_chk"]))),
             }
     for row in (row for old in old_processes() for row in server_rows(stat_rows(old)) if row["pxname"] in found):
-        server = found[row["pxname"]]["servers"].get(row["svname"])
+        server = found[row["pxname"]]["servers"].get(names.get((row["pxname"], row["svname"])))
         if server is not None:
             server["sessions"] += number(row["scur"])
     return {service["name"]: found[service["slot"]] for service in request["services"]}
