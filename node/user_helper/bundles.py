@@ -105,8 +105,9 @@ def copy_bundle(request):
 
 
 def link_checkpoint(request):
-    """Puts a checkpoint of an earlier job into the folder of a new job's checkpoints, by hard links: it costs no space, and
-    stays when the earlier job deletes it. Refuses the request if the checkpoint is gone."""
+    """Puts a checkpoint of an earlier job into the folder of a new job's checkpoints; it stays when the earlier job deletes
+    it. Files of headway_train are hard links, which cost no space: after it has published a checkpoint, it only deletes it.
+    Other programs write to existing files, so theirs are copied. Refuses the request if the checkpoint is gone."""
     import shutil
 
     source = os.path.join(request["source"], request["name"])
@@ -114,9 +115,11 @@ def link_checkpoint(request):
     if os.path.isdir(target):  # an earlier try of the same request
         return
     make_folder(request["target"])
+    published = os.path.isfile(os.path.join(source, "manifest.json"))
+    copy = link_or_copy if published else shutil.copy2
     part = os.path.join(request["target"], f".{request['name']}.{os.getpid()}.part")
     try:
-        shutil.copytree(source, part, symlinks=True, copy_function=link_or_copy)
+        shutil.copytree(source, part, symlinks=True, copy_function=copy)
         os.rename(part, target)
     except (OSError, shutil.Error) as error:
         shutil.rmtree(part, ignore_errors=True)

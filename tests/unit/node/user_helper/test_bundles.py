@@ -1,4 +1,4 @@
-"""The first checkpoint of a resumed job is a hard link to that of the earlier job."""
+"""The first checkpoint of a resumed job is that of the earlier job: hard links to files that stay unchanged, copies of others."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity, "refuse", refuse)
 
 
-def request(tmp_path: Path) -> dict[str, object]:
+def request(tmp_path: Path, name: str = "step-00004000", index: str = "manifest.json") -> dict[str, object]:
     old, work = tmp_path / "old", tmp_path / "new"
-    place = old / "step-00004000"
+    place = old / name
     if not place.exists():
         place.mkdir(parents=True)
-        (place / "manifest.json").write_text("{}")
+        (place / index).write_text("{}")
         (place / "model.pt").write_bytes(b"weights")
     resume = {"source": str(old), "name": place.name, "target": str(work / "checkpoints")}
     return {"root": str(tmp_path), "bundle": "", "work": str(work), "files": {}, "resume": resume}
@@ -46,6 +46,13 @@ def test_checkpoint_is_linked_and_stays_when_the_first_job_deletes_it(tmp_path: 
     for path in first.iterdir():
         path.unlink()
     assert (second / "model.pt").read_bytes() == b"weights"
+
+
+def test_checkpoint_that_another_program_may_write_again_is_copied(tmp_path: Path) -> None:
+    bundles.stage_bundle(request(tmp_path, "checkpoint-4000", "trainer_state.json"))
+    first, second = (tmp_path / name for name in ("old/checkpoint-4000", "new/checkpoints/checkpoint-4000"))
+    (second / "model.pt").write_bytes(b"other weights")  # in place, as a Trainer that comes to step 4000 again
+    assert (first / "model.pt").read_bytes() == b"weights"
 
 
 def test_checkpoint_that_was_deleted_meanwhile_is_refused(tmp_path: Path) -> None:
