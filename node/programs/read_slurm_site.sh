@@ -1,6 +1,7 @@
 # Prints the configuration of a running Slurm site; headway.sdk.slurm_site.head parses it. Needs a POSIX shell, changes nothing,
 # writes no file, and skips what is missing. Files that the user can't read are read with sudo -n. Secrets stay on the machine:
 # values of passwords and keys are masked, and of scripts only the number of lines is sent, unless scripts=yes comes before.
+# Scripts are *.lua, prolog and epilog, and each file that begins with #!.
 # Each part is a line "FILE BYTES PATH" with the text below it, or a line "FAIL PATH" with the reason in the next line.
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin:/usr/local/slurm/bin
@@ -18,15 +19,28 @@ fail() { printf 'FAIL %s\n%s\n' "$1" "$2"; }
 mask() {
     sed -E 's/([A-Za-z_]*([Pp][Aa][Ss][Ss]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp]rivate_?[Kk]ey)[A-Za-z_]*[[:space:]]*=[[:space:]]*)("[^"]*"|[^[:space:],;]*)/\1(secret)/g'
 }
+is_script() { # $1: file, $2: its text
+    case $1 in *.lua) return 0 ;; esac
+    case $2 in '#!'*) return 0 ;; esac
+    for hook in $hooks; do
+        if [ "$1" = "$hook" ] || [ "$1" -ef "$hook" ]; then return 0; fi
+    done
+    return 1
+}
 send() { # $1: file, $2: path to print
     if found=$(text_of "$1" 2>&1 | head -c 16000000) && [ -n "$found" ]; then
         case $found in
         "cat: "* | "sudo: "*) fail "$2" "${found%%
 *}" ;;
-        '#!'* | *'function slurm_job_submit'*)
-            if [ "${scripts:-}" = yes ]; then printf '%s\n' "$found"; else printf '%s\n' "$found" | sed -e '1s/.*/#!/' -e '2,$s/..*/x/'; fi | part "$2"
+        *)
+            if ! is_script "$1" "$found"; then
+                printf '%s\n' "$found" | mask
+            elif [ "${scripts:-}" = yes ]; then
+                printf '%s\n' "$found"
+            else
+                printf '%s\n' "$found" | sed -e '1s/.*/#!/' -e '2,$s/..*/x/'
+            fi | part "$2"
             ;;
-        *) printf '%s\n' "$found" | mask | part "$2" ;;
         esac
     fi
 }
@@ -45,10 +59,14 @@ list() { find -L "$folder" -maxdepth 4 -type f -size -16000k "$@" 2>/dev/null; }
 files=$(list \( -name '*.conf' -o -name '*.conf.*' -o -name '*.inc' -o -name '*.lua' -o -name 'topology.yaml' -o -name 'topology.yml' \) |
     grep -v -i -E 'key|\.pem$|~$|\.bak$|\.orig$|\.old$' | sort | head -n 2000)
 [ -n "$files" ] || files=$conf
-included=$(for file in $files; do text_of "$file" 2>/dev/null; done |
-    sed -n -E 's/^[[:space:]]*([Ii][Nn][Cc][Ll][Uu][Dd][Ee][[:space:]]+|(Task|Srun)?(Prolog|Epilog)(Slurmctld)?[[:space:]]*=[[:space:]]*)("?)(\/[^"[:space:]]+).*/\6/p' |
-    sort -u | head -n 500)
-for file in $(printf '%s\n' $files $included | sort -u); do
+named() { # $1: pattern of a key; prints the files, and patterns of files, that it names
+    for file in $files; do text_of "$file" 2>/dev/null; done |
+        sed -n -E "/^[[:space:]]*$1\"?\\//{ s/^[[:space:]]*$1\"?//; s/[\"[:space:]].*//; p; }" | sort -u | head -n 500
+}
+hooks=$(named '(Task|Srun)?([Pp]rolog|[Ee]pilog)(Slurmctld)?[[:space:]]*=[[:space:]]*')
+hooks=$(printf '%s\n' $hooks) # files of patterns
+included=$(named '[Ii][Nn][Cc][Ll][Uu][Dd][Ee][[:space:]]+')
+for file in $(printf '%s\n' $files $included $hooks | sort -u); do
     case $file in *[*?[]*) continue ;; esac # a pattern that matches nothing
     case $file in "$folder"/*) send "$file" "${file#"$folder"/}" ;; *) send "$file" "${file#/}" ;; esac
 done

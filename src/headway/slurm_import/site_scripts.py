@@ -15,14 +15,23 @@ from headway.slurm_import.verdicts import Item, Ledger
 
 _FOLDERS = {"prolog": "prolog.d", "epilog": "epilog.d"}  # kind -> folder next to the cluster file
 LUA = "job_submit.lua"
+_WORD = r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|(?:api|private|access|secret|auth)[_-]?key|credentials?)"
+_KNOWN = (
+    r"""[^\s"'$/`(){}<>|;&]"""  # a value that a script reads from elsewhere ($NAME, $(...), a path) is no secret itself
+)
+# Common forms only: a person reads the scripts too.
 _SECRET_LINES = (
-    # A value that a script reads from elsewhere ($NAME, $(...), a path) is no secret itself.
-    re.compile(
-        r"(?:pass(?:word|wd|phrase)?|secret|token|(?:api|private|access)_?key|credentials?)[\"']?\s*[=:]\s*[\"']?[^\s\"'$/`(){}<>|;&]{4}",
-        re.IGNORECASE,
-    ),
+    re.compile(rf"""{_WORD}["']?\s*[=:]\s*(?:["']?{_KNOWN}{{4}}|(["']){_KNOWN}.{{2,}}\1)""", re.IGNORECASE),
+    re.compile(rf"""--[a-z-]*{_WORD}\s+["']?{_KNOWN}{{3}}""", re.IGNORECASE),
+    re.compile(rf"""\b(?:mysql|mariadb)[a-z-]*\s(?:.*\s)?-p["']?{_KNOWN}"""),
+    re.compile(rf"""\bsshpass\s(?:.*\s)?-p\s*["']?{_KNOWN}"""),
+    re.compile(rf"""\bldap[a-z]+\s(?:.*\s)?-w\s*["']?{_KNOWN}"""),
+    re.compile(rf"""\bcurl\s(?:.*\s)?(?:-[a-zA-Z]*[uU]|--(?:proxy-)?user)[\s=]*["']?[^\s:"']+:{_KNOWN}"""),
     re.compile(r"://[^/\s:@]+:[^/\s@$]+@"),
-    re.compile(r"\bBearer\s+[A-Za-z0-9._-]{8}"),
+    re.compile(rf"\bBearer\s+{_KNOWN}{{8}}|\bAuthorization:\s*[A-Za-z]+\s+{_KNOWN}{{4}}", re.IGNORECASE),
+    re.compile(r"\bBEGIN [A-Z ]*PRIVATE KEY\b"),
+    re.compile(r"//(?:hooks\.slack\.com|[a-z0-9.-]+\.webhook\.office\.com|discord(?:app)?\.com/api/webhooks)/"),
+    re.compile(r"\b(?:AKIA[0-9A-Z]{16}|gh[a-z]_\w{20}|glpat-[\w-]{20}|xox[a-z]-[\w-]{10})"),
 )
 _MAY_HAVE_SECRETS = "scripts are copied on request only, because they may contain secrets"
 _MOVE_IT = "move it to a file on the machines, and import again"

@@ -47,10 +47,10 @@ def import_site(
 
     Read slurm.conf with its includes, gres.conf, topology, accounts, QOS, users and mounts; change nothing there. Write
     cluster.yaml, catalogue.yaml with the plans of its nodes, and report.md with a verdict on each key and line that
-    was read. Never overwrite a file. Secrets are not copied.
+    was read. Never overwrite a file. Passwords and keys in configuration are masked.
 
     With --with-scripts, copy prolog, epilog and job_submit.lua, and name them under scripts in the order in which Slurm runs
-    them. A script with a line that may have a password or key is not copied.
+    them. A script with a line that may have a password or key is not copied; this finds only common forms.
 
     With --compare, print what scontrol, sacctmgr and sshare say of the site and of the cluster side by side: each
     difference with its reason. The exit status is 1 if a difference has no reason, or if a part was not compared.
