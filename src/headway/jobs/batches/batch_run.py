@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
+from headway.domain.access.credential_redaction import mask_words
 from headway.domain.cluster import Cluster
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submission.batches import BatchIn
@@ -25,9 +26,15 @@ def state_folder(cluster: Cluster, user: str, name: str, mark: str) -> str:
     return f"{user_folders(cluster, user).job_folder(name, mark)}/batch"
 
 
+def masked_command(command: str) -> str:
+    """Returns the command of a server with the values of secrets masked."""
+    return " ".join(mask_words(command.split()))
+
+
 def batch_run(request: BatchIn, *, rows: str, folder: str, worker: str) -> RunIn:
     """Returns the run of the array. `rows`: the path of the input; `worker`: that of the worker's program."""
     server = "" if request.program else request.server or VLLM
+    program = request.program or masked_command(server)  # all users can read the output
     settings = {
         "folder": folder,
         "input": rows,
@@ -39,7 +46,7 @@ def batch_run(request: BatchIn, *, rows: str, folder: str, worker: str) -> RunIn
         "program": request.program,
         "server": server,
         "model": request.model,
-        "about": {"name": request.output, "input": rows, "model": request.model, "program": request.program or server},
+        "about": {"name": request.output, "input": rows, "model": request.model, "program": program},
     }
     env = {**request.job.env, "HEADWAY_BATCH": json.dumps(settings), "HEADWAY_BATCH_MODEL": request.model}
     run = RunIn.model_validate(

@@ -47,31 +47,42 @@ class BatchIn(RequestModel):
         return self
 
 
+# The user of a batch can change the program that tells its progress, so all numbers have limits.
+_Count = Annotated[int, Field(ge=0, le=10**15)]
+_Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+
+
 class BatchWorkerOut(ResponseModel):
     """A run of a task of a batch's array."""
 
     task: Annotated[str, Field(max_length=64)]
     node: Annotated[str, Field(max_length=64)]
-    shard: int | None = None
-    shards: int = 0  # that it has committed
-    rows: int = 0
-    errors: int = 0
-    seconds: float = 0.0
+    shard: _Count | None = None
+    shards: _Count = 0  # that it has committed
+    rows: _Count = 0
+    errors: _Count = 0
+    seconds: _Seconds = 0.0
     error: Annotated[str, Field(max_length=2000)] = ""  # why it ended
 
 
 class BatchProgress(ResponseModel):
     """The progress that node/batch_worker/status.py tells. `output`: whether the output is complete."""
 
-    rows: int | None = None
-    shards: int | None = None
-    done_shards: int = 0
-    done_rows: int = 0
-    errors: int = 0
-    seconds: float = 0.0
+    rows: _Count | None = None
+    shards: _Count | None = None
+    done_shards: _Count = 0
+    done_rows: _Count = 0
+    errors: _Count = 0
+    seconds: _Seconds = 0.0
     workers: list[BatchWorkerOut] = Field(default=[], max_length=100)
     some_errors: list[Annotated[str, Field(max_length=5000)]] = Field(default=[], max_length=5)
     output: bool = False
+
+    @model_validator(mode="after")
+    def _done_of_all(self) -> BatchProgress:
+        if self.done_shards > (self.shards or 0) or self.done_rows > (self.rows or 0):
+            raise ValueError("more is done than there is")
+        return self
 
 
 class BatchOut(ResponseModel):

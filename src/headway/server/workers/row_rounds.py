@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 import structlog
@@ -13,6 +14,7 @@ from headway.services.app_state import AppState
 from headway.store import BatchRow, SweepRow
 
 IDLE_TICK_S = 5.0  # between two looks for rows that another server has stored
+_WAIT_S = 2.0  # for rounds of batches, before others begin
 
 log = structlog.get_logger("headway.server.row_rounds")
 
@@ -78,20 +80,42 @@ class SweepWorker:
 
 
 class BatchWorker:
-    """Does a round of each batch that has not ended."""
+    """Does a round of each batch that has not ended. Rounds run programs of people, so those of a person on a cluster follow each
+    other, and all others go on while they hang."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
+        self._rounds: dict[tuple[str, str], asyncio.Task[bool]] = {}  # in progress, by cluster and person
 
     async def run(self) -> None:
         """Does rounds until cancelled."""
-        await do_rounds(self.advance_all, self._state.batches_due, 3.0)
+        try:
+            await do_rounds(lambda: self.advance_all(wait_s=_WAIT_S), self._state.batches_due, 3.0)
+        finally:
+            left = tuple(self._rounds.values())
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
-    async def advance_all(self) -> bool:
-        """Does one round of each batch. Returns whether there are any."""
-        return await advance_rows(await self._state.store.batches.unfinished(), self._advance)
+    async def advance_all(self, *, wait_s: float | None = None) -> bool:
+        """Begins a round of each batch of those who have none in progress, and waits for all at most `wait_s` seconds. Returns
+        whether there are any batches."""
+        batches: dict[tuple[str, str], list[BatchRow]] = {}
+        for row in await self._state.store.batches.unfinished():
+            batches.setdefault((row.cluster, row.person), []).append(row)
+        for whose in batches.keys() - self._rounds.keys():
+            task = self._rounds[whose] = asyncio.create_task(advance_rows(batches[whose], self._advance))
+            task.add_done_callback(partial(self._forget, whose))
+        if self._rounds:
+            await asyncio.wait(set(self._rounds.values()), timeout=wait_s)
+        return bool(batches)
+
+    def _forget(self, whose: tuple[str, str], _: object) -> None:
+        del self._rounds[whose]
 
     async def _advance(self, row: BatchRow) -> None:
         from headway.services.batches.rounds import advance_batch
 
-        await advance_batch(self._state, row)
+        now = await self._state.store.batches.by_id(row.cluster, row.id)  # rounds before it can have taken long
+        if now.ended_at is None:
+            await advance_batch(self._state, now)

@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
+from pydantic import ValidationError
+
 from headway.billing.money import cents, usd
 from headway.domain.access.credential_redaction import mask_environment
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER
 from headway.errors import Conflict, Refused
-from headway.jobs.batches.batch_run import batch_run, state_folder, worker_path
+from headway.jobs.batches.batch_run import batch_run, masked_command, state_folder, worker_path
 from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.submission.batches import BatchIn, BatchOut, BatchProgress
 from headway.schemas.submission.run_request import RunIn, ScriptLine
@@ -45,6 +47,7 @@ async def start_batch(state: AppState, who: Principal, name: str, request: Batch
         raise Refused(f"{request.output} looks like the id of a batch", hint="give the output another name")
     await require_own_dataset(state, cluster, request.output, who.person)
     _require_no_secrets(request)
+    sent = request.model_dump(mode="json")
     rows, request = await _pinned_input(state, cluster, request)
     found = await runtime_of_command(state, cluster, request.job, user)
     job = request.job.model_copy(update={"environment": found.environment, "container": found.container})
@@ -62,7 +65,13 @@ async def start_batch(state: AppState, who: Principal, name: str, request: Batch
         lines = [ScriptLine(text=line.text, origin=line.origin) for line in script]
         return batch_out(planned).model_copy(update={"script": lines, "warning": found.warning})
     row = await state.store.batches.save(
-        name, request.output, person=who.person, user=user, document=stored.document(), key=who.idempotency_key
+        name,
+        request.output,
+        person=who.person,
+        user=user,
+        document=stored.document(),
+        key=who.idempotency_key,
+        sent=sent,
     )
     await write_audit_line(state, who, "batch", name, batch=row.id, user=user, output=request.output)
     state.batches_due.set()
@@ -148,9 +157,17 @@ async def retry_batch(state: AppState, who: Principal, name: str, batch: str) ->
     return await get_batch(state, who, name, row.id)
 
 
+def _progress(row: BatchRow) -> BatchProgress:
+    """Returns the stored progress; none if it is not valid, so that one batch never hides the others of a list."""
+    try:
+        return BatchProgress.model_validate(row.progress)
+    except ValidationError:
+        return BatchProgress()
+
+
 def batch_out(row: BatchRow) -> BatchOut:
     """Returns the answer about a batch."""
-    stored, progress = StoredBatch.of(row), BatchProgress.model_validate(row.progress)
+    stored, progress = StoredBatch.of(row), _progress(row)
     request, rate = stored.request, stored.usd_per_hour
     cost = None if rate is None else usd(cents(Fraction(progress.seconds / 3600 * rate)))
     return BatchOut(
@@ -166,7 +183,7 @@ def batch_out(row: BatchRow) -> BatchOut:
         input=request.input,
         model=request.model,
         program=request.program,
-        server=request.server,
+        server=masked_command(request.server),
         job_id=row.job_id,
         workers=request.workers,
         rows=progress.rows,

@@ -5,6 +5,7 @@ submission, however often it is asked."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 from dataclasses import dataclass
@@ -30,7 +31,14 @@ from headway.services.jobs.tagged_submission import absent_person, submit_tagged
 from headway.store import BatchRow
 from headway.transport.remote_program import program_source
 
+READ_S = 20.0  # for the progress of a batch
+_ANSWER_BYTES = 1 << 20  # of the progress
+
 log = structlog.get_logger("headway.services.batches")
+
+
+class _Unreadable(HeadwayError):
+    """The progress of a batch is no progress."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,10 @@ class _Round:
     stored: StoredBatch
 
     async def change(self, **values: Any) -> bool:
-        """Stores changes, unless a person has changed the state meanwhile."""
+        """Stores changes, unless a person has changed the state meanwhile. `why` can be a text of the user's program, and
+        PostgreSQL stores no NUL."""
+        if "why" in values:
+            values["why"] = values["why"].replace("\0", "?")
         return await self.state.store.batches.change(self.row.id, of_state=self.row.state, **values)
 
     async def fail(self, why: str) -> None:
@@ -100,10 +111,16 @@ async def _submit_as(one: _Round, who: Principal, *, on_hold: bool = False) -> i
 
 
 async def _follow(one: _Round) -> None:
-    """Reads the progress. Has the version added if the output is complete; without it, the batch has failed when its workers
-    have ended."""
+    """Reads the progress. Has the version added if the output is complete; without it, or without readable progress, the batch
+    has failed when its workers have ended."""
     ended = await _job_ended(one)  # before the progress, in which the output of a worker that has ended is seen
-    progress = await _read_progress(one)
+    try:
+        progress = await _read_progress(one)
+    except _Unreadable as error:
+        if not ended:
+            raise
+        await one.fail(error.message)
+        return
     await one.change(progress=progress.model_dump(mode="json"), why="")
     if progress.output:
         await _add_version(one)
@@ -127,16 +144,25 @@ def _failure(progress: BatchProgress) -> str:
 
 async def _read_progress(one: _Round) -> BatchProgress:
     """Returns the progress that the worker's program tells, run on the head as the user. The user can change the program and its
-    files, so the answer is checked."""
+    files, so its time and its answer are limited, and the answer is checked. Raises _Unreadable, or HeadwayError if none arrives
+    in time."""
     argv = ["python3", one.stored.worker, "status", one.stored.folder]
-    ran = await one.state.backend.commands.run_command(one.cluster, ExecIn(argv=argv), one.row.user)
+    try:
+        async with asyncio.timeout(READ_S):
+            ran = await one.state.backend.commands.run_command(one.cluster, ExecIn(argv=argv), one.row.user)
+    except TimeoutError:
+        raise HeadwayError(f"the progress can't be read: no answer in {READ_S:g} s") from None
+    hint = f"look into {one.stored.folder}"
     if ran.code != 0:
         error = base64.b64decode(ran.stderr_b64).decode(errors="replace").strip()
-        raise HeadwayError(f"the progress can't be read: {error[-500:]}", hint=f"look into {one.stored.folder}")
+        raise _Unreadable(f"the progress can't be read: {error[-500:]}", hint=hint)
+    answer = base64.b64decode(ran.stdout_b64)
+    if len(answer) > _ANSWER_BYTES:
+        raise _Unreadable(f"the progress can't be read: it has more than {_ANSWER_BYTES} bytes", hint=hint)
     try:
-        return BatchProgress.model_validate_json(base64.b64decode(ran.stdout_b64))
+        return BatchProgress.model_validate_json(answer)
     except ValidationError as error:
-        raise HeadwayError(f"the progress can't be read: {error.errors()[0]['msg']}") from None
+        raise _Unreadable(f"the progress can't be read: {error.errors()[0]['msg']}", hint=hint) from None
 
 
 async def _add_version(one: _Round) -> None:
@@ -149,18 +175,20 @@ async def _add_version(one: _Round) -> None:
 
 
 async def _follow_operation(one: _Round) -> None:
-    """Ends the batch with the operation that adds its version."""
+    """Takes over the result of the operation that adds the version. The batch ends when its job has ended: workers that hang, or
+    wait for nodes, must not hold any."""
     operation = await one.state.store.operations.get(one.row.operation)
     if operation.state == "failed":
         error = (operation.error or {}).get("message", "")
-        await one.fail(f"the dataset version was not added: {error}")
+        await one.change(state="failed", why=f"the dataset version was not added: {error}")
     elif operation.state == "done":
         number = operation.kept[0].rpartition("/")[2]
-        await one.change(state="done", dataset=f"{one.row.name}@{number}", ended_at=one.state.clock())
+        await one.change(state="done", dataset=f"{one.row.name}@{number}")
 
 
 async def _end(one: _Round) -> None:
-    """Cancels the job of a batch that was stopped, again in each round until it has ended."""
+    """Cancels the job of a batch that was stopped, or whose version was added or refused, again in each round until it has
+    ended."""
     row = one.row
     if not row.job_id:  # its submission may have been interrupted: the head tells the job only to the same submission
         who = Principal(row.person, Role.MEMBER, assigned_user=row.user)

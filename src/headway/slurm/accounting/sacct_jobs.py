@@ -141,7 +141,8 @@ async def read_job_runs(connections: Remote, head: Machine, job_id: int, version
 
 async def read_array_states(connections: Remote, head: Machine, job_id: int) -> dict[str, str]:
     """Returns the state of each task of an array, by its number; {} for a job that is not an array. The
-    controller's state replaces that of accounting, which may be older."""
+    controller's state replaces that of accounting, which may be older. While the controller does not answer, a task that lost its
+    node or was preempted is REQUEUED: accounting does not tell whether Slurm has returned it to the queue."""
     ended = ["sacct", "-n", "-X", "-P", "--array", f"--delimiter={_BREAK}", "--format=JobID,State", "-j", str(job_id)]
     active = ["squeue", "-h", "-r", "-t", "all", "-o", f"%i{_BREAK}%T", "-j", str(job_id)]
     known = await connections.remote(head, ended, timeout_s=60)
@@ -152,6 +153,8 @@ async def read_array_states(connections: Remote, head: Machine, job_id: int) -> 
         job, _, task = shown.partition("_")
         if job == str(job_id) and task.isdigit():
             found[task] = parse_state(state)
+    if now.code != 0 and "Invalid job id" not in now.stderr:
+        found = {task: "REQUEUED" if state in ("NODE_FAIL", "PREEMPTED") else state for task, state in found.items()}
     return found
 
 

@@ -365,6 +365,16 @@ class TrialRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchKey:
+    """The fields of a batch by which lists are ordered and filtered."""
+
+    id: str
+    at: float
+    person: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class BatchRow:
     """A batch. `document`: the request, and what its job needs (see services.batches.stored_batch)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets as random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from sqlalchemy import Select, case, select, update
 
 from headway.errors import NotFound
 from headway.store.db import cluster_schema as t
-from headway.store.db.rows import BatchRow
+from headway.store.db.rows import BatchKey, BatchRow
 from headway.store.db.transactions import StorePart, insert_into
 
 
@@ -21,10 +21,19 @@ class BatchStore(StorePart):
     """Stores batches."""
 
     async def save(
-        self, cluster: str, name: str, *, person: str, user: str, document: Mapping[str, Any], key: str = ""
+        self,
+        cluster: str,
+        name: str,
+        *,
+        person: str,
+        user: str,
+        document: Mapping[str, Any],
+        key: str = "",
+        sent: Mapping[str, Any] | None = None,
     ) -> BatchRow:
-        """Stores a new batch. The same batch with the same idempotency `key` is stored once."""
-        content = json.dumps([key, cluster, user, dict(document)], sort_keys=True)
+        """Stores a new batch. The same request `sent` with the same idempotency `key` is stored once, although versions and
+        prices in `document` may have changed between the two."""
+        content = json.dumps([key, cluster, user, dict(sent or {})], sort_keys=True)
         number = hashlib.sha256(content.encode()).hexdigest()[:24] if key else random.token_hex(4)
         b, now = t.batches, self._database.now()
         row = BatchRow(f"b-{number}", cluster, name, person, user, now, dict(document), submitted_at=now)
@@ -56,6 +65,21 @@ class BatchStore(StorePart):
         """Returns the batches of a cluster, the latest first."""
         b = t.batches
         query = select(b).where(b.c.cluster == cluster).order_by(b.c.at.desc()).limit(limit)
+        async with self._database.read() as db:
+            return tuple(BatchRow(**row._mapping) for row in await db.execute(query))
+
+    async def keys(self, cluster: str, *, limit: int) -> tuple[BatchKey, ...]:
+        """Returns the batches of a cluster without their documents, the latest first."""
+        b = t.batches
+        query = select(b.c.id, b.c.at, b.c.person, b.c.name).where(b.c.cluster == cluster)
+        async with self._database.read() as db:
+            rows = await db.execute(query.order_by(b.c.at.desc()).limit(limit))
+            return tuple(BatchKey(**row._mapping) for row in rows)
+
+    async def of_ids(self, cluster: str, ids: Collection[str]) -> tuple[BatchRow, ...]:
+        """Returns the batches with these ids, the latest first."""
+        b = t.batches
+        query = select(b).where(b.c.cluster == cluster, b.c.id.in_(ids)).order_by(b.c.at.desc(), b.c.id.desc())
         async with self._database.read() as db:
             return tuple(BatchRow(**row._mapping) for row in await db.execute(query))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ from headway.errors import NotFound, Unanswered
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.workers.row_rounds import BatchWorker
+from headway.services.batches import rounds
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
@@ -132,10 +134,16 @@ async def test_output_becomes_a_dataset_version(lab: Lab) -> None:
     await lab.server.work_off()
     await lab.round()
     found = await show(eve, batch)
-    assert (found["state"], found["dataset"], found["why"]) == ("done", "answers@1", "")
+    assert (found["state"], found["dataset"], found["why"], found["ended_at"]) == ("done", "answers@1", "", None)
     (version,) = await lab.server.store.datasets.versions("lab")
     assert (version.label, version.files, version.source, version.person) == ("answers@1", 2, f"batch:{batch}", "eve")
     assert version.bytes == sum(map(len, OUTPUT.values()))
+    await lab.round()
+    assert [call[1] for call in lab.server.backend.named("cancel")] == ["41"], "workers that hang hold no nodes"
+    lab.tasks = dict.fromkeys("0123", "CANCELLED")
+    await lab.round()
+    found = await show(eve, batch)
+    assert (found["state"], found["why"], found["ended_at"]) == ("done", "", lab.clock.now)
     assert await lab.server.store.batches.unfinished() == ()
 
 
@@ -332,3 +340,103 @@ async def test_file_that_grows_without_end_is_not_stored(lab: Lab) -> None:
     await lab.round()
     assert "more than the 3 bytes that were listed" in (await show(eve, batch))["why"]
     assert read_pieces < 3
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        '{"seconds": 1e999, "workers": []}',
+        '{"seconds": NaN, "workers": []}',
+        '{"done_shards": 3, "workers": []}',
+        '{"rows": 5, "shards": 1, "done_rows": 6, "workers": []}',
+        '{"rows": -1, "workers": []}',
+        '{"errors": 100000000000000000000000000000, "workers": []}',
+        '{"workers": [{"task": "1", "node": "n", "seconds": 1e999}]}',
+        '{"some_errors": ["' + "x" * 2**20 + '"]}',
+    ],
+)
+async def test_impossible_progress_is_refused_and_ends_a_batch_whose_job_has_ended(lab: Lab, progress: str) -> None:
+    eve, batch = await start(lab)
+    await lab.round()
+    answer = ExecOut(code=0, stdout_b64=base64.b64encode(progress.encode()).decode())
+    lab.server.backend.answers["run_command"] = answer
+    await lab.round()
+    (found,) = (await eve.get(BATCHES)).json()
+    assert (found["state"], found["done_rows"], found["usd"]) == ("running", 0, 0)
+    assert found["why"].startswith("the progress can't be read: ")
+    lab.tasks = dict.fromkeys("0123", "COMPLETED")
+    await lab.round()
+    found = await show(eve, batch)
+    assert (found["state"], found["ended_at"]) == ("failed", lab.clock.now)
+    assert found["why"].startswith("the progress can't be read: ")
+
+
+async def test_stored_progress_that_is_not_valid_does_not_hide_other_batches(lab: Lab) -> None:
+    eve, batch = await start(lab)
+    lab.clock.now += 10
+    await start(lab, output="labels")
+    await lab.server.store.batches.change(batch, of_state="submitting", progress={"seconds": -1, "rows": "x"})
+    assert [one["name"] for one in (await eve.get(BATCHES)).json()] == ["labels", "answers"]
+    first = await eve.get(BATCHES, params={"limit": 1})
+    assert [one["name"] for one in first.json()] == ["labels"]
+    assert [one["name"] for one in (await eve.get(first.links["next"]["url"])).json()] == ["answers"]
+
+
+async def test_rounds_of_others_go_on_while_a_program_hangs(lab: Lab) -> None:
+    eve, batch = await start(lab)
+    ann = await lab.server.client("ann", "member")
+    answer = await ann.post(BATCHES, json={**REQUEST, "output": "labels"})
+    assert answer.status_code == 201, answer.text
+    await lab.round()
+    hangs, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def run_command(_: Any, request: Any, user: str) -> ExecOut:
+        if user == "eve":
+            hangs.set()
+            await goes_on.wait()
+        text = json.dumps({"rows": 7, "shards": 1, "workers": []})
+        return ExecOut(code=0, stdout_b64=base64.b64encode(text.encode()).decode())
+
+    lab.server.backend.answers["run_command"] = run_command
+    worker = BatchWorker(lab.server.state)
+    for _ in range(2):
+        await worker.advance_all(wait_s=0)
+    await hangs.wait()
+    while not (rows := (await ann.get(f"{BATCHES}/labels")).json()["rows"]):
+        await worker.advance_all(wait_s=0)
+    assert (rows, (await show(eve, batch))["rows"]) == (7, None)
+    goes_on.set()
+    await worker.advance_all()
+    assert (await show(eve, batch))["rows"] == 7
+
+
+async def test_program_that_does_not_answer_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    eve, batch = await start(lab)
+    await lab.round()
+
+    async def run_command(*_: Any) -> ExecOut:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    lab.server.backend.answers["run_command"] = run_command
+    monkeypatch.setattr(rounds, "READ_S", 0.01)
+    await lab.round()
+    assert (await show(eve, batch))["why"] == "the progress can't be read: no answer in 0.01 s"
+
+
+async def test_same_request_is_stored_once_although_prices_have_changed(lab: Lab) -> None:
+    store = lab.server.store.batches
+    who: dict[str, Any] = {"person": "eve", "user": "eve", "key": "k", "sent": {"input": "rows"}}
+    first = await store.save("lab", "answers", document={"usd_per_hour": 1.0}, **who)
+    assert await store.save("lab", "answers", document={"usd_per_hour": 2.0}, **who) == first
+    other = await store.save("lab", "answers", document={"usd_per_hour": 1.0}, **{**who, "sent": {"input": "other"}})
+    assert other.id != first.id
+
+
+async def test_secret_in_the_command_of_a_server_is_shown_to_no_one(lab: Lab) -> None:
+    eve, batch = await start(lab, program="", server="serve --port {port} --api-key sk-0123456789abcdef")
+    assert (await show(eve, batch))["server"] == "serve --port {port} --api-key ********"
+    await lab.round()
+    settings = json.loads(lab.server.backend.named("submit")[0][1].env["HEADWAY_BATCH"])
+    assert settings["about"]["program"] == "serve --port {port} --api-key ********"
+    assert settings["server"].endswith("sk-0123456789abcdef")

@@ -9,6 +9,7 @@ import pytest
 
 from headway.errors import NotFound
 from headway.slurm.accounting import sacct_jobs
+from headway.transport.process import CommandResult
 from tests.support.clusters.builders import machine
 from tests.support.clusters.fake_slurmrestd import RECORDED, FakeRest, FakeSacct, reader
 
@@ -74,3 +75,24 @@ def test_parses_sacct_of_slurm_22_05() -> None:
     jobs = sacct_jobs.parse_jobs((RECORDED.parent / "22.05" / "sacct.txt").read_text(), "22.05")
     train = next(job for job in jobs if job.node_count == 2)
     assert (train.name, train.state, train.gpus, train.stdout) == ("train.sbatch", "CANCELLED", 6, "")
+
+
+@pytest.mark.parametrize(
+    ("code", "listed", "error", "state"),
+    [
+        (0, "7_0\x1fPENDING\n", "", "PENDING"),
+        (1, "", "slurm_load_jobs error: Invalid job id specified", "NODE_FAIL"),
+        (1, "", "slurm_load_jobs error: Unable to contact slurm controller", "REQUEUED"),
+    ],
+)
+async def test_task_that_lost_its_node_has_not_ended_while_the_controller_does_not_answer(
+    code: int, listed: str, error: str, state: str
+) -> None:
+    class Slurm(FakeSacct):
+        async def remote(self, machine: Any, argv: Any, **more: Any) -> CommandResult:
+            if argv[0] == "squeue":
+                return CommandResult(tuple(argv), code, listed, error, 0.0)
+            return await super().remote(machine, argv, **more)
+
+    found = await sacct_jobs.read_array_states(Slurm("7_0\x1fNODE_FAIL\n7_1\x1fCOMPLETED\n"), machine("lab-head"), 7)
+    assert found == {"0": state, "1": "COMPLETED"}

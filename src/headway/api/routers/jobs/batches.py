@@ -25,9 +25,10 @@ async def list_batches(
 ) -> list[BatchOut]:
     """Returns the batches, the latest first."""
     await state.clusters.row(name)
-    rows = await state.store.batches.recent(name, limit=DEEP)
-    found = [row for row in rows if fits(row.person, person) and contains(q, row.name)]
-    return service.list_batches(page.cut(found, lambda row: (row.at, row.id), newest=True))
+    keys = await state.store.batches.keys(name, limit=DEEP)
+    found = [key for key in keys if fits(key.person, person) and contains(q, key.name)]
+    shown = page.cut(found, lambda key: (key.at, key.id), newest=True)
+    return service.list_batches(await state.store.batches.of_ids(name, [key.id for key in shown]))
 
 
 @router.get("/{batch}")

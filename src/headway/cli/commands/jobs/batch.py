@@ -38,7 +38,9 @@ def run(
             "--input", metavar="DATASET|PATH", help="Dataset, or absolute path on the cluster, of JSON lines."
         ),
     ] = "",
-    output: Annotated[str, typer.Option("--output", metavar="NAME", help="Dataset that the results become.")] = "",
+    output: Annotated[
+        str, typer.Option("--output", metavar="NAME", help="Dataset that the results become; all users can read it.")
+    ] = "",
     model: Annotated[
         str, typer.Option("--model", metavar="MODEL", help="Model; without --program and --server, vLLM serves it.")
     ] = "",
