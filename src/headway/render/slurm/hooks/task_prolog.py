@@ -20,7 +20,8 @@ python3 -I -S {PYTHON_PACKAGES}/headway_train/mlflow_receiver/task_prolog.py
 # Without PBS_ENVIRONMENT, by which an Open MPI that was built for PBS would look for the daemons of PBS.
 _PBS = """\
 # Variables of PBS. Steps of srun inherit those of the batch script.
-give() { [ -z "$2" ] || printf 'export %s=%s\\n' "$1" "$2"; }
+# A job that a job has submitted inherits those of the first: what has no value is unset.
+give() { if [ -n "$2" ]; then printf 'export %s=%s\\n' "$1" "$2"; else printf 'unset %s\\n' "$1"; fi; }
 if [ "$PBS_JOBID" != "$SLURM_JOB_ID" ]; then
     nodes=/tmp/pbs-nodefile-$SLURM_JOB_ID
     # A line for each task: SLURM_TASKS_PER_NODE is such as 2(x3),1
@@ -31,7 +32,13 @@ if [ "$PBS_JOBID" != "$SLURM_JOB_ID" ]; then
                 for (j = 0; j < times; j++) count[++known] = part[i] + 0
             }
         }
-        { for (j = 0; j < (NR in count ? count[NR] : 1); j++) print }' >"$nodes"
+        { for (j = 0; j < (NR in count ? count[NR] : 1); j++) print }' >"$nodes.$$"
+    tasks=$(wc -l <"$nodes.$$")
+    # Without a batch script this runs once for each task, at the same time.
+    if [ "${tasks:-0}" -eq 0 ] || ! mv -f "$nodes.$$" "$nodes"; then
+        rm -f "$nodes.$$"
+        nodes= tasks=
+    fi
     give PBS_JOBID "$SLURM_JOB_ID"
     give PBS_JOBNAME "$SLURM_JOB_NAME"
     give PBS_O_WORKDIR "$SLURM_SUBMIT_DIR"
@@ -46,7 +53,7 @@ if [ "$PBS_JOBID" != "$SLURM_JOB_ID" ]; then
     give PBS_ARRAYID "$SLURM_ARRAY_TASK_ID"
     give PBS_NUM_NODES "$SLURM_JOB_NUM_NODES"
     give PBS_NUM_PPN "$SLURM_NTASKS_PER_NODE"
-    give PBS_NP "$(wc -l <"$nodes")"
+    give PBS_NP "$tasks"
     give PBS_NODEFILE "$nodes"
     give NCPUS "$SLURM_CPUS_ON_NODE"
 fi

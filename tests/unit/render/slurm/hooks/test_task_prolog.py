@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,17 +17,35 @@ JOB = {
 }  # fmt: skip
 
 
-def variables(folder: Path, **more: str) -> dict[str, str]:
-    """Runs the script with a scontrol that knows four nodes; returns the variables of the task."""
-    scontrol = folder / "scontrol"
-    scontrol.write_text("#!/bin/sh\nprintf 'n1\\nn2\\nn3\\nn4\\n'\n")
-    scontrol.chmod(0o755)
+FOUR_NODES = "printf 'n1\\nn2\\nn3\\nn4\\n'"
+
+
+def start(folder: Path, scontrol: str = FOUR_NODES, **more: str) -> subprocess.Popen[str]:
+    """Starts the script with this scontrol."""
+    program = folder / "scontrol"
+    program.write_text(f"#!/bin/sh\n{scontrol}\n")
+    program.chmod(0o755)
     made = task_prolog.files(replace(gpu_cluster(), pbs_variables=True))[TASK_PROLOG].text
     env = {**JOB, "PATH": f"{folder}:/usr/bin:/bin", **more}
     argv = ["sh", "-c", made.replace("/tmp/", f"{folder}/")]
-    out = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=True).stdout
-    lines = (line.removeprefix("export ").partition("=") for line in out.splitlines())
-    return {name: value for name, _, value in lines}
+    return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def changes(script: subprocess.Popen[str]) -> dict[str, str | None]:
+    """Returns the variables that a task gets; None for those that it no longer has."""
+    out, _ = script.communicate(timeout=60)
+    assert script.returncode == 0
+    found: dict[str, str | None] = {}
+    for line in out.splitlines():
+        word, _, rest = line.partition(" ")
+        name, _, value = rest.partition("=")
+        found[name] = {"export": value, "unset": None}[word]
+    return found
+
+
+def variables(folder: Path, scontrol: str = FOUR_NODES, **more: str) -> dict[str, str]:
+    """Runs the script; returns the variables that the task gets."""
+    return {name: value for name, value in changes(start(folder, scontrol, **more)).items() if value is not None}
 
 
 def test_scripts_of_pbs_find_their_variables(tmp_path: Path) -> None:
@@ -43,6 +62,30 @@ def test_scripts_of_pbs_find_their_variables(tmp_path: Path) -> None:
 def test_steps_keep_the_variables_of_their_job(tmp_path: Path) -> None:
     assert variables(tmp_path, PBS_JOBID="7") == {}
     assert variables(tmp_path, PBS_JOBID="6")["PBS_JOBID"] == "7"  # a job that a job has submitted
+
+
+def test_job_that_a_job_has_submitted_keeps_no_variable_of_the_first(tmp_path: Path) -> None:
+    found = changes(start(tmp_path, PBS_JOBID="6", PBS_ARRAY_INDEX="3", PBS_ARRAYID="3"))
+    assert (found["PBS_ARRAY_INDEX"], found["PBS_ARRAYID"], found["PBS_NUM_PPN"]) == (None, None, None)
+
+
+def test_tasks_that_start_at_once_find_the_complete_list_of_nodes(tmp_path: Path) -> None:
+    gate, answer = tmp_path / "gate", tmp_path / "answer"
+    os.mkfifo(gate)
+    os.mkfifo(answer)
+    nodes = Path(variables(tmp_path)["PBS_NODEFILE"])
+    second = start(tmp_path, f"echo >{answer}; read _ <{gate}; {FOUR_NODES}")
+    answer.read_text()  # the second task waits for scontrol now
+    meanwhile = nodes.read_text()
+    gate.write_text("go\n")
+    assert changes(second)["PBS_NP"] == "7"
+    assert [meanwhile, nodes.read_text()] == ["n1\nn1\nn2\nn2\nn3\nn3\nn4\n"] * 2
+
+
+def test_without_the_list_of_nodes_a_task_gets_neither_its_file_nor_its_length(tmp_path: Path) -> None:
+    found = changes(start(tmp_path, "exit 1"))
+    assert (found["PBS_JOBID"], found["PBS_NP"], found["PBS_NODEFILE"]) == ("7", None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["scontrol"]
 
 
 def test_without_the_field_no_task_prolog_runs() -> None:
