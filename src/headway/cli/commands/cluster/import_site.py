@@ -90,9 +90,7 @@ def _write(folder: Path, imported: Imported, *, rehearse: bool) -> list[Path]:
     }
     if rehearse:
         texts[REHEARSAL] = head + dump_yaml(rehearsal(imported))
-    written = common.write_new_files(folder, texts)
-    common.write_new_files(folder, imported.scripts)
-    return written
+    return common.write_new_files(folder, {**texts, **imported.scripts})[: len(texts)]
 
 
 def _summary(files: SiteFiles, imported: Imported, written: list[Path]) -> list[str]:

@@ -94,6 +94,17 @@ def test_scripts_are_written_on_request(cli: Cli, site: Path) -> None:
     assert "prolog.d/start.sh" in (site / "helix/cluster.yaml").read_text()
 
 
+def test_script_that_exists_stays_and_nothing_is_written(cli: Cli, site: Path) -> None:
+    with (site / "old/slurm.conf").open("a") as conf:
+        conf.write("Prolog=/etc/slurm/start.sh\n")
+    (site / "old/start.sh").write_text("#!/bin/sh\nexit 0\n")
+    (site / "helix/prolog.d").mkdir(parents=True)
+    (site / "helix/prolog.d/start.sh").write_text("mine\n")
+    done = cli("import", "--from", "old", "--with-scripts")
+    assert (done.code, "helix/prolog.d/start.sh already exists" in done.err) == (1, True)
+    assert [file.name for file in (site / "helix").iterdir()] == ["prolog.d"]
+
+
 def test_folder_without_slurm_conf_is_refused(cli: Cli, tmp_path: Path) -> None:
     done = cli("import", "--from", str(tmp_path))
     assert done.code == 2
