@@ -81,6 +81,13 @@ def default_folder() -> Path:
     return Path("checkpoints")
 
 
+def resumed_from(folder: Path) -> str:
+    """Returns the checkpoint from which this job continues (JOB-step-N) if it lies in `folder`; "" for other folders and jobs.
+    Raises CheckpointError in a job without scratch."""
+    label = os.environ.get(RESUMED_FROM, "")
+    return label if label and folder == default_folder() else ""
+
+
 def _must_be_there(place: Path) -> None:
     """Raises CheckpointError if the folder is missing. A missing shared folder is not created: it would lie in the
     container or on this node's disk, and be lost with them."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from headway_train import checkpoint_folder, checkpoint_formats
 from headway_train.checkpoint_copies import VARIABLE, CheckpointCopies, own_target
-from headway_train.checkpoint_folder import RESUMED_FROM, CheckpointError, CheckpointManifest
+from headway_train.checkpoint_folder import CheckpointError, CheckpointManifest
 from headway_train.progress import saved
 from headway_train.ranks import Flag, Ranks
 
@@ -43,7 +43,7 @@ class Checkpointer:
         self._beside = Ranks()
         # All ranks use rank 0's path: if the paths differed, for example by a symbolic link, the parts of a checkpoint
         # would be in different folders.
-        self.directory = self._folder(directory)
+        self.directory, self._resumed_from = self._folder(directory)
         self._keep = keep
         self._copies: CheckpointCopies | None = None  # of rank 0
         self._copied = self._open_copies(copy_to)
@@ -96,9 +96,9 @@ class Checkpointer:
         self._fetch()
         found = self._newest()
         if found is None:
-            if resumed := os.environ.get(RESUMED_FROM):
+            if self._resumed_from:
                 raise CheckpointError(
-                    f"this job continues from {resumed}, but {self.directory} has no undamaged checkpoint"
+                    f"this job continues from {self._resumed_from}, but {self.directory} has no undamaged checkpoint"
                 )
             return 0
         place, manifest = found
@@ -113,9 +113,12 @@ class Checkpointer:
         soon be preempted or reach its time limit. Call it at every step; it sends one message and does not wait."""
         return self._warned.seen()
 
-    def _folder(self, given: str | Path | None) -> Path:
-        def choose() -> Path:
-            return Path(given) if given is not None else checkpoint_folder.default_folder()
+    def _folder(self, given: str | Path | None) -> tuple[Path, str]:
+        """Returns the folder, and the checkpoint there from which the job continues."""
+
+        def choose() -> tuple[Path, str]:
+            folder = Path(given) if given is not None else checkpoint_folder.default_folder()
+            return folder, checkpoint_folder.resumed_from(folder)
 
         chosen = self._ranks.together(choose, only=0)[0]
         assert chosen is not None

@@ -202,3 +202,14 @@ def test_checkpoint_counts_are_sent_with_reports(tmp_path: Path, monkeypatch: py
         progress.report(step=2, loss=1.5)
         checkpoints = {"checkpoints": 2, "checkpoints_s": 1.75}
         assert json.loads(agent.recv(4096)) == {"run_began": began, "step": 2, "loss": 1.5, **checkpoints}
+
+
+def test_only_the_folder_of_the_jobs_checkpoints_continues_another_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "run"))
+    monkeypatch.setenv("HEADWAY_RESUMED_FROM", "12-step-4000")
+    assert checkpoint_folder.resumed_from(tmp_path / "run") == "12-step-4000"
+    assert checkpoint_folder.resumed_from(tmp_path / "run" / "best") == ""  # a second Checkpointer, empty at first
+    monkeypatch.delenv("HEADWAY_RESUMED_FROM")
+    assert checkpoint_folder.resumed_from(tmp_path / "run") == ""
