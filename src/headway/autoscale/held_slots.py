@@ -4,16 +4,19 @@ slots are held: Slurm drains them. Which job gets a slot, Slurm decides. Pure.""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from headway.autoscale.planner import StateAndReason, machine_count
 from headway.domain.cluster import Cluster, Group
-from headway.domain.slurm.node_reasons import HELD_FOR_PRICE, HELD_FOR_QUEUE_TIME, HELD_REASON
+from headway.domain.slurm.job_states import ALLOCATED
+from headway.domain.slurm.node_reasons import HELD_FOR_PRICE, HELD_FOR_QUEUE_TIME, HELD_REASON, is_held_slot
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.group_fit import can_use_group, waits_for_nodes
 from headway.jobs.explain.phrases import format_duration
+from headway.jobs.explain.placement_search import NodeResources, is_exclusive, requested_per_node
 from headway.jobs.view.array_tasks import task_count
 
 
@@ -42,43 +45,136 @@ def plan_held_slots(
 ) -> Iterator[HoldSlots | ReleaseSlots]:
     """Yields the slots to hold and to release now. `machines`: slots that have a machine or get one; `jobs`: the queue;
     `backing_off`: groups that create no machine yet after a failure, where no slot is released."""
-    queue = [job for job in jobs if waits_for_nodes(job)]
+    scaled: list[_GroupSlots] = []
     for group in cluster.groups:
-        if group.idle_s is None:
-            continue
         known = {name: states[name] for name in group.slots if name in states}
-        held = {name: reason for name, (_, reason) in known.items() if reason.startswith(HELD_REASON)}
-        empty = [name for name, (word, _) in known.items() if word.endswith("~") and name not in machines]
-        may = [name for name in empty if name not in group.slots[: group.min_machines]]
-        may = [name for name in may if name in held or known[name][1] == "none"]
-        affordable = _affordable(group, {name for name in known if name not in empty})
-        wanted = min(_requested_nodes(cluster, group, queue, now), affordable)
-        may.sort(key=lambda name: name in held)  # slots that Slurm may power up already stay so
-        opened = may[:wanted]
-        if group.name in backing_off:
-            opened = [name for name in opened if name not in held]
-        reasons = dict.fromkeys(may[wanted:affordable], _queue_time_reason(group))
-        reasons |= dict.fromkeys(may[affordable:], _price_reason(group))
+        held = {name: reason for name, (word, reason) in known.items() if is_held_slot(word, reason)}
+        if group.idle_s is not None:
+            scaled.append(_group_slots(group, known, held, machines, group.name in backing_off))
+        elif names := tuple(name for name in held if name in machines):  # the group has lost its `idle`
+            yield ReleaseSlots(names)
+    _count_jobs(cluster, [slots for slots in scaled if slots.group.queue_time_s], tuple(jobs), now)
+    for slots in scaled:
+        yield from slots.actions()
+
+
+@dataclass
+class _GroupSlots:
+    """The powered-down slots of a group, and which of them the jobs need."""
+
+    group: Group
+    held: Mapping[str, str]  # all held slots of the group with their reasons
+    may: Sequence[str]  # slots that may be held or not; first those that Slurm may power up already
+    used: Collection[str]  # held slots that have a machine, or always should
+    affordable: int
+    left: dict[str, NodeResources] = field(default_factory=dict)  # what the counted jobs leave of the slots they need
+
+    def count(self, job: JobState, pieces: int, tasks: int) -> int:
+        """Counts pieces of the job, each on one node, and returns how many found room. `tasks`: how many of them may be on
+        the same node."""
+        request = self._request(job)
+        found = self.room(job, pieces, tasks)
+        for name, count in found.items():
+            free = self.left.get(name, self._whole)
+            self.left[name] = NodeResources(
+                free.gpus - count * request.gpus,
+                free.cpus - count * request.cpus,
+                free.memory_mib - count * request.memory_mib,
+            )
+        return sum(found.values())
+
+    def room(self, job: JobState, pieces: int, tasks: int) -> dict[str, int]:
+        """Returns how many pieces of the job fit on each slot."""
+        request, found = self._request(job), dict[str, int]()
+        only = job.required_nodes if 0 < job.node_count <= len(job.required_nodes) else self.may
+        for name in self.may:
+            needed = len(self.left) + sum(other not in self.left for other in found)
+            if name not in only or name in job.excluded_nodes or (name not in self.left and needed >= self.affordable):
+                continue
+            count = min(pieces, tasks, _times(request, self.left.get(name, self._whole)))
+            if count:
+                found[name] = count
+                pieces -= count
+        return found
+
+    def actions(self) -> Iterator[HoldSlots | ReleaseSlots]:
+        """Yields the slots to hold and to release."""
+        opened = self.left.keys() if self.group.queue_time_s else self.may[: self.affordable]
+        closed = [name for name in self.may if name not in opened]
+        waiting = max(0, self.affordable - len(opened))
+        reasons = dict.fromkeys(closed[:waiting], _queue_time_reason(self.group))
+        reasons |= dict.fromkeys(closed[waiting:], _price_reason(self.group))
         for reason in sorted(set(reasons.values())):
-            names = tuple(name for name in group.slots if reasons.get(name) == reason and held.get(name) != reason)
-            if names:
+            slots = self.group.slots
+            if names := tuple(name for name in slots if reasons.get(name) == reason and self.held.get(name) != reason):
                 yield HoldSlots(names, reason)
-        released = {*opened, *(name for name in held if name not in may)}  # a held slot with a machine is used again
-        names = tuple(name for name in group.slots if name in released and name in held)
-        if names:
+        released = {*opened, *self.used}
+        if names := tuple(name for name in self.group.slots if name in released and name in self.held):
             yield ReleaseSlots(names)
 
+    @property
+    def _whole(self) -> NodeResources:
+        plan = self.group.plan
+        return NodeResources(sum(self.group.gpu_counts.values()), plan.cpus, plan.memory_mib)
 
-def _requested_nodes(cluster: Cluster, group: Group, queue: Iterable[JobState], now: float) -> int:
-    """Returns how many nodes the jobs request that have waited long enough for nodes of the group."""
-    if not group.queue_time_s:
-        return len(group.slots)
-    waited = [job for job in queue if now - (job.eligible_time or job.submit_time) >= group.queue_time_s]
-    return sum(
-        max(1, job.node_count) * (task_count(job.array_task) if job.array_task else 1)
-        for job in waited
-        if can_use_group(job, group, cluster)
+    def _request(self, job: JobState) -> NodeResources:
+        return self._whole if is_exclusive(job) else requested_per_node(job)
+
+
+def _group_slots(
+    group: Group,
+    known: Mapping[str, StateAndReason],
+    held: Mapping[str, str],
+    machines: Collection[str],
+    backing_off: bool,
+) -> _GroupSlots:
+    empty = [name for name, (word, _) in known.items() if word.endswith("~") and name not in machines]
+    may = [name for name in empty if name not in group.slots[: group.min_machines]]
+    may = [name for name in may if known[name][1] == "none" or known[name][1].startswith(HELD_REASON)]
+    used = [name for name in held if name not in may]
+    if backing_off:
+        may = [name for name in may if name not in held]
+    may.sort(key=lambda name: name in held)
+    return _GroupSlots(group, held, may, used, _affordable(group, {name for name in known if name not in empty}))
+
+
+def _count_jobs(cluster: Cluster, groups: Sequence[_GroupSlots], jobs: Sequence[JobState], now: float) -> None:
+    """Counts each job that has waited long enough, on the fewest slots: jobs may share a node. It counts in the first group of
+    the file that has room for it; if none has room for the whole job, it counts in several."""
+    running = Counter(job.array_job_id for job in jobs if job.array_job_id and job.state in ALLOCATED)
+    for job in jobs:
+        if not waits_for_nodes(job):
+            continue
+        waited = now - (job.eligible_time or job.submit_time)
+        usable = [slots for slots in groups if waited >= slots.group.queue_time_s]
+        usable = [slots for slots in usable if can_use_group(job, slots.group, cluster)]
+        tasks = _tasks_at_once(job, running[job.array_job_id])
+        pieces = max(1, job.node_count) * tasks
+        if job.node_count > 1:
+            fits = {slots.group.name: sum(slots.room(job, pieces, tasks).values()) == pieces for slots in usable}
+            usable.sort(key=lambda slots: not fits[slots.group.name])
+        for slots in usable:
+            pieces -= slots.count(job, pieces, tasks)
+
+
+def _tasks_at_once(job: JobState, running: int) -> int:
+    """Returns how many further tasks of the job's array may start; 1 for a job of its own."""
+    if not job.array_task:
+        return 1
+    percent = job.array_task.partition("%")[2].strip("]")
+    limit = job.array_limit or (int(percent) if percent.isdigit() else 0)
+    tasks = task_count(job.array_task)
+    return min(tasks, max(0, limit - running)) if limit else tasks
+
+
+def _times(request: NodeResources, free: NodeResources) -> int:
+    """Returns how often the request fits in what is free."""
+    pairs = (
+        (request.gpus, free.gpus),
+        (request.cpus, free.cpus),
+        (request.memory_mib, free.memory_mib),
     )
+    return min((there // wanted for wanted, there in pairs if wanted), default=1)
 
 
 def _affordable(group: Group, used: Collection[str]) -> int:

@@ -17,6 +17,7 @@ from headway.domain.slurm.node_reasons import (
     HELD_REASON,
     NO_MACHINE_REASON,
     closed_until,
+    is_held_slot,
 )
 
 REGISTER_S = 300.0  # a machine that no task works on should have registered with Slurm after so many seconds
@@ -176,6 +177,8 @@ def _slot_is_free(state: StateAndReason) -> bool:
     """Returns whether the slot may get a machine: Slurm marks it as empty, or it is powered down and Headway has set no
     reason."""
     word, reason = state
+    if reason.startswith(HELD_REASON):
+        return word.endswith("~") and not is_held_slot(word, reason)
     return reason == NO_MACHINE_REASON or (word.endswith("~") and not reason.startswith(HEADWAY_REASON))
 
 
@@ -212,7 +215,7 @@ def close_slots(
 def _is_asleep(state: StateAndReason) -> bool:
     """Returns whether the slot is powered down, and Slurm may power it up."""
     word, reason = state
-    return word.endswith("~") and not reason.startswith(HELD_REASON)
+    return word.endswith("~") and not is_held_slot(word, reason)
 
 
 def close_reason(action: CloseSlots) -> str:
@@ -238,7 +241,7 @@ class _Budget:
         """Returns whether these machines fit the limits too. If they do, they count from then on."""
         files = [(file, there | set(names)) for file, there in self.files]
         for file, there in files:
-            for limit, usd in _limits(file, there):
+            for limit, usd in _limits(file, there, names):
                 if usd > limit[0]:
                     self.limit = f"{limit[0].normalize():f} USD an hour{limit[1]}"
                     return False
@@ -246,13 +249,16 @@ class _Budget:
         return True
 
 
-def _limits(cluster: Cluster, there: Collection[str]) -> Iterator[tuple[tuple[Decimal, str], Decimal]]:
-    """Yields each limit of a file with the words for it, and the cost of the machines that it holds for, USD an hour."""
+def _limits(
+    cluster: Cluster, there: Collection[str], names: Collection[str]
+) -> Iterator[tuple[tuple[Decimal, str], Decimal]]:
+    """Yields each limit of a file that holds for these further machines, with the words for it, and the cost of all machines
+    that it holds for, USD an hour."""
     costs = {group.name: group.price_usd_per_node_hour * machine_count(group, there) for group in cluster.groups}
     if cluster.max_usd_per_hour is not None:
         yield (cluster.max_usd_per_hour, ""), sum(costs.values(), Decimal(0))
     for group in cluster.groups:
-        if group.max_usd_per_hour is not None:
+        if group.max_usd_per_hour is not None and not set(group.slots).isdisjoint(names):
             yield (group.max_usd_per_hour, f" of group {group.name}"), costs[group.name]
 
 

@@ -20,7 +20,13 @@ from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.operation_progress import ReportProgress
 from headway.domain.readiness import ReadinessCheck
 from headway.domain.slurm.hostlist import compress
-from headway.domain.slurm.node_reasons import INCIDENT_REASON, NO_MACHINE_REASON, SCALE_IN_REASON, is_headway_reason
+from headway.domain.slurm.node_reasons import (
+    INCIDENT_REASON,
+    NO_MACHINE_REASON,
+    SCALE_IN_REASON,
+    is_headway_reason,
+    is_held_slot,
+)
 from headway.domain.slurm.nodes_and_jobs import NodeState
 from headway.errors import CommandFailed, HeadwayError, Unreachable
 from headway.slurm import node_commands, node_reservations
@@ -91,8 +97,8 @@ async def mark_empty_slots(
     goal: DesiredState, context: ClusterContext, head: Machine, leaving: Collection[str] = ()
 ) -> frozenset[str]:
     """Sets slots without a machine down, with a reason. A node that was being scaled in and stays after all (all but
-    `leaving`) is restored. Returns the nodes that should have a machine but are marked as having none, because the
-    apply that created it did not complete."""
+    `leaving`) is restored, and a held slot that has a machine is released. Returns the nodes that should have a machine
+    but are marked as having none, because the apply that created it did not complete."""
     empty = set(goal.cluster.slot_names) - set(goal.machines)
     states = await node_commands.read_node_reasons(context.connections, head)
     by_itself = {name for name, group in goal.cluster.group_of.items() if group.idle_s is not None}
@@ -104,6 +110,8 @@ async def mark_empty_slots(
         reason = states.get(name, ("", ""))[1]
         if name not in leaving and reason.startswith(SCALE_IN_REASON):
             await keep_node(context, head, name, reason)
+    held = [name for name in goal.machines if is_held_slot(*states.get(name, ("", "")))]
+    await node_commands.undrain_nodes(context.connections, head, held)
     return frozenset(name for name in goal.machines if states.get(name, ("", ""))[1] == NO_MACHINE_REASON)
 
 
@@ -113,7 +121,7 @@ async def return_new_node(context: ClusterContext, head: Machine, name: str) -> 
     ends = time.monotonic() + REGISTER_S
     while time.monotonic() < ends:
         states, reason = await node_commands.read_node_state(context.connections, head, name)
-        if reason != NO_MACHINE_REASON:
+        if reason != NO_MACHINE_REASON and not is_held_slot("+".join(states), reason):
             return
         if "NOT_RESPONDING" not in states:
             await node_commands.resume_node(context.connections, head, name)

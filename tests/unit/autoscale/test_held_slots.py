@@ -116,3 +116,48 @@ def test_group_that_lost_both_fields_has_all_its_slots_again() -> None:
 def test_least_number_of_nodes_is_never_held() -> None:
     least = replace(LATER, groups=(LATER.groups[0], replace(LATER.groups[1], nodes=1)))
     assert planned(least, "idle~", "idle~", "idle~") == [HoldSlots((TWO, THREE), QUEUE)]
+
+
+def test_tasks_over_the_limit_of_their_array_release_no_slot() -> None:
+    tasks = waiting(20, array_job_id=7, array_task="1-50%2")
+    assert planned(LATER, HELD, HELD, HELD, jobs=(tasks,)) == [ReleaseSlots((ONE, TWO))]
+    runs = builders.job(901, array_job_id=7, array_task="51")
+    assert planned(LATER, HELD, HELD, HELD, jobs=(tasks, runs)) == [ReleaseSlots((ONE,))]
+    two = replace(tasks, array_task="1-50", array_limit=2)
+    assert planned(LATER, HELD, HELD, HELD, jobs=(two,)) == [ReleaseSlots((ONE, TWO))]
+
+
+def test_jobs_that_share_a_node_release_one_slot() -> None:
+    small, half = waiting(20, gpus=1), waiting(20, gpus=5)
+    assert planned(LATER, HELD, HELD, HELD, jobs=(small,) * 3) == [ReleaseSlots((ONE,))]
+    assert planned(LATER, HELD, HELD, HELD, jobs=(half, half, small)) == [ReleaseSlots((ONE, TWO))]
+    alone = replace(small, more={"oversubscribe": "none"})
+    assert planned(LATER, HELD, HELD, HELD, jobs=(alone, alone)) == [ReleaseSlots((ONE, TWO))]
+
+
+def test_excluded_slots_are_not_released() -> None:
+    assert planned(LATER, HELD, HELD, HELD, jobs=(waiting(20, excluded_nodes=(ONE,)),)) == [ReleaseSlots((TWO,))]
+    assert planned(LATER, HELD, HELD, HELD, jobs=(waiting(20, required_nodes=(THREE,)),)) == [ReleaseSlots((THREE,))]
+
+
+def test_job_is_counted_in_one_group() -> None:
+    own, more = LATER.groups
+    last = replace(more, name="last", most=1, slots=more.slots[2:])
+    made = replace(LATER, groups=(own, replace(more, most=2, slots=more.slots[:2]), last))
+    pair, triple = waiting(20, node_count=2, gpus=16), waiting(20, node_count=3, gpus=24)
+    assert planned(made, HELD, HELD, HELD, jobs=(waiting(20),)) == [ReleaseSlots((ONE,))]
+    assert planned(made, HELD, HELD, HELD, jobs=(waiting(20), pair)) == [
+        ReleaseSlots((ONE, TWO)),
+        ReleaseSlots((THREE,)),
+    ]
+    assert planned(made, HELD, HELD, HELD, jobs=(triple,)) == [ReleaseSlots((ONE, TWO)), ReleaseSlots((THREE,))]
+    assert planned(made, HELD, HELD, HELD, jobs=(waiting(20),), backing_off=("more",)) == [ReleaseSlots((THREE,))]
+
+
+def test_slot_that_is_no_longer_drained_is_held_again() -> None:
+    assert planned(LATER, f"idle~|{QUEUE}", HELD, HELD) == [HoldSlots((ONE,), QUEUE)]
+
+
+def test_group_that_lost_idle_has_its_nodes_again() -> None:
+    fixed = replace(LATER, groups=(LATER.groups[0], replace(LATER.groups[1], idle_s=None, nodes=2)))
+    assert planned(fixed, f"drained|{QUEUE}", "idle", HELD, there=(0, 1)) == [ReleaseSlots((ONE,))]

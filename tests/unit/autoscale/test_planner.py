@@ -293,3 +293,27 @@ def test_machine_has_time_to_register_from_when_it_was_set_up() -> None:
     assert DeleteMachine(one, "it did not come up") not in list(
         plan_scaling(spot, states, there, (), NOW, ready_at={one: NOW})
     )
+
+
+def test_price_limit_of_a_group_stops_no_other_group() -> None:
+    """The limit of `b` was lowered below what runs there."""
+    whole, price = builders.cluster(4, 0), Decimal(10)
+    names = whole.slot_names
+    groups = (
+        Group("a", builders.H100, 0, 2, slots=names[:2], idle_s=60, price_usd_per_node_hour=price),
+        Group(
+            "b",
+            builders.H100,
+            0,
+            2,
+            slots=names[2:],
+            idle_s=60,
+            price_usd_per_node_hour=price,
+            max_usd_per_hour=Decimal(5),
+        ),
+    )
+    states = {names[0]: ("allocated#", "none"), names[2]: ("allocated", "none"), names[3]: ("allocated#", "none")}
+    there = {names[2]: builders.machine(names[2])}
+    found = list(plan_scaling(replace(whole, groups=groups), states, there, (), NOW))
+    assert found[0] == CreateMachines((names[0],))
+    assert [one.group for one in found if isinstance(one, CloseSlots)] == ["b"]

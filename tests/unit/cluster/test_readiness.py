@@ -15,7 +15,7 @@ from headway.changes.cluster_changes import DesiredState
 from headway.changes.desired_accounts import desired_accounts
 from headway.cluster import readiness
 from headway.cluster.context import ClusterContext
-from headway.domain.slurm.node_reasons import NO_MACHINE_REASON
+from headway.domain.slurm.node_reasons import HELD_FOR_QUEUE_TIME, NO_MACHINE_REASON
 from headway.errors import Unreachable
 from tests.support.clusters import builders
 from tests.support.clusters.slurm_cluster import FakeProvider, FakeSlurm
@@ -118,3 +118,21 @@ async def test_machine_left_down_by_a_killed_apply_is_returned_to_service(
         DesiredState(lab, {}, desired_accounts(lab), lab.slot_names), context, report, frozenset(), failed=("lab-1-4",)
     )
     assert waited == returned == [frozenset({"lab-1-3"})]
+
+
+async def test_held_slots_that_have_a_machine_are_released() -> None:
+    """The group had `idle` until this apply."""
+    lab = builders.cluster(4, 0)
+    controller = FakeSlurm(lab.slot_names)
+    controller.states = dict.fromkeys(lab.slot_names, "idle") | {"lab-1-2": "drained", "lab-1-3": "drained~"}
+    controller.reasons = dict.fromkeys(lab.slot_names[1:3], f"{HELD_FOR_QUEUE_TIME} 15 min for it")
+    goal = DesiredState(lab, {}, desired_accounts(lab), lab.slot_names[:2])
+    await readiness.mark_empty_slots(goal, context(controller), HEAD)
+    assert controller.did[-1] == "scontrol update NodeName=lab-1-2 State=UNDRAIN"
+
+
+async def test_machine_of_a_held_slot_is_resumed() -> None:
+    controller = slurm("idle")
+    controller.reasons["lab-1-2"] = f"{HELD_FOR_QUEUE_TIME} 15 min for it"
+    await readiness.return_new_node(context(controller), HEAD, "lab-1-2")
+    assert controller.did == ["scontrol update NodeName=lab-1-2 State=RESUME"]

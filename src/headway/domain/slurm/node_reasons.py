@@ -41,6 +41,12 @@ def is_headway_reason(reason: str) -> bool:
     return reason.startswith((HEADWAY_REASON, *SLURM_REASONS, *SLURM_DRAINS))
 
 
+def is_held_slot(state: str, reason: str) -> bool:
+    """Returns whether a slot is held: drained for such a reason. `state`: as sinfo or scontrol writes it. A power-down ends a
+    drain, and the reason alone keeps no job away."""
+    return reason.startswith(HELD_REASON) and "DRAIN" in state.upper()
+
+
 def closed_until(reason: str) -> tuple[int, str] | None:
     """Returns (unix seconds until which a slot is closed, why); None for any other reason."""
     found = _CLOSED.match(reason)

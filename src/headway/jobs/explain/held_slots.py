@@ -7,14 +7,20 @@ from collections.abc import Sequence
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
-from headway.domain.slurm.node_reasons import CLOSED_REASON, HELD_FOR_PRICE, HELD_FOR_QUEUE_TIME, closed_until
+from headway.domain.slurm.node_reasons import (
+    CLOSED_REASON,
+    HELD_FOR_PRICE,
+    HELD_FOR_QUEUE_TIME,
+    closed_until,
+    is_held_slot,
+)
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState
 from headway.jobs.explain.phrases import Moment, Phrase, format_duration, join_phrases
 
 
 def is_held(node: NodeState) -> bool:
     """Returns whether the node is such a slot."""
-    return node.reason.startswith((HELD_FOR_QUEUE_TIME, HELD_FOR_PRICE, CLOSED_REASON))
+    return node.reason.startswith(CLOSED_REASON) or is_held_slot("+".join(node.states), node.reason)
 
 
 def describe_held(job: JobState, nodes: Sequence[NodeState], cluster: Cluster) -> Phrase:

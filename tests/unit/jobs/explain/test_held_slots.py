@@ -17,7 +17,7 @@ BUSY, SLOTS = FULL[:6], NODES[6:]
 
 
 def slot(name: str, reason: str) -> NodeState:
-    return node(name, 0, "DOWN", "POWERED_DOWN", reason=reason)
+    return node(name, 0, "IDLE", "DRAIN", "POWERED_DOWN", reason=reason)
 
 
 def needs(*held: NodeState, count: int = 1) -> str:
