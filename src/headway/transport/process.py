@@ -47,15 +47,14 @@ def command_result(
     return ran
 
 
-async def _start(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Process:
+async def _start(argv: Sequence[str], *, hint: str = "", **options: Any) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(*argv, start_new_session=True, **options)
     except FileNotFoundError as error:
         if options.get("cwd") and not Path(options["cwd"]).is_dir():
             raise HeadwayError(f"there is no folder {options['cwd']} to run {argv[0]} in") from error
-        raise CommandFailed(
-            argv, 127, "the program is not installed here", hint=f"install {argv[0]} (`make setup`)"
-        ) from error
+        hint = hint or f"install {argv[0]} (`make setup`)"
+        raise CommandFailed(argv, 127, "the program is not installed here", hint=hint) from error
     except PermissionError as error:
         raise CommandFailed(argv, 126, str(error)) from error
 
@@ -148,14 +147,17 @@ async def start_process(argv: Sequence[str], *, stderr: int | None = None) -> as
 
 
 async def start_logged_process(
-    argv: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path
+    argv: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path, install_hint: str
 ) -> asyncio.subprocess.Process:
     """Starts a program that runs until it is stopped; its output is appended to `log`, mode 600. `env` is added to this
-    process's environment. The caller must call `stop_process`."""
+    process's environment; `install_hint` says how to install the program if it is missing. The caller must call
+    `stop_process_group`."""
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         none = asyncio.subprocess.DEVNULL
-        return await _start(argv, stdin=none, stdout=handle, stderr=handle, env={**os.environ, **env}, cwd=cwd)
+        return await _start(
+            argv, hint=install_hint, stdin=none, stdout=handle, stderr=handle, env={**os.environ, **env}, cwd=cwd
+        )
     finally:
         os.close(handle)
 
@@ -164,6 +166,12 @@ async def stop_process(process: asyncio.subprocess.Process) -> None:
     """Ends a process that `start_process` returned."""
     if process.returncode is None:
         await asyncio.shield(_end(process))
+
+
+async def stop_process_group(process: asyncio.subprocess.Process) -> None:
+    """Ends a process that `start_logged_process` returned and everything it started, also if the process itself has just ended.
+    Call it at once then: after the whole group has ended, its number may be given to another."""
+    await asyncio.shield(_end(process))
 
 
 def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> int:

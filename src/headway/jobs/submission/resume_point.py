@@ -32,8 +32,8 @@ def kept_steps(names: Iterable[str]) -> dict[int, str]:
 def checkpoint_folder(
     request: SubmitIn, facts: Mapping[str, Any], shared: str, job_id: int, name: str, task: str
 ) -> str:
-    """Returns the folder of a job's checkpoints. `shared`: the user's folder on shared storage; `name`: the job's name in Slurm;
-    `task`: a task of an array, or ""."""
+    """Returns the folder of a job's checkpoints. `shared`: the user's folder on shared storage; `job_id`, `name`: of
+    the job, or of the array's task, in Slurm; `task`: a task of an array, or ""."""
     known = str(request.env.get(FOLDER) or facts.get("checkpoints") or "")
     folder = known or f"{shared}/{name}-{job_id}"
     return f"{folder}/{task}" if task and TASK_SUFFIX in (request.script or "") else folder

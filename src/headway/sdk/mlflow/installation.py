@@ -27,10 +27,10 @@ async def install_mlflow(folder: Path, on_line: Callable[[str], None]) -> bool:
             f"there is no server's folder {folder.parent} on this machine",
             hint="run it on the server's machine, as the server's user and with its HEADWAY_STATE and HEADWAY_DATA",
         )
-    if installed_lock(folder) == wanted_lock():
+    env = folder / "env"
+    if installed_lock(folder) == wanted_lock() and all((env / "bin" / name).exists() for name in ("mlflow", "python")):
         return False
     folder.mkdir(mode=0o700, exist_ok=True)
-    env = folder / "env"
     (env / LOCK_DIGEST).unlink(missing_ok=True)
     shutil.rmtree(env, ignore_errors=True)
     await run_process([sys.executable, "-m", "venv", str(env)], timeout_s=_INSTALL_S)

@@ -16,7 +16,7 @@ from headway.errors import HeadwayError
 from headway.mlflow_files import FOLDER, installed_lock
 from headway.services.mlflow.status import FAILED, NOT_INSTALLED, RUNNING, STARTING, MlflowStatus
 from headway.transport.http_socket import http_client
-from headway.transport.process import start_logged_process, stop_process
+from headway.transport.process import start_logged_process, stop_process_group
 
 if TYPE_CHECKING:
     import httpx
@@ -68,7 +68,11 @@ class MlflowProcess:
         socket, answered = place / "socket", False
         self._status.state = STARTING
         process = await start_logged_process(
-            server_command(self._folder, socket), log=self._folder / "mlflow.log", env=_ENV, cwd=self._folder
+            server_command(self._folder, socket),
+            log=self._folder / "mlflow.log",
+            env=_ENV,
+            cwd=self._folder,
+            install_hint="headway mlflow install",
         )
         http = http_client(str(socket), "http://localhost", timeout_s=TIMEOUT_S)
         try:
@@ -82,7 +86,7 @@ class MlflowProcess:
             self._status.error = f"exit code {code}" if code is not None else f"no answer within {START_S:.0f} s"
         finally:
             self._status.http = None
-            await stop_process(process)
+            await stop_process_group(process)  # its worker is a child, which a SIGKILL of the process leaves
             await http.aclose()
             shutil.rmtree(place, ignore_errors=True)
         return answered

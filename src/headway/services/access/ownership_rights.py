@@ -55,12 +55,17 @@ async def authorize_log(state: AppState, cluster: Cluster, who: Principal, job: 
 
 
 async def authorize_as_owner(state: AppState, cluster: Cluster, who: Principal, thing: Owned, what: str) -> None:
-    """Checks that the person may run something as the job's user again: its owner or an admin may, a lead of the team
-    may not. Raises NotAllowed."""
-    if thing.user != who.user and not who.may(Right.ADMIN):
+    """Checks that the person may run something as the job's user again, as `is_owner_or_admin` and `authorize_action`. Raises
+    NotAllowed."""
+    if not is_owner_or_admin(who, thing):
         who.require(Right.RUN_JOBS, what)
         raise NotAllowed(f"{who.person} may not {what}: it belongs to {thing.user}", hint="ask its owner or an admin")
     await authorize_action(state, cluster, who, thing, what)
+
+
+def is_owner_or_admin(who: Principal, thing: Owned) -> bool:
+    """Returns whether the person may run something as the job's user again; a lead of the team may not."""
+    return thing.user == who.user or who.may(Right.ADMIN)
 
 
 def _leads_team_of(cluster: Cluster, who: Principal, thing: Owned) -> bool:

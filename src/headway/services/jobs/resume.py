@@ -6,7 +6,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import NotFound, Refused
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.requested_resources import without_dependency
-from headway.jobs.submission.resume_point import checkpoint_folder, kept_steps, prepare_resume, without_resume
+from headway.jobs.submission.resume_point import FOLDER, checkpoint_folder, kept_steps, prepare_resume, without_resume
 from headway.jobs.view.array_tasks import with_array
 from headway.schemas.submission.reruns import ResumeIn
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
@@ -17,6 +17,7 @@ from headway.services.jobs.find_job import array_task_states, only_task, require
 from headway.services.jobs.lineage import list_job_files
 from headway.services.jobs.reruns import request_with_secrets, require_environments
 from headway.services.jobs.submission import new_folder_suffix, submit_and_record
+from headway.store import JobRecord
 
 _NAMED = 12  # steps that a message names
 
@@ -39,9 +40,7 @@ async def resume_job(state: AppState, who: Principal, name: str, job_id: int, re
     task = next(iter(only_task(states, cluster, job_id, request.task))) if request.task else ""
     if task:
         sent = with_array(sent, task)
-    shared = user_folders(cluster, record.user).shared
-    known_name = "" if record.facts.get("checkpoints") else await _job_name(state, cluster, job_id)
-    source = checkpoint_folder(stored, record.facts, shared, job_id, known_name, task)
+    source = await _checkpoint_folder(state, cluster, record, stored, task)
     listed = await list_job_files(state, cluster, record.user, job_id, source)
     kept, label = kept_steps(listed["checkpoints"]), f"{job_id}_{task}" if task else str(job_id)
     if request.step not in kept:
@@ -71,5 +70,13 @@ def _no_such_step(label: str, step: int, kept: list[int], source: str) -> NotFou
     )
 
 
-async def _job_name(state: AppState, cluster: Cluster, job_id: int) -> str:
-    return (await state.readings.job(cluster, job_id)).name
+async def _checkpoint_folder(state: AppState, cluster: Cluster, record: JobRecord, stored: SubmitIn, task: str) -> str:
+    """Returns the folder of the checkpoints of the job, or of the task of its array. The default folder has the number in its
+    name, and Slurm gives each task a number of its own."""
+    number, name = record.job_id, ""
+    if not stored.env.get(FOLDER) and not record.facts.get("checkpoints"):
+        read = state.readings
+        job = await (read.task(cluster, number, task) if task else read.job(cluster, number))
+        number, name = job.id, job.name
+    shared = user_folders(cluster, record.user).shared
+    return checkpoint_folder(stored, record.facts, shared, number, name, task)

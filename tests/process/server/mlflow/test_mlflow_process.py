@@ -13,9 +13,10 @@ from headway.mlflow_files import FOLDER, LOCK_DIGEST
 from headway.server.mlflow.process import MlflowProcess
 from headway.services.mlflow.status import FAILED, NOT_INSTALLED, RUNNING, MlflowStatus
 
-# Stands for `mlflow server`: answers every request at the socket of --uvicorn-opts, and writes its process id.
+# Stands for `mlflow server`: answers every request at the socket of --uvicorn-opts, has a child as MLflow has uvicorn, and writes
+# the process ids of both.
 STAND_IN = """#!{python}
-import http.server, os, socket, socketserver, sys
+import http.server, os, socket, socketserver, subprocess, sys
 path = sys.argv[sys.argv.index("--uvicorn-opts") + 1].removeprefix("--uds ")
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -24,10 +25,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return ""
 server = socketserver.ThreadingUnixStreamServer(path, Handler)
 new = os.path.join(os.getcwd(), "pid.new")
-open(new, "w").write(str(os.getpid()))
+child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+open(new, "w").write(f"{{os.getpid()}} {{child.pid}}")
 os.rename(new, os.path.join(os.getcwd(), "pid"))
 server.serve_forever()
 """
+
+
+def processes(folder: Path) -> list[int]:
+    """Returns the process ids of the stand-in and its child."""
+    return [int(word) for word in (folder / "pid").read_text().split()]
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -57,20 +71,22 @@ async def test_the_mlflow_server_is_kept_running(tmp_path: Path) -> None:
     due.set()
     await until(lambda: status.state == RUNNING and status.http is not None)
 
-    first = int((folder / "pid").read_text())
+    first, first_child = processes(folder)
     os.kill(first, signal.SIGKILL)
     await until(lambda: pauses == 2)
     assert status.state == FAILED
     assert status.http is None
     assert "exit code -9" in status.error
+    await until(lambda: not runs(first_child))
     due.set()
     await until(lambda: status.state == RUNNING)
-    second = int((folder / "pid").read_text())
+    second, second_child = processes(folder)
     assert second != first
 
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert not Path(f"/proc/{second}").exists()
+    await until(lambda: not runs(second_child))
     assert (folder / "mlflow.log").stat().st_mode & 0o777 == 0o600
 
 
@@ -88,5 +104,7 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         await ended.wait()
     assert status.state == FAILED
     assert "not installed" in status.error
+    assert "headway mlflow install" in status.error
+    assert "make setup" not in status.error
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -23,6 +23,7 @@ from headway.jobs.view.array_tasks import array_out
 from headway.schemas.base import API_PREFIX
 from headway.schemas.jobs import JobRunOut, JobRunsOut
 from headway.schemas.submission.reruns import ResumeIn
+from headway.services.access.ownership_rights import is_owner_or_admin
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs import actions, details, resume
@@ -59,7 +60,7 @@ async def job_page(
     clone = mine and await can_clone(state, cluster, who, found)
     parts = await _parts(state, cluster, found, runs, mine=mine, clone=clone)
     lineage = await read_lineage(name, found.array_job_id or number, state, who) if mine else None
-    resumable = lineage is not None and not found.array_job_id and lineage.user == who.user
+    resumable = lineage is not None and not found.array_job_id and is_owner_or_admin(who, lineage)
     return render(
         "job.html",
         viewer=who,

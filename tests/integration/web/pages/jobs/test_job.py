@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Unreachable
 from headway.schemas.jobs import JobRunsOut, ProgressOut
 from headway.schemas.submission.exec_commands import ExecOut
+from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.read_model.readings import PROGRESS_AGE_S, SHARED_AGE_S
 from headway.services.read_model.snapshot import Snapshot
 from headway.web.views.job_timeline import timeline
@@ -95,3 +98,28 @@ async def test_progress_of_an_ended_job_is_read_once_and_cached(
     server.state.clock.now += 10 * PROGRESS_AGE_S  # type: ignore[attr-defined]
     server.state.live.store_snapshot(Snapshot("lab", as_of=server.state.clock()))
     assert (await client.get("/clusters/lab/jobs/7")).status_code == 200
+
+
+async def test_owner_and_admins_can_go_back_to_a_checkpoint(server: Server) -> None:
+    """As in the API. Others do not see the button."""
+    numbers = iter((41, 42))
+    server.backend.answers["submit"] = lambda *_: SubmitOut(
+        job_id=next(numbers), cluster="lab", user="eve", workdir="/x"
+    )
+    eve = await server.client("eve", "member")
+    sent = await eve.post("/api/v1/clusters/lab/run", json={"argv": ["python3", "train.py"]})
+    assert sent.status_code == 201, sent.text
+    listed = base64.b64encode(json.dumps({"checkpoints": ["step-00003000"], "used": []}).encode()).decode()
+    job = builders.job(41, user="eve")
+    server.state.live.store_snapshot(Snapshot("lab", jobs=(job,), as_of=1000.0))
+    server.backend.answers |= {"job": job, "job_runs": (), "history": (), "array_states": {}}
+    server.backend.answers |= {"run_command": ExecOut(code=0, stdout_b64=listed), "progress_from_files": None}
+    admin = await server.client("ann", "admin")
+    shown = {
+        person: "New job from here" in (await client.get("/clusters/lab/jobs/41")).text
+        for person, client in (("eve", eve), ("bob", await server.client("bob", "member")), ("ann", admin))
+    }
+    assert shown == {"eve": True, "bob": False, "ann": True}
+    sent = await admin.post("/clusters/lab/jobs/41/resume", data={"step": "3000", "form_key": "0" * 32})
+    assert (sent.status_code, sent.headers["location"]) == (303, "/clusters/lab/jobs/42")
+    assert server.backend.named("submit")[-1][2] == "eve"
