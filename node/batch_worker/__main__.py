@@ -29,6 +29,10 @@ from batch_worker.worker import FOLDERS, Worker
 _RENEWALS = 6  # of a lease in its time
 
 
+class Terminated(BaseException):
+    """Slurm ends this worker."""
+
+
 def main():
     """Carries out the command of the arguments."""
     command, words = sys.argv[1], sys.argv[2:]
@@ -59,21 +63,32 @@ def work(settings):
         while not stop.wait(settings["lease_s"] / _RENEWALS):
             worker.renew()
 
-    def end(*_):
-        worker.end()
-        caller.close()
-        os._exit(143)
+    renewals = threading.Thread(target=renew, daemon=True)
 
-    signal.signal(signal.SIGTERM, end)
-    threading.Thread(target=renew, daemon=True).start()
+    def end_renewals():
+        stop.set()
+        renewals.join()
+
+    def terminate(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        end_renewals()  # a lease that is given back must not be renewed
+        worker.end()
+        raise Terminated
+
+    renewals.start()
+    signal.signal(signal.SIGTERM, terminate)
     try:
         worker.work()
     except (InputFault, StartFailed) as error:
+        end_renewals()
         worker.fail(str(error))
         print(f"headway batch: {error}", file=sys.stderr)
         return 1
+    except Terminated:
+        worker.fail("Slurm ended it: its time limit, a preemption, or scancel")
+        return 128 + signal.SIGTERM
     finally:
-        stop.set()
+        end_renewals()
         caller.close()
         files.close()
     return 0

@@ -1,5 +1,6 @@
 """Sends rows to an HTTP server with the OpenAI API that runs inside the job, such as vLLM."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -15,7 +16,12 @@ from batch_worker.plan import encode
 from batch_worker.program import CallFailed, StartFailed
 
 _REQUEST_S = 3600.0  # of one request; a server that is overloaded answers late
+_ENDS_S = 1.0  # a server that does not answer, because it ends, has ended within this time
 _PATHS = (("messages", "chat/completions"), ("prompt", "completions"), ("input", "embeddings"))
+
+
+class _NoAnswer(CallFailed):
+    """The server did not answer; the message says why."""
 
 
 class ChatServer:
@@ -33,7 +39,11 @@ class ChatServer:
         if the server does not become healthy."""
         if self._process is None or self._process.poll() is not None:
             self._start()
-        return list(self._pool.map(self._result, texts))
+        results = list(self._pool.map(self._result, texts))
+        if any(isinstance(result, _NoAnswer) for result in results):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDS_S)  # else the next call would find a server that is about to end
+        return results
 
     def _result(self, text):
         try:
@@ -60,7 +70,7 @@ class ChatServer:
         except urllib.error.HTTPError as error:
             raise CallFailed(f"the server answered {error.code}: {error.read(1000).decode(errors='replace')}") from None
         except (OSError, ValueError) as error:
-            raise CallFailed(f"the server did not answer: {error}") from None
+            raise _NoAnswer(f"the server did not answer: {error}") from None
 
     def _start(self):
         self._end_process()
@@ -99,5 +109,5 @@ class ChatServer:
 
     def close(self):
         """Ends the server."""
-        self._pool.shutdown(cancel_futures=True)
-        self._end_process()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._end_process()  # ends the requests that it has not answered
