@@ -6,6 +6,7 @@
     input       a folder with .jsonl files, or one file
     shard_rows  rows of a shard
     call_rows   rows that are computed in one call
+    call_s      seconds within which a call, or a request to a server, must be answered
     tries       of a row, after which it has an error instead of a result
     lease_s     seconds after which the shard of a worker that does not answer goes to another
     program     FILE.py or FILE.py:FUNCTION; or "" for `server`
@@ -18,6 +19,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 
 from batch_worker.chat_server import ChatServer
 from batch_worker.plan import InputFault
@@ -52,9 +54,12 @@ def work(settings):
     owner = "_".join(filter(None, [env("SLURM_ARRAY_JOB_ID") or env("SLURM_JOB_ID"), env("SLURM_ARRAY_TASK_ID")]))
     files = SharedFiles(os.path.join(folder, "tmp"))
     if settings["program"]:
-        caller = Program(settings["program"], [sys.executable, os.path.abspath(sys.argv[0]), "call"])
+        arguments = [sys.executable, os.path.abspath(sys.argv[0]), "call"]
+        caller = Program(settings["program"], arguments, settings["call_s"])
     else:
-        caller = ChatServer(settings["server"], settings["model"], settings["call_rows"], settings["start_s"])
+        caller = ChatServer(
+            settings["server"], settings["model"], settings["call_rows"], settings["start_s"], settings["call_s"]
+        )
     run, node = env("SLURM_RESTART_COUNT") or "0", env("SLURMD_NODENAME") or socket.gethostname()
     worker = Worker(files, folder, settings, caller, owner, run, node)
     stop = threading.Event()
@@ -65,14 +70,10 @@ def work(settings):
 
     renewals = threading.Thread(target=renew, daemon=True)
 
-    def end_renewals():
-        stop.set()
-        renewals.join()
-
     def terminate(*_):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        end_renewals()  # a lease that is given back must not be renewed
         worker.end()
+        caller.kill()
         raise Terminated
 
     renewals.start()
@@ -80,15 +81,19 @@ def work(settings):
     try:
         worker.work()
     except (InputFault, StartFailed) as error:
-        end_renewals()
         worker.fail(str(error))
         print(f"headway batch: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        worker.fail(f"{type(error).__name__}: {error}")
+        traceback.print_exc()
         return 1
     except Terminated:
         worker.fail("Slurm ended it: its time limit, a preemption, or scancel")
         return 128 + signal.SIGTERM
     finally:
-        end_renewals()
+        stop.set()
+        renewals.join()  # it must leave no temporary file
         caller.close()
         files.close()
     return 0

@@ -81,4 +81,7 @@ def read_shard(plan, shard):
 
 def encode(value):
     """Returns a value as one line of JSON, in UTF-8 without the line break."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape and UTF-8 can't write
+        return json.dumps(value, separators=(",", ":")).encode()

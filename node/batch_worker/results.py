@@ -29,31 +29,31 @@ class Results:
 
     def commit(self, shard, rows, lines):
         """Commits a shard with the lines of all its rows. Returns False if that was done before."""
-        good = [text + b"\n" for kind, text in lines if kind == b"+"]
+        good = [text for kind, text in lines if kind == b"+"]
         bad = [
-            self._error_line(shard, row, text) for row, (kind, text) in zip(rows, lines, strict=True) if kind == b"-"
+            self._error_line(shard, number, text)
+            for (number, _), (kind, text) in zip(rows, lines, strict=True)
+            if kind == b"-"
         ]
         record = {"rows": len(lines), "errors": len(bad), "output": self._keep(good), "failed": self._keep(bad)}
         return self._files.create(os.path.join(self._folder, "done", str(shard)), encode(record))
 
-    def _error_line(self, shard, row, text):
-        number, row_text = row
-        try:
-            given = json.loads(row_text)
-        except ValueError:
-            given = row_text.decode(errors="replace")
+    def _error_line(self, shard, number, text):
+        """Returns where a row without a result is, and why. Its content stays in the input: the output has other readers."""
         path = os.path.relpath(self._plan["files"][self._plan["shards"][shard][0]], self._plan["folder"])
-        return encode({"file": path, "line": number, **json.loads(text), "row": given}) + b"\n"
+        return encode({"file": path, "line": number, **json.loads(text)})
 
     def _keep(self, lines):
         """Stores lines under the digest of their content and returns it; "" for none."""
         if not lines:
             return ""
-        data = b"".join(lines)
-        digest = hashlib.sha256(data).hexdigest()
+        content = hashlib.sha256()
+        for line in lines:
+            content.update(line + b"\n")
+        digest = content.hexdigest()
         path = os.path.join(self._folder, "objects", digest)
         if not self._files.exists(path):
-            self._files.replace(path, data)
+            self._files.replace(path, (line + b"\n" for line in lines))
         return digest
 
     def output_exists(self):
@@ -67,13 +67,12 @@ class Results:
         os.mkdir(draft)
         try:
             self._fill(draft, about)
-            made = self._files.rename_folder(draft, os.path.join(self._folder, "output"))
+            self._files.rename_folder(draft, os.path.join(self._folder, "output"))
         except FileNotFoundError:  # another worker has made the output and removed the objects
             if not self.output_exists():
                 raise
-            made = False
-        if not made:
-            shutil.rmtree(draft)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)  # of another's output, or of a disk that is full
 
     def _fill(self, draft, about):
         rows = errors = 0
@@ -91,8 +90,9 @@ class Results:
             file.flush()
             os.fsync(file.fileno())
 
-    def remove_objects(self):
-        """Removes what the output was made of."""
+    def remove_objects(self, age_s):
+        """Removes what the output was made of, and what workers that died left behind `age_s` seconds ago or earlier."""
+        self._files.remove_leftovers(age_s)
         for name in ("objects", "parts"):
             folder = os.path.join(self._folder, name)
             for file in self._files.names(folder):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import uuid
 
 
@@ -16,7 +17,7 @@ class SharedFiles:
 
     def create(self, path, data):
         """Creates a file with complete content. Returns False if the file exists."""
-        temporary = self._write(data)
+        temporary = self._write([data])
         try:
             os.link(temporary, path)
             return True
@@ -26,9 +27,14 @@ class SharedFiles:
         finally:
             os.unlink(temporary)
 
-    def replace(self, path, data):
-        """Creates or replaces a file with complete content."""
-        os.replace(self._write(data), path)
+    def replace(self, path, lines):
+        """Creates or replaces a file with the complete content of lines."""
+        temporary = self._write(lines)
+        try:
+            os.replace(temporary, path)
+        except OSError:
+            self.remove(temporary)
+            raise
 
     def temporary(self):
         """Returns a new path for a temporary file or folder."""
@@ -46,9 +52,7 @@ class SharedFiles:
         """Returns the seconds since a file was touched. Raises FileNotFoundError."""
         with open(path, "rb") as file:  # an NFS client asks the server for the times of a file that it opens
             touched = os.fstat(file.fileno()).st_mtime
-        with open(self._clock, "ab"):
-            os.utime(self._clock)
-        return os.stat(self._clock).st_mtime - touched
+        return self._now() - touched
 
     def names(self, folder):
         """Returns the names in a folder."""
@@ -75,17 +79,36 @@ class SharedFiles:
         except OSError:
             if not os.path.isdir(to):
                 raise
-            return False
+            # An NFS client that repeats a request after a lost answer reports that its own folder is missing.
+            return not os.path.isdir(folder)
         return True
+
+    def remove_leftovers(self, age_s):
+        """Removes temporary files and folders that were not changed within this time: their workers died."""
+        now = self._now()
+        for name in self.names(self._folder):
+            path = os.path.join(self._folder, name)
+            with contextlib.suppress(FileNotFoundError):
+                if now - os.stat(path).st_mtime > age_s:
+                    shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
 
     def close(self):
         """Removes the clock file."""
         self.remove(self._clock)
 
-    def _write(self, data):
+    def _now(self):
+        with open(self._clock, "ab"):
+            os.utime(self._clock)
+        return os.stat(self._clock).st_mtime
+
+    def _write(self, lines):
         path = self.temporary()
-        with open(path, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(path, "wb") as file:
+                file.writelines(lines)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:  # a full disk would keep what was written
+            self.remove(path)
+            raise
         return path

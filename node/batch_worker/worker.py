@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import sys
+import threading
 import time
 import zlib
 
@@ -29,6 +31,7 @@ class Worker:
         self._record = {"task": owner, "node": node, "shard": None, "shards": 0, "rows": 0, "errors": 0, "error": ""}
         self._started = time.time()
         self._held = None  # (key, attempt) of the lease
+        self._ending = threading.RLock()  # a signal can interrupt `fail`
 
     def work(self):
         """Works until the output exists. Raises InputFault, and StartFailed if no row can be computed."""
@@ -43,24 +46,27 @@ class Worker:
                 self._once(_OUTPUT, lambda: results.make_output(self._settings["about"]), results.output_exists)
             else:
                 self._wait(_WAIT_S)
-        results.remove_objects()
+        results.remove_objects(self._settings["lease_s"])
         self._record["shard"] = None
         self._write_record()
 
     def renew(self):
         """Renews the lease and the record of this worker. Called by another thread, a few times in the time of a lease."""
-        held = self._held
-        if held:
-            with contextlib.suppress(FileNotFoundError):
-                self._leases.renew(*held)
-        self._write_record()
+        try:
+            with self._ending:
+                if held := self._held:
+                    self._leases.renew(*held)
+            self._write_record()
+        except OSError as error:  # a later renewal may succeed before the lease expires
+            print(f"headway batch: the lease was not renewed: {error}", file=sys.stderr)
 
     def end(self):
-        """Gives the lease back, because the task is about to be ended."""
-        held = self._held
-        if held:
-            with contextlib.suppress(FileNotFoundError):
-                self._leases.give_back(*held)
+        """Gives the lease back, because the task is about to be ended. It is not renewed after that."""
+        with self._ending:
+            if held := self._held:
+                with contextlib.suppress(OSError):
+                    self._leases.give_back(*held)
+            self._held = None
 
     def _plan(self):
         """Returns the plan, which the first worker makes."""
@@ -107,7 +113,7 @@ class Worker:
         rows = read_shard(plan, shard)
         part = PartFile(self._path("parts", f"{shard}.{attempt}"), lines)
         try:
-            if deaths > self._settings["tries"]:
+            if deaths > self._settings["tries"] and len(lines) < len(rows):  # not if they died at the commit
                 part.add([_failed(f"the worker ended at this row {deaths} times", deaths)])
             size = self._settings["call_rows"]
             alone_until = (
@@ -142,10 +148,11 @@ class Worker:
 
     def _call(self, texts):
         """Returns the lines of rows. A row that fails is tried again, as often as the settings say."""
-        lines = [_not_json(text) for text in texts]
+        given = [_row(text) for text in texts]
+        lines = [None if kind == b"+" else (kind, text) for kind, text in given]
         left = [place for place, line in enumerate(lines) if line is None]
         for number in range(1, self._settings["tries"] + 1):
-            for place, result in zip(left, self._results([texts[place] for place in left]), strict=True):
+            for place, result in zip(left, self._results([given[place][1] for place in left]), strict=True):
                 lines[place] = _failed(str(result), number) if isinstance(result, CallFailed) else (b"+", result)
             left = [place for place in left if lines[place][0] == b"-"]
         return lines
@@ -162,13 +169,14 @@ class Worker:
 
     def _write_record(self):
         record = {**self._record, "started": self._started, "seconds": time.time() - self._started}
-        self._files.replace(self._record_path, encode(record))
+        self._files.replace(self._record_path, [encode(record)])
 
     def fail(self, why):
         """Records why this worker ends."""
         self._record["error"] = why[:1000]
         self.end()
-        self._write_record()
+        with contextlib.suppress(OSError):
+            self._write_record()
 
     def _path(self, *names):
         return os.path.join(self._folder, *names)
@@ -178,10 +186,9 @@ def _failed(why, tries):
     return (b"-", encode({"error": why, "tries": tries}))
 
 
-def _not_json(text):
-    """Returns the line of a row that is not JSON, or None."""
+def _row(text):
+    """Returns a row as JSON that each reader understands, without a byte order mark, or the line of its error."""
     try:
-        json.loads(text)
-    except ValueError as error:
+        return (b"+", encode(json.loads(text)))
+    except (ValueError, RecursionError) as error:
         return _failed(f"the row is not JSON: {error}", 0)
-    return None

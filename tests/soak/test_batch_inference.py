@@ -46,8 +46,8 @@ for path in sorted(glob.glob("/datasets/lengths/1/*.jsonl")):
     for line in open(path):
         row = json.loads(line)
         errors += "error" in row
-        wrong += row.get("length", 0) != len("row %d" % row["n"]) if "n" in row else row["row"]["n"] % {BAD} != 7
-        number = row["n"] if "n" in row else row["row"]["n"]
+        wrong += row.get("length", 0) != len("row %d" % row["n"]) if "n" in row else (row["line"] - 1) % {BAD} != 7
+        number = row["n"] if "n" in row else row["line"] - 1
         seen[number] = min(255, seen[number] + 1)
 print(json.dumps({{"once": seen.count(1), "never": seen.count(0), "errors": errors, "wrong": wrong}}))
 """

@@ -56,7 +56,8 @@ def test_worker_that_is_ended_gives_its_shard_back(tmp_path: Path, server: str) 
     (tmp_path / "rows.jsonl").write_text('{"prompt": "a"}\n')
     settings = {
         "folder": str(tmp_path / "batch"), "input": str(tmp_path / "rows.jsonl"), "shard_rows": 1, "call_rows": 1, "tries": 1,
-        "lease_s": 0.06, "start_s": 60, "program": "" if server else "predict.py", "server": server, "model": "m", "about": {},
+        "lease_s": 0.06, "start_s": 60, "call_s": 600,
+        "program": "" if server else "predict.py", "server": server, "model": "m", "about": {},
     }  # fmt: skip
     env = {**os.environ, "HEADWAY_BATCH": json.dumps(settings), "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "0"}
     worker = subprocess.Popen([sys.executable, "worker.py", "work"], cwd=tmp_path, env=env)

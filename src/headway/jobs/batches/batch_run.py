@@ -40,6 +40,7 @@ def batch_run(request: BatchIn, *, rows: str, folder: str, worker: str) -> RunIn
         "input": rows,
         "shard_rows": request.shard_rows,
         "call_rows": request.call_rows,
+        "call_s": request.call_s,
         "tries": request.tries,
         "lease_s": request.lease_s,
         "start_s": request.start_s,

@@ -27,6 +27,9 @@ class BatchIn(RequestModel):
     workers: int = Field(default=1, ge=1, le=MAX_WORKERS)
     shard_rows: int = Field(default=1000, ge=1, le=1_000_000)  # rows that a worker takes at once
     call_rows: int = Field(default=100, ge=1, le=10_000)  # rows of one call, or requests to a server at once
+    call_s: int = Field(
+        default=3600, ge=1, le=86_400
+    )  # within which a call or a request to the server must be answered
     tries: int = Field(default=3, ge=1, le=20)  # of a row
     lease_s: int = Field(default=60, ge=5, le=3600)
     start_s: int = Field(default=1800, ge=5, le=86_400)  # for the server to become healthy

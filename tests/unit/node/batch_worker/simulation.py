@@ -183,7 +183,7 @@ class Batch:
         assert results == [{"n": number, "double": 2 * number} for number in good]
         errors = (self.folder / "output" / "errors-00000.jsonl").read_text().splitlines()
         assert [json.loads(line) for line in errors] == [
-            {"file": "rows.jsonl", "line": BAD_ROW + 1, "error": "four", "tries": 2, "row": {"n": BAD_ROW}}
+            {"file": "rows.jsonl", "line": BAD_ROW + 1, "error": "four", "tries": 2}
         ]
         about = json.loads((self.folder / "output" / "batch.json").read_text())
         assert about == {"name": "b", "rows": self.rows, "errors": 1}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batch_worker.part_file import whole_lines
+from batch_worker.results import Results
+from batch_worker.shared_files import SharedFiles
+from batch_worker.worker import Worker
 from tests.unit.node.batch_worker.simulation import BAD_ROW, LEASE_S, Batch
 
 OWNERS = ("7_0", "7_1", "7_2")
@@ -102,6 +108,7 @@ def test_lease_that_is_given_back_is_taken_at_once() -> None:
         while not batch.counted:
             player.step()
         player.worker.end()
+        player.worker.renew()
         player.step(kill=True)
         before = batch.storage.now
         batch.start("7_1")
@@ -109,6 +116,78 @@ def test_lease_that_is_given_back_is_taken_at_once() -> None:
             batch.players[-1].step()
         batch.check()
         assert batch.storage.now == before
+
+
+def test_shard_whose_workers_die_at_its_commit_has_no_more_lines_than_rows() -> None:
+    with new_batch() as batch:
+        for attempt in range(1, batch.settings["tries"] + 3):  # type: ignore[operator]
+            player = batch.start("7_0")
+            while not any(
+                len(whole_lines(part.read_bytes())) == 3 for part in (batch.folder / "parts").glob(f"*.{attempt}")
+            ):
+                player.step()
+            player.step(kill=True)
+        batch.start("7_0")
+        batch.finish()
+        batch.check()
+
+
+def test_lease_is_renewed_after_a_fault_of_the_storage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with new_batch() as batch:
+        player = batch.start("7_0")
+        while not batch.counted:
+            player.step()
+        with monkeypatch.context() as patch:
+            patch.setattr(SharedFiles, "replace", full)
+            player.worker.renew()
+        assert "the lease was not renewed: [Errno 28] No space left" in capsys.readouterr().err
+        batch.storage.now += 10
+        player.worker.renew()
+        assert batch.storage.now in batch.storage.touched.values()
+        batch.finish()
+        batch.check()
+
+
+class Echo:
+    """Returns rows as they are."""
+
+    def call(self, texts: list[bytes]) -> list[bytes]:
+        return texts
+
+
+def plain_worker(batch: Batch) -> Worker:
+    files = SharedFiles(str(batch.folder / "tmp"))
+    return Worker(files, str(batch.folder), batch.settings, Echo(), "7_0", "0", "n1")
+
+
+def test_odd_rows_are_given_as_plain_json_and_errors_have_no_content() -> None:
+    rows = [b'\xef\xbb\xbf{"n": 1}', b'"\xed\xa0\x80"', b"[" * 100_000, b"\xff", '"ä"'.encode()]
+    with new_batch() as batch:
+        (batch.folder / "rows.jsonl").write_bytes(b"\n".join(rows))
+        plain_worker(batch).work()
+        text = (batch.folder / "output" / "part-00000.jsonl").read_bytes().decode()
+        assert text.splitlines() == ['{"n":1}', '"\\ud800"', '"ä"']
+        errors = (batch.folder / "output" / "errors-00000.jsonl").read_text().splitlines()
+        found = [json.loads(line) for line in errors]
+        assert [(one["file"], one["line"]) for one in found] == [("rows.jsonl", 3), ("rows.jsonl", 4)]
+        assert {tuple(one) for one in found} == {("file", "line", "error", "tries")}
+
+
+def test_output_for_which_the_disk_has_no_space_leaves_no_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with new_batch() as batch:
+        monkeypatch.setattr(Results, "_fill", full)
+        worker = plain_worker(batch)
+        with pytest.raises(OSError, match="No space"):
+            worker.work()
+        assert [path for path in (batch.folder / "tmp").iterdir() if path.is_dir()] == []
 
 
 ACTIONS = st.one_of(
