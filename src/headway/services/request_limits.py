@@ -7,7 +7,7 @@ from headway.domain.access.role import Role
 from headway.errors import TooManyAtOnce
 from headway.services.token_buckets import TokenBuckets
 
-REQUESTS_PER_MINUTE = 12_000  # and at once; a live page of a person sends 30 a minute
+REQUESTS_PER_MINUTE = 12_000  # and at once
 LINKS_PER_MINUTE = 30
 MOST_TOKENS = 200  # of one person that are valid
 

@@ -16,7 +16,7 @@ from fastapi import Depends, Request
 from headway.api.auth.same_origin import require_same_origin
 from headway.api.http.client_address import client_address
 from headway.domain.access.session_validity import SESSION_IDLE_S
-from headway.errors import NotSignedIn
+from headway.errors import HeadwayError, NotSignedIn
 from headway.services.access.role_rights import Principal, Right, principal_for
 from headway.services.app_state import AppState
 from headway.services.login_throttle import address_key
@@ -43,7 +43,19 @@ async def authenticate(request: Request) -> Principal | None:
     """Returns the principal of the request's token or session cookie, or None if it has neither.
 
     Raises NotSignedIn for an unknown or expired one, NotAllowed for a cookie sent from another site's page, TooManyTries, and
-    TooManyAtOnce."""
+    TooManyAtOnce. A request that was refused once stays refused: the limits depend on the time, and the middleware of
+    Idempotency-Key, which comes before the endpoint, passes a refused request on without its key."""
+    refusal: HeadwayError | None = getattr(request.state, "refusal", None)
+    if refusal is not None:
+        raise refusal
+    try:
+        return await _authenticate(request)
+    except HeadwayError as error:
+        request.state.refusal = error
+        raise
+
+
+async def _authenticate(request: Request) -> Principal | None:
     state, address = app_state(request), client_address(request)
     header = request.headers.get("authorization", "")
     if header:
@@ -110,13 +122,15 @@ async def _count_unknown_token(state: AppState, request: Request) -> None:
 
 
 def _attach(request: Request, principal: Principal) -> Principal:
-    """Stores the principal with the request, so that a later refusal is audited under the person's name. Returns it. Raises
-    TooManyAtOnce if the person sends too many requests."""
+    """Stores the principal with the request, so that a later refusal is audited under the person's name. Returns it. Counts
+    the request, once. Raises TooManyAtOnce if the person sends too many requests."""
     key, first_sent_at = request.scope.get("state", {}).get("idempotency", ("", 0.0))
     principal = replace(principal, idempotency_key=key, first_sent_at=first_sent_at) if key else principal
     request.state.principal = principal
-    state = app_state(request)
-    limit_requests(state.request_buckets, principal.person, principal.role, state.clock())
+    if not getattr(request.state, "counted", False):
+        state = app_state(request)
+        limit_requests(state.request_buckets, principal.person, principal.role, state.clock())
+        request.state.counted = True
     return principal
 
 

@@ -61,7 +61,7 @@ class IdempotentPosts:
             who = await authenticate(Request(scope))
         except HeadwayError:
             who = None
-        if who is None:  # the app answers with the reason
+        if who is None:  # the app answers with the reason, which `authenticate` has stored with the request
             await self._app(scope, receive, send)
             return
         if not (key.isascii() and key.isprintable() and len(key) <= 255):

@@ -9,6 +9,7 @@ from typing import Any
 from headway.api.http.idempotency import RESUMABLE_PATHS
 from headway.errors import Unanswered, Unreachable
 from headway.schemas.submission.submit_request import SubmitOut
+from headway.services.token_buckets import TokenBuckets
 from tests.support.servers.interrupted_request import KEY, cut_off
 from tests.support.servers.server_fakes import Server
 
@@ -45,6 +46,36 @@ async def test_refuses_same_key_with_another_body_or_path(server: Server) -> Non
     elsewhere = await eve.post("/api/v1/tokens", json={}, headers=KEY)
     assert (other.status_code, other.json()["kind"], elsewhere.status_code) == (409, "conflict", 409)
     assert submitted(server) == 1
+
+
+class RefusesOnce(TokenBuckets):
+    """Refuses the first request, as if the person could send another one a moment later."""
+
+    refused = False
+
+    def take(self, *_: Any) -> int:
+        now, self.refused = not self.refused, True
+        return 20 if now else 0
+
+
+async def test_request_that_is_refused_before_its_key_is_read_is_not_carried_out_without_the_key(
+    server: Server,
+) -> None:
+    eve = await ready(server)
+    server.state.request_buckets = RefusesOnce(1)
+    refused = await eve.post(JOBS, json={}, headers=KEY)
+    assert (refused.status_code, refused.json()["kind"]) == (429, "too_many_at_once")
+    assert refused.headers["retry-after"] == "20"
+    assert submitted(server) == 0
+    assert [(await eve.post(JOBS, json={}, headers=KEY)).status_code for _ in range(2)] == [201, 201]
+    assert submitted(server) == 1
+
+
+async def test_request_with_a_key_counts_once(server: Server) -> None:
+    eve = await ready(server)
+    server.state.request_buckets = TokenBuckets(2)
+    answers = [await eve.post(JOBS, json={}, headers={"idempotency-key": key}) for key in "abc"]
+    assert [answer.status_code for answer in answers] == [201, 201, 429]
 
 
 async def test_idempotency_key_is_per_person_and_expires_after_a_day(server: Server) -> None:
