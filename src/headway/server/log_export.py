@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from logging.handlers import SysLogHandler
 from pathlib import Path
@@ -67,16 +67,22 @@ class LogExport:
         self._send_file(self._file, sent if now.st_ino == inode and now.st_size >= sent else 0)
 
     def _send_file(self, file: Path, at: int) -> None:
-        """Sends the complete lines from byte `at` on."""
+        """Sends the complete lines from byte `at` on. Stores which were sent, also if one can't be sent."""
         with file.open("rb") as opened:
             inode = os.fstat(opened.fileno()).st_ino
             opened.seek(at)
             while lines := [line for line in islice(opened, BATCH) if line.endswith(b"\n")]:
-                texts = (line.decode(errors="replace").rstrip("\n") for line in lines)
-                leveled = ((_level(text), text) for text in texts)
-                send_lines(self._server, "headway-server", SysLogHandler.LOG_DAEMON, leveled)
+                taken: list[bytes] = []
+                try:
+                    send_lines(self._server, "headway-server", SysLogHandler.LOG_DAEMON, _leveled(lines, taken))
+                except BaseException:
+                    self._store(inode, at + sum(map(len, taken[:-1])))
+                    raise
                 at += sum(map(len, lines))
-                write_private(self._position_file, json.dumps({"inode": inode, "sent": at}))
+                self._store(inode, at)
+
+    def _store(self, inode: int, sent: int) -> None:
+        write_private(self._position_file, json.dumps({"inode": inode, "sent": sent}))
 
     def _position(self) -> tuple[int, int]:
         """Returns the inode of the log, and how many bytes of it were sent."""
@@ -85,6 +91,14 @@ class LogExport:
             return int(found["inode"]), int(found["sent"])
         except (OSError, ValueError, KeyError, TypeError):  # none yet: the whole log is sent
             return 0, 0
+
+
+def _leveled(lines: list[bytes], taken: list[bytes]) -> Iterator[tuple[int, str]]:
+    """Yields (level, text) of each line, and adds the line to `taken`."""
+    for line in lines:
+        taken.append(line)
+        text = line.decode(errors="replace").rstrip("\n")
+        yield _level(text), text
 
 
 def _level(line: str) -> int:

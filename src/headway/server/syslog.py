@@ -11,18 +11,30 @@ from logging.handlers import SysLogHandler
 from headway.services.server_settings import SyslogServer
 
 TIMEOUT_S = 10.0
+# Bytes of a line in a datagram. IPv4 carries 65,507 with the header of the message; rsyslog takes 8 KiB by default.
+MOST_DATAGRAM = 60_000
+_CUT = " [cut]"
 
 
 def send_lines(server: SyslogServer, program: str, facility: int, lines: Iterable[tuple[int, str]]) -> None:
-    """Sends lines of (level of logging, text) over one connection, each as `PROGRAM: TEXT`. UDP and /dev/log confirm nothing.
-    Raises OSError."""
+    """Sends lines of (level of logging, text) over one connection, each as `PROGRAM: TEXT`. UDP and /dev/log confirm nothing, and
+    take only the first MOST_DATAGRAM bytes of a line. Raises OSError; the line that was taken from `lines` last is not sent."""
     connection = _Connection(server, program, facility)
     try:
-        for level, text in lines:
+        for level, line in lines:
+            text = line if server.transport in ("tcp", "tls") else _cut(line)
             values = {"name": program, "levelno": level, "levelname": logging.getLevelName(level), "msg": text}
             connection.emit(logging.makeLogRecord(values))
     finally:
         connection.close()
+
+
+def _cut(line: str) -> str:
+    """Returns the line, without its end if a datagram can't hold it."""
+    data = line.encode()
+    if len(data) <= MOST_DATAGRAM:
+        return line
+    return data[: MOST_DATAGRAM - len(_CUT)].decode(errors="ignore") + _CUT
 
 
 class _Connection(SysLogHandler):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway import paths
-from headway.server import log_export
+from headway.server import log_export, syslog
 from headway.server.log_export import LogExport
 from headway.services.server_settings import SyslogServer
 
@@ -63,6 +65,39 @@ async def test_half_a_line_waits_for_its_end(tmp_path: Path, listener: socket.so
     file.write_text("Traceback\n")
     assert await export.send_new()
     assert received(listener, 1) == ["<27>headway-server: Traceback"]
+
+
+async def test_line_that_is_too_long_for_a_datagram_is_cut(tmp_path: Path, listener: socket.socket) -> None:
+    write(tmp_path / paths.LOG_FILE, "a", "é" * 40_000, "b")
+    export = LogExport(tmp_path, SyslogServer("udp", *listener.getsockname()))
+    assert await export.send_new()
+    first, cut, last = received(listener, 3)
+    assert (first, last) == (line("a"), line("b"))
+    assert cut.startswith('<30>headway-server: {"event": "éé')
+    assert cut.endswith("é [cut]")
+    assert await export.send_new()
+    write(tmp_path / paths.LOG_FILE, "c")
+    assert await export.send_new()
+    assert received(listener, 1) == [line("c")], "no line is sent twice"
+
+
+async def test_lines_before_one_that_fails_are_not_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / paths.LOG_FILE, "a", "b", "c")
+    sent: list[str] = []
+    fails = ["b"]
+
+    def emit(_: object, record: logging.LogRecord) -> None:
+        event = json.loads(record.getMessage())["event"]
+        if event in fails:
+            raise OSError("refused")
+        sent.append(event)
+
+    monkeypatch.setattr(syslog._Connection, "emit", emit)
+    export = LogExport(tmp_path, SyslogServer("udp", "127.0.0.1", 9))
+    assert not await export.send_new()
+    fails.clear()
+    assert await export.send_new()
+    assert sent == ["a", "b", "c"]
 
 
 async def test_lines_wait_for_a_syslog_server_that_is_away(tmp_path: Path) -> None:
