@@ -54,9 +54,10 @@ async def submit_page(name: str, request: Request, state: State, who: Member) ->
     if request.query_params.get("example") == "training":
         _, cluster = await state.clusters.get(name)
         draft = SubmitForm(script=first_training(submission.node_offer(state, cluster).gpus))
-    if number.isascii() and number.isdigit() and len(number) < 10:
-        draft = SubmitForm.of_clone(await clone_source(state, who, name, int(number)))
-    return await _page(name, state, who, draft, CheckJobOut(), copied=number)
+    copied = number if number.isascii() and number.isdigit() and len(number) < 10 else ""
+    if copied:
+        draft = SubmitForm.of_clone(await clone_source(state, who, name, int(copied)))
+    return await _page(name, state, who, draft, CheckJobOut(), copied=copied)
 
 
 @router.post("/clusters/{name}/submit/check", response_model=None)

@@ -99,3 +99,14 @@ async def test_submit_page_keeps_the_form_of_a_person_who_submits_too_fast(serve
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
     assert "eve submits more than 1 jobs a minute" in refused.text
     assert "hostname" in refused.text
+
+
+async def test_recent_task_of_an_array_fills_the_form_as_clone_does(server: Server) -> None:
+    server.backend.clusters["lab"] = {"teams": (Team("vision", ("eve",), 1),)}
+    await server.apply("lab")
+    task = builders.job(15, name="train", user="eve", array_job_id=12, array_task="3")
+    server.backend.answers["history"] = ()
+    server.state.live.store_snapshot(replace(server.state.live.snapshot("lab"), jobs=(task,)))
+    eve = await server.client("eve", "member")
+    assert 'href="?from=15"' in (await eve.get(PAGE)).text
+    assert "like job" not in (await eve.get(f"{PAGE}?from=12_3")).text, "no job was copied"
