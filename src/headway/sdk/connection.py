@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headway.errors import HeadwayError, NotFound, Refused, TooManySubmits, Unreachable
+from headway.errors import HeadwayError, NotFound, Refused, TooManyAtOnce, TooManySubmits, Unreachable
 from headway.schemas.base import API_PREFIX, IDEMPOTENCY_KEY, ErrorOut, Problem, ResponseModel
 from headway.sdk.errors import error_from_answer
 from headway.sdk.server_address import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=ResponseModel)
 Parameters = Mapping[str, str | Sequence[str]]  # of a query; a sequence repeats the parameter
 _PROXY_ERRORS = (502, 503, 504)  # a proxy's answers while the server behind it is down
-MAX_SUBMIT_WAIT_S = 120  # how long one request waits in all because its person submits too fast
+MAX_WAIT_S = 120  # how long one request waits in all because its person sends too many
 _MISUNDERSTOOD = (404, 405, 422)
 _RESTART = "this machine's server runs another version of Headway: headway server stop, then headway server start"
 WRONG_URL_HINT = "check HEADWAY_URL; without it the server of this machine is used"
@@ -146,9 +146,9 @@ class Connection:
             try:
                 self._raise_for(answer)
                 return answer
-            except TooManySubmits as error:
+            except (TooManyAtOnce, TooManySubmits) as error:
                 waited_s += error.retry_after_s
-                if not error.retry_after_s or waited_s > MAX_SUBMIT_WAIT_S:
+                if not error.retry_after_s or waited_s > MAX_WAIT_S:
                     raise
                 _log_wait(error)
                 self._sleep(error.retry_after_s)
@@ -328,7 +328,7 @@ def _raise_for(answer: httpx.Response) -> None:
     raise error
 
 
-def _log_wait(error: TooManySubmits) -> None:
+def _log_wait(error: HeadwayError) -> None:
     """Logs why the client waits; a program that configures no logging gets it on standard error."""
     import logging
 

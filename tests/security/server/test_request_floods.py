@@ -65,6 +65,17 @@ async def test_member_cannot_send_any_number_of_requests(server: Server) -> None
     assert (await eve.get(f"{API}/me")).status_code == 200
 
 
+async def test_large_request_over_the_limit_is_told_when_to_try_again(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    server.state.request_buckets = TokenBuckets(1)
+    assert (await eve.get(f"{API}/me")).status_code == 200
+    body = b'{"text": "' + b"x" * request_body_limits.LARGE_BODY + b'"}'
+    for headers in ({}, {"idempotency-key": "k"}):
+        refused = await eve.post(f"{API}/plan", content=body, headers={"content-type": "application/json", **headers})
+        assert (refused.status_code, refused.json()["kind"]) == (429, "too_many_at_once"), headers
+        assert refused.headers["retry-after"] == "60"
+
+
 async def test_person_cannot_create_any_number_of_links_and_tokens(server: Server) -> None:
     server.state.link_buckets = TokenBuckets(1)
     ann = await server.client("ann")

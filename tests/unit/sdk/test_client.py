@@ -126,15 +126,15 @@ def test_proxy_503_raises_unreachable() -> None:
         client.clusters.list()
 
 
-def too_fast(wait_s: int) -> httpx.Response:
+def too_fast(wait_s: int, kind: type[HeadwayError] = TooManySubmits) -> httpx.Response:
     """Returns the answer of a server to a person who submits too fast."""
-    sent = problem_response(429, error_out(TooManySubmits("ann submits too fast")), {"retry-after": str(wait_s)})
+    sent = problem_response(429, error_out(kind("ann submits too fast")), {"retry-after": str(wait_s)})
     return httpx.Response(429, content=bytes(sent.body), headers=dict(sent.headers))
 
 
 def test_client_waits_as_long_as_the_server_says_and_submits_again(caplog: pytest.LogCaptureFixture) -> None:
     done = httpx.Response(201, json={"job_id": 7, "cluster": "lab", "user": "ann", "workdir": "~"})
-    answers, slept = iter([too_fast(3), too_fast(2), done]), list[float]()
+    answers, slept = iter([too_fast(3), too_fast(2, TooManyAtOnce), done]), list[float]()
     connection = Connection("http://server", transport=httpx.MockTransport(lambda _: next(answers)), sleep=slept.append)
     assert connection.post("/clusters/lab/jobs", SubmitOut, SubmitIn()).job_id == 7
     assert slept == [3, 2]

@@ -59,6 +59,14 @@ def _scim_type(error: HeadwayError) -> str:
     return "invalidValue" if error.http_status == 400 else ""
 
 
+def http_error_out(request: Request, error: HTTPException) -> ErrorOut:
+    """Returns what an HTTPException says; if a HeadwayError is its cause, that error."""
+    if isinstance(error.__cause__, HeadwayError):
+        return error_out(error.__cause__)
+    kind = "not_found" if error.status_code == 404 else "refused"
+    return ErrorOut(kind=kind, message=f"{request.method} {request.url.path}: {error.detail}")
+
+
 def install_error_handlers(app: FastAPI, headers: Mapping[str, str]) -> None:
     """Installs the handlers. `headers` are the headers of every response, for responses that are sent outside the app's
     middleware."""
@@ -83,9 +91,7 @@ def install_error_handlers(app: FastAPI, headers: Mapping[str, str]) -> None:
         return problem_response(422, out)
 
     async def on_http(request: Request, error: Any) -> JSONResponse:
-        kind = "not_found" if error.status_code == 404 else "refused"
-        message = f"{request.method} {request.url.path}: {error.detail}"
-        return _response(request, error.status_code, ErrorOut(kind=kind, message=message), error.headers)
+        return _response(request, error.status_code, http_error_out(request, error), error.headers)
 
     async def on_bug(request: Request, error: Any) -> JSONResponse:
         log.error("bug", path=request.url.path, exc_info=error)

@@ -76,8 +76,8 @@ class IdempotentPosts:
         store = state.store
         try:
             body = await _read_body(receive)
-        except HTTPException as error:  # the body is too large
-            out = ErrorOut(kind="refused", message=str(error.detail))
+        except HTTPException as error:  # the body is too large, or the person sends too many
+            out = error_handlers.http_error_out(Request(scope), error)
             await error_handlers.problem_response(error.status_code, out, dict(error.headers or {}))(
                 scope, receive, send
             )

@@ -147,7 +147,8 @@ async def _begin_large_request(scope: Scope, slots: contextlib.AsyncExitStack) -
             slots.enter_context(large_request_slot(state, who))
             await slots.enter_async_context(state.large_request_locks.setdefault(who.person, asyncio.Lock()))
     except HeadwayError as error:
-        raise HTTPException(error.http_status, error.message, {"connection": "close"}) from None
+        wait = {"retry-after": str(error.retry_after_s)} if error.retry_after_s else {}
+        raise HTTPException(error.http_status, error.message, {"connection": "close", **wait}) from error
 
 
 _TOO_SLOW = "the body of the request arrives too slowly"
