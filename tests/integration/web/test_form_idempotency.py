@@ -34,7 +34,7 @@ async def ready(server: Server, answer: Any = None) -> Any:
         words = "sbatch: Job 9 to start at 1700000840 using 8 processors on nodes lab-1-1 in partition all"
         return SubmitOut(job_id=number, cluster="lab", user="alice", workdir="~", message=words)
 
-    server.backend.answers["submit"] = answer or submitted
+    server.backend.answers |= {"submit": answer or submitted, "history": ()}
     object.__setattr__(server.state.settings, "notebooks", "http://*.notebooks.localhost:7879")
     return await server.client("alice", "member")
 

@@ -121,5 +121,6 @@ def test_completion_offers_job_subcommands() -> None:
         "note",
         "retry",
         "rerun",
+        "resume",
     ]
-    assert completed("bash", "headway job re").split() == ["retry", "rerun"]
+    assert completed("bash", "headway job re").split() == ["retry", "rerun", "resume"]

@@ -304,6 +304,8 @@ TABLE: dict[str, Row] = {
     "GET /signin/oidc": Row(PUBLIC),
     "GET /signin/oidc/back": Row(PUBLIC),
     "POST /signin/oidc/logout": Row(PUBLIC),
+    "GET /search": Row(ALL),
+    "GET /search/clusters": Row(ALL),
     "GET /clusters/{name}/queue": Row(ALL),
     "GET /clusters/{name}/trainings": Row(ALL),
     "GET /clusters/{name}/trainings/compare": Row(WORK),

@@ -276,7 +276,7 @@ async def test_environment_that_is_still_being_built_is_named(server: Server, bu
 
 async def test_pages_show_versions_and_submit_with_one(server: Server, builds: Builds) -> None:
     await add(server)
-    server.backend.answers |= {"volume_space": ()}
+    server.backend.answers |= {"volume_space": (), "history": ()}
     client = await server.client()
     text = (await client.get("/clusters/lab/storage")).text
     assert "demo@1" in text
