@@ -42,6 +42,14 @@ def test_arrows_move_through_the_results_and_escape_closes(demo: Site, page: Pag
     expect(dialog).to_be_hidden()
 
 
+def press_at_once(page: Page, *keys: str) -> None:
+    """Presses keys without a pause, which a busy machine would make longer than the page waits for the second key."""
+    press = (
+        'keys => keys.forEach(key => document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true})))'
+    )
+    page.evaluate(press, list(keys))
+
+
 def test_a_question_mark_lists_the_keys_and_g_opens_a_page(demo: Site, page: Page, axe: str) -> None:
     page.context.add_init_script(axe)
     demo.goto(page, "/clusters/demo", role="member")
@@ -49,8 +57,7 @@ def test_a_question_mark_lists_the_keys_and_g_opens_a_page(demo: Site, page: Pag
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     assert faults(page, *RULES) == []
     page.keyboard.press("Escape")
-    page.keyboard.press("g")
-    page.keyboard.press("n")
+    press_at_once(page, "g", "n")
     page.wait_for_url("**/clusters/demo/nodes")
 
 
