@@ -18,7 +18,7 @@ from headway.domain.access.role import Role
 from headway.domain.cluster import Cluster
 from headway.domain.operation_kinds import DatasetParams
 from headway.domain.slurm.job_states import ENDED
-from headway.errors import HeadwayError, NotFound, TooManySubmits, Unreachable
+from headway.errors import HeadwayError, NotAllowed, NotFound, Refused, TooManySubmits, Unreachable
 from headway.jobs.batches.batch_run import batch_run
 from headway.schemas.submission.batches import BatchProgress
 from headway.schemas.submission.exec_commands import ExecIn
@@ -32,13 +32,14 @@ from headway.store import BatchRow
 from headway.transport.remote_program import program_source
 
 READ_S = 20.0  # for the progress of a batch
+LAST_READ_S = 180.0  # when its job has ended: slow storage alone must not make it fail
 _ANSWER_BYTES = 1 << 20  # of the progress
 
 log = structlog.get_logger("headway.services.batches")
 
 
 class _Unreadable(HeadwayError):
-    """The progress of a batch is no progress."""
+    """No valid progress of a batch can be read, although its head answers."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,11 @@ async def _follow(one: _Round) -> None:
     has failed when its workers have ended."""
     ended = await _job_ended(one)  # before the progress, in which the output of a worker that has ended is seen
     try:
-        progress = await _read_progress(one)
+        progress = await _read_progress(one, LAST_READ_S if ended else READ_S)
     except _Unreadable as error:
         if not ended:
             raise
-        await one.fail(error.message)
+        await one.fail(f"{error.message}; {error.hint}, then headway batch retry {one.row.id}")
         return
     await one.change(progress=progress.model_dump(mode="json"), why="")
     if progress.output:
@@ -142,17 +143,19 @@ def _failure(progress: BatchProgress) -> str:
     return f"its workers ended before {progress.shards - progress.done_shards} shards were done: {why}"
 
 
-async def _read_progress(one: _Round) -> BatchProgress:
+async def _read_progress(one: _Round, within_s: float) -> BatchProgress:
     """Returns the progress that the worker's program tells, run on the head as the user. The user can change the program and its
-    files, so its time and its answer are limited, and the answer is checked. Raises _Unreadable, or HeadwayError if none arrives
-    in time."""
+    files, so its time (`within_s` seconds) and its answer are limited, and the answer is checked. Raises _Unreadable, and
+    Unreachable if the head does not answer."""
     argv = ["python3", one.stored.worker, "status", one.stored.folder]
+    hint = f"look into {one.stored.folder}"
     try:
-        async with asyncio.timeout(READ_S):
+        async with asyncio.timeout(within_s):
             ran = await one.state.backend.commands.run_command(one.cluster, ExecIn(argv=argv), one.row.user)
     except TimeoutError:
-        raise HeadwayError(f"the progress can't be read: no answer in {READ_S:g} s") from None
-    hint = f"look into {one.stored.folder}"
+        raise _Unreadable(f"the progress can't be read: no answer in {within_s:g} s", hint=hint) from None
+    except (NotAllowed, NotFound, Refused) as refused:  # too much output, or a user who may no longer use the cluster
+        raise _Unreadable(f"the progress can't be read: {refused.message}", hint=hint) from None
     if ran.code != 0:
         error = base64.b64decode(ran.stderr_b64).decode(errors="replace").strip()
         raise _Unreadable(f"the progress can't be read: {error[-500:]}", hint=hint)

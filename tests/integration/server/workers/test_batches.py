@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from headway.domain.dataset import DatasetVersion
-from headway.errors import NotFound, Unanswered
+from headway.errors import NotAllowed, NotFound, Refused, Unanswered
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.workers.row_rounds import BatchWorker
@@ -421,7 +421,47 @@ async def test_program_that_does_not_answer_is_named(lab: Lab, monkeypatch: pyte
     lab.server.backend.answers["run_command"] = run_command
     monkeypatch.setattr(rounds, "READ_S", 0.01)
     await lab.round()
-    assert (await show(eve, batch))["why"] == "the progress can't be read: no answer in 0.01 s"
+    found = await show(eve, batch)
+    assert (found["state"], found["why"]) == ("running", "the progress can't be read: no answer in 0.01 s")
+    monkeypatch.setattr(rounds, "LAST_READ_S", 0.02)
+    lab.tasks = dict.fromkeys("0123", "COMPLETED")
+    await lab.round()
+    found = await show(eve, batch)
+    assert (found["state"], found["ended_at"]) == ("failed", lab.clock.now)
+    assert found["why"].startswith("the progress can't be read: no answer in 0.02 s; look into /")
+    assert found["why"].endswith(f"/batch, then headway batch retry {batch}")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Refused("python3 ended with exit code 0, but its output is longer than 8 MiB, the limit"),
+        NotAllowed("eve has no access to this cluster any more"),
+        NotFound("there is no user eve on lab-head"),
+    ],
+)
+async def test_batch_whose_program_is_refused_ends_with_its_job(lab: Lab, error: Exception) -> None:
+    eve, batch = await start(lab)
+    await lab.round()
+    lab.server.backend.answers["run_command"] = error
+    await lab.round()
+    found = await show(eve, batch)
+    assert (found["state"], found["why"]) == ("running", f"the progress can't be read: {error.args[0]}")
+    lab.tasks = dict.fromkeys("0123", "COMPLETED")
+    await lab.round()
+    found = await show(eve, batch)
+    assert (found["state"], found["ended_at"]) == ("failed", lab.clock.now)
+    assert found["why"].startswith(f"the progress can't be read: {error.args[0]}; look into /")
+
+
+async def test_batch_of_a_head_that_is_away_goes_on_when_its_job_has_ended(lab: Lab) -> None:
+    eve, batch = await start(lab)
+    await lab.round()
+    lab.tasks = dict.fromkeys("0123", "COMPLETED")
+    lab.server.backend.answers["run_command"] = Unanswered("lab-head is away")
+    await lab.round()
+    found = await show(eve, batch)
+    assert (found["state"], found["ended_at"]) == ("running", None)
 
 
 async def test_same_request_is_stored_once_although_prices_have_changed(lab: Lab) -> None:
