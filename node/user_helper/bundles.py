@@ -115,6 +115,7 @@ def link_checkpoint(request):
     if os.path.isdir(target):  # an earlier try of the same request
         return
     make_folder(request["target"])
+    remove_parts(request["target"], request["name"])
     published = os.path.isfile(os.path.join(source, "manifest.json"))
     copy = link_or_copy if published else shutil.copy2
     part = os.path.join(request["target"], f".{request['name']}.{os.getpid()}.part")
@@ -125,6 +126,23 @@ def link_checkpoint(request):
         shutil.rmtree(part, ignore_errors=True)
         reason = getattr(error, "strerror", None) or error
         identity.refuse(f"{os.uname().nodename}: checkpoint {source} can't be used for a new job: {reason}")
+
+
+def remove_parts(folder, name):
+    """Deletes this user's partial copies of checkpoint `name` whose processes were killed. Links, and copies of running
+    processes, stay."""
+    before, after = f".{name}.", ".part"
+    for entry in os.scandir(folder):
+        pid = entry.name.removeprefix(before).removesuffix(after)
+        if entry.name != f"{before}{pid}{after}" or not pid.isdecimal():
+            continue
+        runs = pid != str(os.getpid()) and os.path.exists(f"/proc/{pid}")
+        try:
+            mine = entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+            if mine and not runs:
+                erase(entry.path)
+        except OSError:  # they only take space
+            pass
 
 
 def link_or_copy(source, target, *, follow_symlinks=True):

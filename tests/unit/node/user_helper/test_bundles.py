@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -61,3 +62,29 @@ def test_checkpoint_that_was_deleted_meanwhile_is_refused(tmp_path: Path) -> Non
     with pytest.raises(Refused, match="step-00004000 can't be used for a new job: No such file or directory"):
         bundles.stage_bundle(sent)
     assert not (tmp_path / "new" / "checkpoints" / "step-00004000").exists()
+
+
+def test_partial_copies_of_tries_that_were_killed_are_deleted(tmp_path: Path) -> None:
+    sent = request(tmp_path, "checkpoint-4000", "trainer_state.json")
+    folder, other = tmp_path / "new" / "checkpoints", tmp_path / "other"
+    dead = 1 << 23  # larger than any process id of Linux
+    read_only = folder / f".checkpoint-4000.{dead}.part" / "shards"
+    kept = {f".checkpoint-4000.{os.getppid()}.part", f".checkpoint-400.{dead}.part", ".checkpoint-4000.x.part"}
+    for path in (read_only, folder / f".checkpoint-4000.{os.getpid()}.part", other, *(folder / name for name in kept)):
+        path.mkdir(parents=True)
+        (path / "model.pt").write_bytes(b"half")
+    read_only.chmod(0o500)
+    link = folder / f".checkpoint-4000.{dead + 1}.part"
+    link.symlink_to(other)
+    bundles.stage_bundle(sent)
+    assert {path.name for path in folder.iterdir()} == {"checkpoint-4000", link.name, *kept}
+    assert (other / "model.pt").read_bytes() == b"half"
+
+
+def test_partial_copy_of_another_user_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = request(tmp_path)
+    part = tmp_path / "new" / "checkpoints" / f".step-00004000.{1 << 23}.part"
+    part.mkdir(parents=True)
+    monkeypatch.setattr(os, "geteuid", lambda: part.stat().st_uid + 1)
+    bundles.stage_bundle(sent)
+    assert part.is_dir()
