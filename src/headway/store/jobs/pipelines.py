@@ -8,7 +8,7 @@ import secrets as random
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import case, insert, select
 
 from headway.errors import NotFound
 from headway.store.access.idempotency_keys import IDEMPOTENCY_KEPT_S
@@ -48,11 +48,12 @@ class PipelineStore(StorePart):
         return row
 
     async def get(self, cluster: str, pipeline: str) -> PipelineRow:
-        """Returns a pipeline by its id, or the latest one of this name. Raises NotFound."""
+        """Returns the pipeline with this id; if there is none, the latest one of this name. Raises NotFound."""
         p = t.pipelines
         mine = select(p).where(p.c.cluster == cluster, (p.c.id == pipeline) | (p.c.name == pipeline))
+        is_id = case((p.c.id == pipeline, 0), else_=1)  # people choose names, so a name never hides an id
         async with self._database.read() as db:
-            row = (await db.execute(mine.order_by(p.c.at.desc()).limit(1))).first()
+            row = (await db.execute(mine.order_by(is_id, p.c.at.desc()).limit(1))).first()
         if row is None:
             raise NotFound(f"{cluster} has no pipeline {pipeline!r}", hint="headway pipeline ls")
         return PipelineRow(**row._mapping)

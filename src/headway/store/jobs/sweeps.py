@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import case, func, insert, select, update
 
 from headway.errors import Conflict, NotFound
 from headway.store.db import cluster_schema as t
@@ -47,11 +47,12 @@ class SweepStore(StorePart):
         return SweepRow(**stored._mapping)
 
     async def get(self, cluster: str, sweep: str) -> SweepRow:
-        """Returns a sweep by its id, or the latest one of this name. Raises NotFound."""
+        """Returns the sweep with this id; if there is none, the latest one of this name. Raises NotFound."""
         s = t.sweeps
         mine = select(s).where(s.c.cluster == cluster, (s.c.id == sweep) | (s.c.name == sweep))
+        is_id = case((s.c.id == sweep, 0), else_=1)  # people choose names, so a name never hides an id
         async with self._database.read() as db:
-            row = (await db.execute(mine.order_by(s.c.at.desc()).limit(1))).first()
+            row = (await db.execute(mine.order_by(is_id, s.c.at.desc()).limit(1))).first()
         if row is None:
             raise NotFound(f"{cluster} has no sweep {sweep!r}", hint="headway sweep ls")
         return SweepRow(**row._mapping)

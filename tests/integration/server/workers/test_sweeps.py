@@ -307,3 +307,12 @@ async def test_repeated_start_with_one_key_is_one_sweep(lab: Lab) -> None:
     first, again = [await eve.post(SWEEPS, json={"document": FILE}, headers=KEY) for _ in range(2)]
     assert first.json()["id"] == again.json()["id"]
     assert len((await eve.get(SWEEPS)).json()) == 1
+
+
+async def test_sweep_that_is_named_like_the_id_of_another_does_not_hide_it(lab: Lab) -> None:
+    _, sweep = await start(lab)
+    store = lab.server.store.sweeps
+    row = await store.get("lab", sweep)
+    lab.clock.now += 10
+    await store.save("lab", sweep, person="mallory", user="mallory", document=row.document)
+    assert (await store.get("lab", sweep)).person == "eve"

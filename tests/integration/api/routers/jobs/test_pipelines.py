@@ -162,3 +162,14 @@ async def test_pipeline_list_queries_accounting_once_for_forgotten_jobs(server: 
     shown = (await eve.get(PIPELINES)).json()
     assert [one["state"] for one in shown] == ["done"] * 3
     assert len(server.backend.named("history")) == 1
+
+
+async def test_pipeline_that_is_named_like_the_id_of_another_does_not_hide_it(tmp_path: Path) -> None:
+    clock = builders.Clock()
+    server = await server_fakes.start(tmp_path, clock)
+    store = server.store.pipelines
+    first = await store.save("lab", "chain", person="eve", user="eve", workdir="/w", document={})
+    clock.now += 10
+    await store.save("lab", first.id, person="mallory", user="mallory", workdir="/w", document={})
+    assert (await store.get("lab", first.id)).person == "eve"
+    await server.close()
