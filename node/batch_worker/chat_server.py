@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from batch_worker.plan import encode
 from batch_worker.process_groups import has_ended, kill_group
-from batch_worker.program import CallFailed, StartFailed
+from batch_worker.program import MOST_UNANSWERED, CallEnded, CallFailed, StartFailed
 
 _LISTENS = "0A"  # the state of a socket, see net/tcp_states.h of Linux
 _ENDS_S = 30.0  # after SIGTERM
@@ -32,18 +32,32 @@ class ChatServer:
         self._command, self._model, self._start_s, self._request_s = command, model, start_s, request_s
         self._process = None
         self._port = 0
-        self._doubtful = False  # whether a request found no server
+        self._answered = False  # whether the server answered a request of the call
+        self._doubtful = False  # whether a request of the call may have failed because the server ended or hangs
+        self._unanswered = 0  # calls in a row
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # $http_proxy is for others
         self._pool = ThreadPoolExecutor(parallel)
 
     def call(self, texts):
-        """Returns the results of rows, both as JSON texts; CallFailed as the result of a request that failed. Raises StartFailed
-        if the server does not become healthy."""
-        if self._process is not None and self._doubtful:
-            self._await_end_or_health()
+        """Returns the results of rows, both as JSON texts; CallFailed as the result of a request that failed, CallEnded if the
+        server ended before it was answered, or was ended because it answered no request of the call. Raises StartFailed if the
+        server does not become healthy or never answers."""
         if self._process is None or has_ended(self._process):
             self._start()
-        return list(self._pool.map(self._result, texts))
+        self._answered = self._doubtful = False
+        results = list(self._pool.map(self._result, texts))
+        if self._answered:
+            self._unanswered = 0
+        if not self._doubtful:
+            return results
+        if self._answered and self._becomes_healthy():
+            return [CallFailed(str(result)) if isinstance(result, CallEnded) else result for result in results]
+        self._end_process()
+        if not self._answered:
+            self._unanswered += 1
+            if self._unanswered >= MOST_UNANSWERED:
+                raise StartFailed(f"no request of {self._unanswered} calls in a row was answered")
+        return results
 
     def _result(self, text):
         try:
@@ -69,15 +83,33 @@ class ChatServer:
             f"{self._base()}/v1/{path}", encode(given), {"Content-Type": "application/json"}, method="POST"
         )
         try:
-            with self._open(request, timeout=self._request_s) as answer:
-                return encode({**row, "response": json.load(answer)})
-        except urllib.error.HTTPError as error:
-            raise CallFailed(f"the server answered {error.code}: {error.read(1000).decode(errors='replace')}") from None
+            code, content = self._exchange(request)
+            if code in range(200, 300):
+                return encode({**row, "response": json.loads(content)})
+        except (ValueError, http.client.InvalidURL) as error:
+            raise CallFailed(f"the address or the answer of the request is faulty: {error}") from None
         except (OSError, http.client.HTTPException) as error:
             self._doubtful = True
-            raise CallFailed(f"the server did not answer: {error}") from None
-        except ValueError as error:
-            raise CallFailed(f"the address or the answer of the request is faulty: {error}") from None
+            raise CallEnded(f"the server did not answer: {error}") from None
+        why = f"the server answered {code}: {content.decode(errors='replace')}"
+        if code < 500:
+            raise CallFailed(why)
+        self._doubtful = True  # servers that are about to end answer so
+        raise CallEnded(why)
+
+    def _exchange(self, request):
+        """Returns the status and the content of an answer, or the beginning of the content of a refusal."""
+        try:
+            with self._open(request, timeout=self._request_s) as answer:
+                content = answer.read()
+                self._answered = True
+                return answer.status, content
+        except urllib.error.HTTPError as refusal:
+            self._answered = True
+            return refusal.code, refusal.read(1000)
+        except http.client.IncompleteRead:
+            self._answered = True  # the server does not hang
+            raise
 
     def _start(self):
         self._end_process()
@@ -91,18 +123,21 @@ class ChatServer:
         self._process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=os.environ, start_new_session=True
         )
-        self._await_end_or_health()
-        if has_ended(self._process):
-            self._process.wait()
-            raise StartFailed(f"the server ended with code {self._process.returncode}; see the job's log")
+        if self._becomes_healthy():
+            return
+        if not has_ended(self._process):
+            raise StartFailed(f"the server was not healthy within {self._start_s} s")
+        self._process.wait()
+        raise StartFailed(f"the server ended with code {self._process.returncode}; see the job's log")
 
-    def _await_end_or_health(self):
+    def _becomes_healthy(self):
+        """Waits until the server is healthy. Returns False if it has ended, or if that takes longer than `start_s`."""
         until = time.monotonic() + self._start_s
-        while not (self._healthy() and _is_ours(self._port)) and not has_ended(self._process):
-            if time.monotonic() > until:
-                raise StartFailed(f"the server was not healthy within {self._start_s} s")
+        while not has_ended(self._process) and time.monotonic() < until:
+            if self._healthy() and _is_ours(self._port):
+                return True
             time.sleep(0.2)
-        self._doubtful = False
+        return False
 
     def _base(self):
         return f"http://127.0.0.1:{self._port}"

@@ -16,11 +16,15 @@ from batch_worker.process_groups import has_ended, kill_group
 DEFAULT_FUNCTION = "predict"
 _ENDS_S = 10.0  # a process that has closed its answers ends within this time, and tells its exit code
 _LOOK_S = 0.2  # between two looks whether the process has ended
-_MOST_UNANSWERED = 20  # calls in a row; more than those in which one row is found among all of a call
+MOST_UNANSWERED = 20  # calls in a row; more than those in which one row is found among all of a call
 
 
 class CallFailed(Exception):
     """Rows were not computed; the message says why."""
+
+
+class CallEnded(CallFailed):
+    """A call ended before a row was answered. This row or another one of the call may be the cause."""
 
 
 class StartFailed(Exception):
@@ -70,7 +74,7 @@ class Program:
         if not late:
             return CallFailed(f"the program ended: {_end(self._process.returncode)}")
         self._unanswered += 1
-        if self._unanswered >= _MOST_UNANSWERED:
+        if self._unanswered >= MOST_UNANSWERED:
             return StartFailed(f"{self._unanswered} calls in a row were not answered within {self._call_s} s each")
         return CallFailed(f"the program did not answer within {self._call_s} s")
 

@@ -11,7 +11,7 @@ import zlib
 from batch_worker.leases import Leases
 from batch_worker.part_file import PartFile, whole_lines
 from batch_worker.plan import encode, make_plan, read_shard
-from batch_worker.program import CallFailed
+from batch_worker.program import CallEnded, CallFailed
 from batch_worker.results import Results
 
 FOLDERS = ("leases", "parts", "objects", "done", "workers", "tmp")
@@ -158,14 +158,21 @@ class Worker:
         return lines
 
     def _results(self, texts):
-        """Returns the result of each row, or CallFailed. If rows fail together, they are computed in halves."""
+        """Returns the result of each row, or CallFailed. If a call fails or ends, its rows without an answer are computed in
+        halves."""
+        if not texts:
+            return []
         try:
-            return self._caller.call(texts) if texts else []
+            results = self._caller.call(texts)
         except CallFailed as error:
-            if len(texts) == 1:
-                return [error]
-            half = len(texts) // 2
-            return self._results(texts[:half]) + self._results(texts[half:])
+            results = [CallEnded(str(error))] * len(texts)
+        left = [place for place, result in enumerate(results) if isinstance(result, CallEnded)]
+        if len(texts) > 1:
+            half = len(left) // 2
+            for places in (left[:half], left[half:]):
+                for place, result in zip(places, self._results([texts[place] for place in places]), strict=True):
+                    results[place] = result
+        return results
 
     def _write_record(self):
         record = {**self._record, "started": self._started, "seconds": time.time() - self._started}

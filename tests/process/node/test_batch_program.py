@@ -102,7 +102,7 @@ def test_call_that_is_not_answered_in_time_ends_the_program(
     os.set_blocking(pipe, True)
     while os.read(pipe, 100):  # until no process has it open
         pass
-    monkeypatch.setattr(programs, "_MOST_UNANSWERED", 2)
+    monkeypatch.setattr(programs, "MOST_UNANSWERED", 2)
     with pytest.raises(StartFailed, match="2 calls in a row were not answered within 1 s each"):
         made.call([b'"hang"'])
     os.close(pipe)

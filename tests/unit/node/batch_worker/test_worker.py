@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batch_worker.part_file import whole_lines
+from batch_worker.program import CallEnded, CallFailed
 from batch_worker.results import Results
 from batch_worker.shared_files import SharedFiles
 from batch_worker.worker import Worker
@@ -160,16 +161,36 @@ class Echo:
         return texts
 
 
-def plain_worker(batch: Batch) -> Worker:
+class Ending:
+    """Answers one row of a call, and ends at row 5 before it has answered the others."""
+
+    def call(self, texts: list[bytes]) -> list[bytes | CallFailed]:
+        ends = b'{"n":5}' in texts
+        return [
+            CallEnded("it ended") if ends and (place or len(texts) == 1) else text for place, text in enumerate(texts)
+        ]
+
+
+def plain_worker(batch: Batch, caller: Echo | Ending) -> Worker:
     files = SharedFiles(str(batch.folder / "tmp"))
-    return Worker(files, str(batch.folder), batch.settings, Echo(), "7_0", "0", "n1")
+    return Worker(files, str(batch.folder), batch.settings, caller, "7_0", "0", "n1")
+
+
+def test_row_that_ends_a_call_fails_alone() -> None:
+    with new_batch() as batch:
+        batch.settings.update(call_rows=8, shard_rows=8)
+        plain_worker(batch, Ending()).work()
+        results = (batch.folder / "output" / "part-00000.jsonl").read_text().splitlines()
+        assert results == [f'{{"n":{number}}}' for number in range(8) if number != 5]
+        (error,) = (batch.folder / "output" / "errors-00000.jsonl").read_text().splitlines()
+        assert json.loads(error) == {"file": "rows.jsonl", "line": 6, "error": "it ended", "tries": 2}
 
 
 def test_odd_rows_are_given_as_plain_json_and_errors_have_no_content() -> None:
     rows = [b'\xef\xbb\xbf{"n": 1}', b'"\xed\xa0\x80"', b"[" * 100_000, b"\xff", '"ä"'.encode()]
     with new_batch() as batch:
         (batch.folder / "rows.jsonl").write_bytes(b"\n".join(rows))
-        plain_worker(batch).work()
+        plain_worker(batch, Echo()).work()
         text = (batch.folder / "output" / "part-00000.jsonl").read_bytes().decode()
         assert text.splitlines() == ['{"n":1}', '"\\ud800"', '"ä"']
         errors = (batch.folder / "output" / "errors-00000.jsonl").read_text().splitlines()
@@ -184,7 +205,7 @@ def test_output_for_which_the_disk_has_no_space_leaves_no_draft(monkeypatch: pyt
 
     with new_batch() as batch:
         monkeypatch.setattr(Results, "_fill", full)
-        worker = plain_worker(batch)
+        worker = plain_worker(batch, Echo())
         with pytest.raises(OSError, match="No space"):
             worker.work()
         assert [path for path in (batch.folder / "tmp").iterdir() if path.is_dir()] == []
