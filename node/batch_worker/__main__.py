@@ -9,8 +9,9 @@
     call_s      seconds within which a call, or a request to a server, must be answered
     tries       of a row, after which it has an error instead of a result
     lease_s     seconds after which the shard of a worker that does not answer goes to another
+    start_s     seconds within which a program must be loaded, or a server become healthy
     program     FILE.py or FILE.py:FUNCTION; or "" for `server`
-    server      command of an HTTP server, with {port} and {model}; `start_s` seconds to become healthy
+    server      command of an HTTP server, with {port} and {model}
     model, about    for the server; put into the output"""
 
 import json
@@ -55,7 +56,7 @@ def work(settings):
     files = SharedFiles(os.path.join(folder, "tmp"))
     if settings["program"]:
         arguments = [sys.executable, os.path.abspath(sys.argv[0]), "call"]
-        caller = Program(settings["program"], arguments, settings["call_s"])
+        caller = Program(settings["program"], arguments, settings["start_s"], settings["call_s"])
     else:
         caller = ChatServer(
             settings["server"], settings["model"], settings["call_rows"], settings["start_s"], settings["call_s"]

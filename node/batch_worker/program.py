@@ -35,10 +35,10 @@ class Program:
     """A function of a Python file that gets a list of rows and returns a list of results of the same length. Its process and the
     processes that it starts are a group, which is ended as a whole."""
 
-    def __init__(self, program, arguments, call_s):
-        """`program`: FILE.py or FILE.py:FUNCTION. `arguments`: begin a process that calls `serve_calls`. `call_s`: seconds within
-        which a call must be answered."""
-        self._arguments, self._call_s = [*arguments, program], call_s
+    def __init__(self, program, arguments, start_s, call_s):
+        """`program`: FILE.py or FILE.py:FUNCTION. `arguments`: begin a process that calls `serve_calls`. `start_s`, `call_s`:
+        seconds within which the program must be loaded, and a call answered."""
+        self._arguments, self._start_s, self._call_s = [*arguments, program], start_s, call_s
         self._process = None
         self._handle = -1  # of the pipe with its answers
         self._read = bytearray()  # from it, and not yet used
@@ -46,7 +46,8 @@ class Program:
 
     def call(self, texts):
         """Returns the results of rows, both as JSON texts. Raises CallFailed if the function fails, if it returns another number
-        of results, if it does not answer in time, or if its process ends; StartFailed if it can't be loaded or never answers."""
+        of results, if it does not answer in time, or if its process ends; StartFailed if it can't be loaded or never answers in
+        time."""
         if self._process is None or self._has_ended():
             self._start()
         until = time.monotonic() + self._call_s
@@ -78,7 +79,7 @@ class Program:
             return StartFailed(f"{self._unanswered} calls in a row were not answered within {self._call_s} s each")
         return CallFailed(f"the program did not answer within {self._call_s} s")
 
-    def _line(self, until=float("inf")):
+    def _line(self, until):
         """Returns the next line that the process has written. Raises EOFError if it has ended before the line's end, or if the
         time is over. A process that it has started may hold the pipe open, so its end is looked at too."""
         end = self._read.find(b"\n")
@@ -113,9 +114,13 @@ class Program:
         finally:
             os.close(theirs)
         self._handle, self._read = ours, bytearray()
+        until = time.monotonic() + self._start_s
         try:
-            self._line()
+            self._line(until)
         except EOFError:
+            if time.monotonic() >= until:
+                self.close()
+                raise StartFailed(f"the program was not loaded within {self._start_s} s") from None
             self.close(wait_s=_ENDS_S)
             raise StartFailed(
                 f"the program could not be loaded: {_end(self._process.returncode)}; see the job's log"

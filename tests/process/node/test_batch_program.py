@@ -50,12 +50,14 @@ def other(rows):
 def program(tmp_path: Path) -> Iterator[Callable[..., Program]]:
     (tmp_path / "worker.py").write_text(program_source("batch_worker"))
     (tmp_path / "predict.py").write_text(PREDICT)
+    (tmp_path / "slow.py").write_text("import signal\nsignal.pause()\n")
     (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
     os.mkfifo(tmp_path / "alive")
     made: list[Program] = []
 
-    def make(name: str, call_s: float = 600) -> Program:
-        made.append(Program(str(tmp_path / name), [sys.executable, str(tmp_path / "worker.py"), "call"], call_s))
+    def make(name: str, call_s: float = 600, start_s: float = 600) -> Program:
+        arguments = [sys.executable, str(tmp_path / "worker.py"), "call"]
+        made.append(Program(str(tmp_path / name), arguments, start_s, call_s))
         return made[-1]
 
     yield make
@@ -82,6 +84,8 @@ def test_fault_of_the_function_is_the_fault_of_a_call(program: Callable[..., Pro
 def test_program_that_can_not_be_loaded_computes_no_row(program: Callable[..., Program]) -> None:
     with pytest.raises(StartFailed, match="could not be loaded: exit code 1"):
         program("broken.py").call([b"1"])
+    with pytest.raises(StartFailed, match="the program was not loaded within 1 s"):
+        program("slow.py", start_s=1).call([b"1"])
 
 
 def test_answer_that_is_cut_off_is_no_result(program: Callable[..., Program]) -> None:
@@ -129,7 +133,7 @@ def worker(program: Callable[..., Program], tmp_path: Path) -> Callable[[str], s
         (tmp_path / "rows.jsonl").write_text(f"{row}\n")
         settings = {
             "folder": str(tmp_path / "batch"), "input": str(tmp_path / "rows.jsonl"), "program": str(tmp_path / "predict.py"),
-            "shard_rows": 1, "call_rows": 1, "call_s": 600, "tries": 1, "lease_s": 600, "about": {},
+            "shard_rows": 1, "call_rows": 1, "start_s": 600, "call_s": 600, "tries": 1, "lease_s": 600, "about": {},
         }  # fmt: skip
         return subprocess.Popen(
             [sys.executable, str(tmp_path / "worker.py"), "work"],

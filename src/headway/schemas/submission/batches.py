@@ -32,7 +32,7 @@ class BatchIn(RequestModel):
     )  # within which a call or a request to the server must be answered
     tries: int = Field(default=3, ge=1, le=20)  # of a row
     lease_s: int = Field(default=60, ge=5, le=3600)
-    start_s: int = Field(default=1800, ge=5, le=86_400)  # for the server to become healthy
+    start_s: int = Field(default=1800, ge=5, le=86_400)  # for the program to be loaded, or the server to become healthy
     job: JobFields = JobFields()
     bundle: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     git: GitIn | None = None
