@@ -16,7 +16,12 @@ from headway.domain.slurm.node_reasons import HELD_FOR_PRICE, HELD_FOR_QUEUE_TIM
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.group_fit import can_use_group, waits_for_nodes
 from headway.jobs.explain.phrases import format_duration
-from headway.jobs.explain.placement_search import NodeResources, is_exclusive, requested_per_node
+from headway.jobs.explain.placement_search import (
+    NodeResources,
+    has_simple_constraint,
+    is_exclusive,
+    requested_per_node,
+)
 from headway.jobs.view.array_tasks import task_count
 
 
@@ -69,11 +74,11 @@ class _GroupSlots:
     affordable: int
     left: dict[str, NodeResources] = field(default_factory=dict)  # what the counted jobs leave of the slots they need
 
-    def count(self, job: JobState, pieces: int, tasks: int) -> int:
-        """Counts pieces of the job, each on one node, and returns how many found room. `tasks`: how many of them may be on
-        the same node."""
+    def count(self, job: JobState, nodes: Collection[str], pieces: int, tasks: int) -> int:
+        """Counts pieces of the job, each on one node, and returns how many found room. `nodes`: those that the job may use;
+        `tasks`: how many pieces may be on the same node."""
         request = self._request(job)
-        found = self.room(job, pieces, tasks)
+        found = self.room(job, nodes, pieces, tasks)
         for name, count in found.items():
             free = self.left.get(name, self._whole)
             self.left[name] = NodeResources(
@@ -83,19 +88,22 @@ class _GroupSlots:
             )
         return sum(found.values())
 
-    def room(self, job: JobState, pieces: int, tasks: int) -> dict[str, int]:
-        """Returns how many pieces of the job fit on each slot."""
+    def room(self, job: JobState, nodes: Collection[str], pieces: int, tasks: int) -> dict[str, int]:
+        """Returns how many pieces of the job fit on each slot. Nodes that the job names come first."""
         request, found = self._request(job), dict[str, int]()
-        only = job.required_nodes if 0 < job.node_count <= len(job.required_nodes) else self.may
-        for name in self.may:
+        for name in sorted(self.may, key=lambda name: name not in job.required_nodes):
             needed = len(self.left) + sum(other not in self.left for other in found)
-            if name not in only or name in job.excluded_nodes or (name not in self.left and needed >= self.affordable):
+            if name not in nodes or (name not in self.left and needed >= self.affordable):
                 continue
             count = min(pieces, tasks, _times(request, self.left.get(name, self._whole)))
             if count:
                 found[name] = count
                 pieces -= count
         return found
+
+    def names_slot(self, job: JobState) -> bool:
+        """Returns whether the job names one of the slots."""
+        return not set(job.required_nodes).isdisjoint(self.may)
 
     def actions(self) -> Iterator[HoldSlots | ReleaseSlots]:
         """Yields the slots to hold and to release."""
@@ -140,7 +148,8 @@ def _group_slots(
 
 def _count_jobs(cluster: Cluster, groups: Sequence[_GroupSlots], jobs: Sequence[JobState], now: float) -> None:
     """Counts each job that has waited long enough, on the fewest slots: jobs may share a node. It counts in the first group of
-    the file that has room for it; if none has room for the whole job, it counts in several."""
+    the file that has room for it; if none has room for the whole job, it counts in several. A job whose --constraint can't
+    be evaluated here counts in each group: Slurm may use any of them."""
     running = Counter(job.array_job_id for job in jobs if job.array_job_id and job.state in ALLOCATED)
     for job in jobs:
         if not waits_for_nodes(job):
@@ -148,13 +157,25 @@ def _count_jobs(cluster: Cluster, groups: Sequence[_GroupSlots], jobs: Sequence[
         waited = now - (job.eligible_time or job.submit_time)
         usable = [slots for slots in groups if waited >= slots.group.queue_time_s]
         usable = [slots for slots in usable if can_use_group(job, slots.group, cluster)]
+        nodes = _usable_nodes(job, cluster)
         tasks = _tasks_at_once(job, running[job.array_job_id])
         pieces = max(1, job.node_count) * tasks
         if job.node_count > 1:
-            fits = {slots.group.name: sum(slots.room(job, pieces, tasks).values()) == pieces for slots in usable}
-            usable.sort(key=lambda slots: not fits[slots.group.name])
+            fits = {slots.group.name: sum(slots.room(job, nodes, pieces, tasks).values()) == pieces for slots in usable}
+            usable.sort(key=lambda slots: (not slots.names_slot(job), not fits[slots.group.name]))
         for slots in usable:
-            pieces -= slots.count(job, pieces, tasks)
+            found = slots.count(job, nodes, pieces, tasks)
+            if has_simple_constraint(job):
+                pieces -= found
+
+
+def _usable_nodes(job: JobState, cluster: Cluster) -> Collection[str]:
+    """Returns the nodes of the job's partitions without excluded ones; only those that the job names if they are enough."""
+    named = job.partition.split(",")
+    nodes = {name for part in cluster.partitions if part.name in named for name in part.nodes}
+    if 0 < job.node_count <= len(job.required_nodes):
+        nodes &= set(job.required_nodes)
+    return nodes - set(job.excluded_nodes)
 
 
 def _tasks_at_once(job: JobState, running: int) -> int:

@@ -38,15 +38,17 @@ def planned(
     jobs: tuple[JobState, ...] = (),
     there: tuple[int, ...] = (),
     backing_off: tuple[str, ...] = (),
+    partitions: dict[str, tuple[str, ...]] | None = None,
 ) -> list[HoldSlots | ReleaseSlots]:
-    """`states`: of the slots of `more`, "word" or "word|reason"; `there`: places of those with a machine."""
+    """`states`: of the slots of `more`, "word" or "word|reason"; `there`: places of those with a machine; `partitions`:
+    their nodes (default: one partition, main, with all)."""
     names = made.slot_names[1:]
     found = {
         name: (text.partition("|")[0], text.partition("|")[2] or "none")
         for name, text in zip(names, states, strict=True)
     }
-    partitions = (replace(made.partitions[0], name="main", nodes=made.slot_names),)
-    made = replace(made, partitions=partitions)
+    parts = (partitions or {"main": made.slot_names}).items()
+    made = replace(made, partitions=tuple(replace(made.partitions[0], name=part, nodes=nodes) for part, nodes in parts))
     return list(plan_held_slots(made, found, {names[place] for place in there}, jobs, NOW, backing_off))
 
 
@@ -140,10 +142,37 @@ def test_excluded_slots_are_not_released() -> None:
     assert planned(LATER, HELD, HELD, HELD, jobs=(waiting(20, required_nodes=(THREE,)),)) == [ReleaseSlots((THREE,))]
 
 
-def test_job_is_counted_in_one_group() -> None:
+def test_only_slots_of_the_partitions_of_the_job_are_released() -> None:
+    parts = {"main": (THREE,), "other": (ONE, TWO)}
+    assert planned(LATER, HELD, HELD, HELD, jobs=(waiting(20),), partitions=parts) == [ReleaseSlots((THREE,))]
+    both = replace(waiting(20, node_count=3, gpus=24), partition="other,main")
+    assert planned(LATER, HELD, HELD, HELD, jobs=(both,), partitions=parts) == [ReleaseSlots((ONE, TWO, THREE))]
+
+
+def test_slots_that_the_job_names_come_first() -> None:
+    pair = waiting(20, node_count=2, gpus=16, required_nodes=(THREE,))
+    assert planned(LATER, HELD, HELD, HELD, jobs=(pair,)) == [ReleaseSlots((ONE, THREE))]
+    assert planned(in_two_groups(), HELD, HELD, HELD, jobs=(pair,)) == [ReleaseSlots((ONE,)), ReleaseSlots((THREE,))]
+
+
+def test_job_with_a_constraint_that_is_not_evaluated_counts_in_each_group() -> None:
+    for features in ("[last*1]", "(more|last)&last"):
+        job = waiting(20, features=features)
+        assert planned(in_two_groups(), HELD, HELD, HELD, jobs=(job,)) == [
+            ReleaseSlots((ONE,)),
+            ReleaseSlots((THREE,)),
+        ]
+
+
+def in_two_groups() -> Cluster:
+    """Returns the cluster with the last slot in a group of its own."""
     own, more = LATER.groups
     last = replace(more, name="last", most=1, slots=more.slots[2:])
-    made = replace(LATER, groups=(own, replace(more, most=2, slots=more.slots[:2]), last))
+    return replace(LATER, groups=(own, replace(more, most=2, slots=more.slots[:2]), last))
+
+
+def test_job_is_counted_in_one_group() -> None:
+    made = in_two_groups()
     pair, triple = waiting(20, node_count=2, gpus=16), waiting(20, node_count=3, gpus=24)
     assert planned(made, HELD, HELD, HELD, jobs=(waiting(20),)) == [ReleaseSlots((ONE,))]
     assert planned(made, HELD, HELD, HELD, jobs=(waiting(20), pair)) == [
