@@ -32,16 +32,23 @@ _OPEN: Mapping[str, Callable[[Path, Sequence[Host], CloudSettings], Provider]] =
 
 def open_providers(cluster: Cluster, state_dir: Path) -> Provider:
     """Returns the provider of a cluster: one for all machines, or one of owned machines together with the cloud that groups
-    rent from."""
+    rent from. A cloud that is no longer in the file stays until everything rented there has ended."""
     own = open_provider(cluster.provider.name, state_dir, cluster.hosts, cluster.cloud)
-    clouds = {group.provider.name for group in cluster.groups if group.provider is not None}
-    if not clouds:
+    if not isinstance(own, SshProvider):
         return own
+    clouds = {group.provider.name for group in cluster.groups if group.provider is not None}
+    name, settings = next(iter(clouds), ""), cluster.cloud
+    if not clouds:
+        from headway.providers.cloud.rental_records import RentalRecords
+
+        record = RentalRecords(state_dir.absolute()).read(cluster.name)
+        if not record.unended:
+            return own
+        name, settings = record.provider, CloudSettings(record.region)
     from headway.providers.cloud.provider import CloudProvider
     from headway.providers.mixed.provider import MixedProvider
 
-    cloud = open_provider(next(iter(clouds)), state_dir, cloud=cluster.cloud)
-    assert isinstance(own, SshProvider)
+    cloud = open_provider(name, state_dir, cloud=settings)
     assert isinstance(cloud, CloudProvider)
     return MixedProvider(own, cloud)
 

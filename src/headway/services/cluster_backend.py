@@ -131,8 +131,7 @@ class ClusterBackups(Protocol):
         ...
 
     async def restore(self, cluster: Cluster, report: ReportProgress, path: Path, key: bytes, ref: str) -> None:
-        """Creates the cluster's machines and loads the backup's queue and accounting into them. To continue an
-        interrupted restore, give the same `ref`."""
+        """Creates the machines and loads the backup's queue and accounting. The same `ref` continues an earlier restore."""
         ...
 
 
@@ -142,8 +141,7 @@ class ClusterKeyRotation(Protocol):
     async def rotate_key(
         self, cluster: Cluster, report: ReportProgress, what: str, ref: str, begins: Callable[[], Awaitable[None]]
     ) -> None:
-        """Replaces the cluster's `munge`, `jwt` or `ssh` key. To continue an interrupted rotation, give the same `ref`.
-        `begins` is called before the first change."""
+        """Replaces a key. The same `ref` continues an earlier rotation. `begins` is called before the first change."""
         ...
 
 
@@ -186,8 +184,11 @@ class ClusterRentals(Protocol):
     """What is rented from clouds."""
 
     async def rented_things(self) -> tuple[tuple[RentedThing, ...], tuple[str, ...]]:
-        """Returns everything of this server that costs money at clouds, and which regions did not answer, with the
-        reason."""
+        """Returns all of this server that costs money at clouds, and which regions did not answer and why."""
+        ...
+
+    async def rented_names(self, cluster: str) -> frozenset[str]:
+        """Returns the names for which a machine is rented, or its launch has begun, without asking the cloud."""
         ...
 
     async def unclaimed_things(self, cluster: Cluster) -> tuple[RentedThing, ...]:
@@ -199,8 +200,7 @@ class ClusterRentals(Protocol):
         ...
 
     async def rentals(self, cluster: Cluster) -> tuple[Rental, ...]:
-        """Returns when the cluster's instances ran: those of now, and those that ended a short while ago. () where nothing
-        is rented."""
+        """Returns when the cluster's instances ran, also those that ended a short while ago. () where nothing is rented."""
         ...
 
     async def renew_leases(self, cluster: Cluster) -> tuple[str, ...]:

@@ -129,7 +129,7 @@ class CloudProvider:
 
     def names(self, cluster: str) -> frozenset[str]:
         """Returns the names for which a machine is rented, or its launch has begun."""
-        return frozenset(name for name, made in self._records.read(cluster).tries.items() if not made.ended)
+        return self._records.read(cluster).unended
 
     async def list(self, cluster: str) -> tuple[Machine, ...]:
         """Returns the machines that the cluster has taken. While the cloud does not answer, those of the last list."""

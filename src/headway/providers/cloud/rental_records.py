@@ -48,6 +48,11 @@ class RentalRecord:
     provider: str = ""  # where the cluster last rented something; "" = nowhere yet
     region: str = ""
 
+    @property
+    def unended(self) -> frozenset[str]:
+        """Names for which a machine is rented, or its launch has begun."""
+        return frozenset(name for name, made in self.tries.items() if not made.ended)
+
 
 class RentalRecords:
     """Reads and writes the files of `state_dir/rented`. They hold private keys: only their owner may read them."""

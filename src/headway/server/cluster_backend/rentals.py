@@ -34,6 +34,12 @@ class RentalsBackend:
                 silent.append(f"{name} {region}: {error.message}")
         return tuple(things), tuple(silent)
 
+    async def rented_names(self, cluster: str) -> frozenset[str]:
+        from headway.providers.cloud.rental_records import RentalRecords
+
+        record = await asyncio.to_thread(RentalRecords(self._pool.state_dir).read, cluster)
+        return record.unended
+
     async def unclaimed_things(self, cluster: Cluster) -> tuple[RentedThing, ...]:
         from headway.providers.base import RentingProvider
 

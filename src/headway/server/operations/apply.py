@@ -5,14 +5,18 @@ from __future__ import annotations
 from headway.billing.prices.price_history import current_prices
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation_kinds import ApplyParams
-from headway.errors import HeadwayError, Refused
+from headway.errors import HeadwayError, InvalidSpec, Refused
 from headway.schemas.clusters import Document
 from headway.server.operations.operation_run import OperationRun
 from headway.server.operations.rollouts import queue_node_rollout
 from headway.server.operations.scale_in_wait import ScaleInWait, was_replaced
 from headway.server.operations.slurm_upgrade_backup import back_up_before_slurm_upgrade
 from headway.services.app_state import AppState
-from headway.services.cluster.apply_guards import cost_limit_conflict, require_undisturbed_work
+from headway.services.cluster.apply_guards import (
+    cost_limit_conflict,
+    require_undisturbed_work,
+    unended_rental_faults,
+)
 from headway.services.cluster.cluster_to_schema import summary_of
 from headway.services.cluster.planning import scaled_document
 from headway.services.storage.declared_environments import queue_declared_builds
@@ -36,6 +40,8 @@ async def apply_cluster(run: OperationRun) -> tuple[str, ...]:
         run.replanned.add(operation.id)
     # Machines for jobs may have been added since it was queued.
     before = await state.clusters.resolved(row) if row else None
+    if faults := await unended_rental_faults(state, before, cluster):
+        raise InvalidSpec(faults)
     if over := await cost_limit_conflict(state, before, cluster):
         raise over
     if row is not None and before is not None:

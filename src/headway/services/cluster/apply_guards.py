@@ -1,11 +1,13 @@
-"""Refusals of a plan or an apply: a person may not name these resources, the plan is not the one that was shown, its
-cost is above the limit, running work would be disturbed without confirmation, or busy nodes removed without a deadline."""
+"""Refusals of a plan or an apply: a person may not name these resources, rented machines would be left running, the plan is
+not the one that was shown, its cost is above the limit, running work would be disturbed without confirmation, or busy nodes
+removed without a deadline."""
 
 from __future__ import annotations
 
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
-from headway.errors import Conflict, NeedsConfirmation, NotAllowed
+from headway.domain.slurm.hostlist import compress
+from headway.errors import Conflict, Fault, NeedsConfirmation, NotAllowed
 from headway.schemas.clusters import ApplyIn, ScaleGroupsIn
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
@@ -32,6 +34,33 @@ def require_known_resources(who: Principal, cluster: Cluster, known: Cluster | N
 
 def _machines_and_keys(cluster: Cluster) -> object:
     return cluster.provider, cluster.rents_machines, cluster.hosts, cluster.cloud, cluster.munge_key
+
+
+async def unended_rental_faults(state: AppState, before: Cluster | None, after: Cluster) -> list[Fault]:
+    """Returns a fault for each group that would lose its cloud while machines are rented for it: without the cloud in the
+    file, no apply would end them."""
+    if before is None or not before.rents_machines:
+        return []
+    if before.provider.rents_machines:
+        rented = frozenset() if after.provider.rents_machines else await state.backend.rentals.rented_names(before.name)
+        message = f"is {after.provider.name}, but {compress(sorted(rented))} is rented from {before.provider.name}"
+        return [Fault("provider", message, "take the cluster down first (headway down)")] if rented else []
+    now = {group.name: group for group in after.groups}
+    # A removed group whose cloud still serves another group is ended by the apply.
+    lost = [
+        group
+        for group in before.groups
+        if group.provider is not None and not (now[group.name].provider if group.name in now else after.rents_machines)
+    ]
+    rented = await state.backend.rentals.rented_names(before.name) if lost else frozenset()
+    faults = []
+    for group in lost:
+        if names := sorted(rented.intersection(group.slots)):
+            path = f"groups.{group.name}.provider" if group.name in now else f"groups.{group.name}"
+            message = f"is missing, but {compress(names)} is rented"
+            hint = "first apply the group with its provider, nodes: 0 and max, without idle; this ends what is rented"
+            faults.append(Fault(path, message, hint))
+    return faults
 
 
 def require_shown_plan(name: str, plan: ShownPlan, request: ApplyIn | ScaleGroupsIn) -> None:

@@ -22,6 +22,7 @@ from headway.services.cluster.apply_guards import (
     require_confirmation,
     require_known_resources,
     require_shown_plan,
+    unended_rental_faults,
 )
 from headway.services.cluster.changeset_to_schema import changeset_out
 from headway.services.cluster.cluster_to_schema import summary_of
@@ -145,6 +146,7 @@ async def resolve_document(state: AppState, who: Principal, document: Document) 
         state.clusters.stored_slurm_version(resolved.cluster, before), resolved.cluster, exists=before is not None
     )
     faults = [*await path_faults(state, resolved), *([hop] if hop else [])]
+    faults += await unended_rental_faults(state, before, resolved.cluster)
     if before is not None and row is not None and row.state == "ready":
         faults += moved_dataset_faults(before, resolved.cluster)
     if faults:

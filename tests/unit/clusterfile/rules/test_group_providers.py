@@ -34,6 +34,13 @@ def test_hosts_are_those_of_the_head_and_of_the_groups_without_a_provider() -> N
     assert cluster.rents_machines
 
 
+def test_rented_group_can_be_emptied_before_it_is_removed() -> None:
+    cluster, faults = checked(MIXED.replace("max: 3, idle: 10", "nodes: 0, max: 3"))
+    assert cluster is not None, faults
+    assert cluster.rents_machines
+    assert cluster.provider_of("lab-more-1-1") is AWS
+
+
 def test_rented_group_needs_a_cloud_and_owned_machines() -> None:
     assert checked(MIXED.replace("cloud: {region: us-east-1}\n", ""))[1] == ["cloud"]
     assert "hosts" in checked(MIXED.replace(", 10.0.0.3", ""))[1]

@@ -12,10 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
+from headway.catalog.providers import AWS, SSH
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.machine import Machine, MachineState
 from headway.domain.readiness import ReadinessCheck
+from headway.domain.slurm.hostlist import compress
 from headway.domain.storage.folders import Dataset, StorageFolders
 from headway.errors import NotFound, Refused, Unreachable
 from headway.schemas.base import Problem
@@ -409,6 +411,34 @@ async def test_apply_without_growth_ignores_the_cost_limit(server: Server) -> No
     lower = {"document": document(cost=100).model_dump()}
     assert (await client.post("/api/v1/clusters/lab/apply", json=lower)).status_code == 202
     assert server.backend.named("machines") == []
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_group_keeps_its_cloud_while_machines_are_rented_for_it(server: Server, removed: bool) -> None:
+    own, jobs = growing(3).groups
+    rents = replace(growing(3), provider=SSH, groups=(own, replace(jobs, provider=AWS)))
+    server.backend.whole["lab"] = rents
+    server.backend.answers |= {"plan": changes(), "apply": None, "rented_names": frozenset(jobs.slots[:2])}
+    client = await server.client()
+    await client.post("/api/v1/clusters/lab/apply", json=ask())
+    await server.work_off()
+    await server.state.clusters.get("lab")
+    server.backend.whole["lab"] = replace(rents, groups=(own,) if removed else (own, jobs))
+    less = {"document": document(nodes=5).model_dump()}
+    refused = failed(await client.post("/api/v1/plan", json=less["document"]), 422, "invalid_spec")
+    (fault,) = refused.faults
+    assert fault.path == ("groups.jobs" if removed else "groups.jobs.provider")
+    assert fault.message == f"is missing, but {compress(jobs.slots[:2])} is rented"
+    assert "nodes: 0" in fault.hint
+    server.backend.answers["rented_names"] = frozenset()
+    assert (await client.post("/api/v1/clusters/lab/apply", json=less)).status_code == 202
+    server.backend.answers["rented_names"] = frozenset(jobs.slots[:1])  # one was rented before its turn
+    await server.work_off()
+    (last, *_) = await server.store.operations.recent()
+    assert (last.state, last.error["kind"]) == ("failed", "invalid_spec")  # type: ignore[index]
+    row = await server.store.clusters.get("lab")
+    assert row is not None
+    assert row.document["spec"]["nodes"] == 4, "the file with the group is still the applied one"
 
 
 async def test_concurrent_readers_share_one_cluster_row_query(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
