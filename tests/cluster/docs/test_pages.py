@@ -14,11 +14,13 @@ from tests.support.paths import ROOT
 DOCS = ROOT / "docs"
 QUICKSTART, CLUSTER = DOCS / "quickstart.md", DOCS / "tutorials" / "first-cluster.md"
 TRAINING, ACCESS = DOCS / "tutorials" / "first-training.md", DOCS / "howto" / "access.md"
-# What a person types: yes to `headway down`, a few commands on the head, Ctrl-C once the training makes steps.
+# What a person types: yes to `headway down`, a few commands on the head, Ctrl-C once the training makes steps and once the
+# node of an incident is back.
 REPLIES = (
     (r"\[y/N\]: $", "y\n"),
     (r"@lab-head:\S*[#$] $", "sinfo && srun --gpus 1 nvidia-smi -L && exit\n"),
     (r"\nstep \d+ loss", "^C"),
+    (r"incident \d+ .* returned ", "^C"),
 )
 
 

@@ -44,7 +44,8 @@ def job(lab: Lab, tmp_path: Path) -> Iterator[int]:
     done = lab.cli("run", "lab", *flags, "--", "./x", f"--password={VALUE}")
     job = int(done.json()["job_id"])
     lab.wait_job(job, "RUNNING")
-    lab.wait(lambda: VALUE in lab.cli("logs", "lab", str(job)).out, "the program to have its arguments")
+    # A running job's log may not exist yet.
+    lab.wait(lambda: VALUE in lab.cli("logs", "lab", str(job), check=False).out, "the program to have its arguments")
     yield job
     lab.head("scancel", str(job))
 

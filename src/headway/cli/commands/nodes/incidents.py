@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,9 +12,15 @@ from headway.cli import common
 from headway.cli.common import ClusterName, ClusterOption
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output, print_json
+from headway.cli.output.terminal import detect_terminal, paint, without_control_characters
+from headway.domain.incident import IncidentState
+from headway.errors import Refused
 
 if TYPE_CHECKING:
-    from headway.schemas.nodes.incidents import IncidentOut
+    from headway.schemas.nodes.incidents import IncidentOut, IncidentStepOut
+    from headway.sdk.client import Client
+
+FOLLOW_S = 1.0  # seconds between two looks for new steps
 
 app = typer.Typer(
     help="Show one fault's steps; return its node to service.",
@@ -23,10 +31,21 @@ app = typer.Typer(
 Number = Annotated[int, typer.Argument(metavar="INCIDENT", help="Incident number.")]
 
 
-def incidents(cluster: ClusterName = None, output: Output = Format.table) -> None:
+def incidents(
+    cluster: ClusterName = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print the steps of open and new incidents until ^C.")
+    ] = False,
+    output: Output = Format.table,
+) -> None:
     """List node faults, latest first; as JSON with all their steps."""
+    if follow and output is Format.json:
+        raise Refused("--follow prints text, not JSON", hint="use headway incidents -o json")
     api = common.connect()
     name = common.choose_cluster(api, cluster)
+    if follow:
+        _follow(api, name)
+        return
     found = api.incidents.list(name, steps=output is Format.json)
     if output is Format.json:
         print_json(found)
@@ -49,6 +68,34 @@ def incidents(cluster: ClusterName = None, output: Output = Format.table) -> Non
         for incident in found
     ]
     tables.print_table(columns, rows)
+
+
+def _follow(api: Client, name: str) -> None:
+    terminal = detect_terminal()
+    for found, step in _new_steps(api, name):
+        at = formatting.local_time(step.at).rpartition(" ")[2]
+        state = paint(f"{step.state:<14}", formatting.incident_style(step.state), terminal)
+        text = without_control_characters(f"{step.actor}: {step.text}")
+        common.print_line(f"{at}  incident {found.number}  {found.node}  {state}  {text}")
+
+
+def _new_steps(api: Client, name: str) -> Iterator[tuple[IncidentOut, IncidentStepOut]]:
+    """Yields the steps of open incidents, then each new step of any incident, without end. Incidents that were closed
+    at the first look are left out until they get a new step."""
+    printed: dict[int, int] = {}  # incident: its printed steps
+    first = True
+    while True:
+        listed = api.incidents.list(name, steps=True)
+        for found in sorted(listed, key=lambda one: one.number):
+            if first and IncidentState(found.state).closed:
+                printed[found.number] = len(found.steps)
+            for step in found.steps[printed.get(found.number, 0) :]:
+                yield found, step
+            printed[found.number] = len(found.steps)
+        if first and len(printed) == sum(IncidentState(found.state).closed for found in listed):
+            common.print_note(f"no open incident on {name}; each new step is printed here, ^C ends")
+        first = False
+        time.sleep(FOLLOW_S)
 
 
 @app.command("show")
