@@ -24,6 +24,7 @@ PAGE_TO_DOC = {
     "costs": "howto/costs",
     "home": "howto/dashboard",
     "offers": "howto/cloud-prices",
+    "size": "howto/size",
     "new": "reference/cluster-yaml",
     "people": "howto/access",
     "audit": "howto/access",

@@ -61,6 +61,7 @@ SERVER = (
     Tab("home", "Home", "/", letter="h"),
     Tab("incidents", "Incidents", "/incidents"),
     Tab("offers", "Prices", "/offers", letter="p"),
+    Tab("size", "Size", "/size", letter="z"),
     Tab("new", "New cluster", "/new", roles=CAN_SUBMIT),
     Tab("people", "People", "/people", (Role.ADMIN,), group="Admin"),
     Tab("audit", "Audit", "/audit", (Role.ADMIN,), group="Admin", letter="a"),

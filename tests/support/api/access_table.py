@@ -296,6 +296,7 @@ TABLE: dict[str, Row] = {
     "POST /people/{person}/enable": Row(ADMIN),
     "GET /audit": Row(ADMIN),
     "GET /offers": Row(ALL),
+    "GET /size": Row(ALL),
     "GET /settings": Row(ADMIN),
     "GET /signin": Row(PUBLIC),
     "POST /signin": Row(PUBLIC),

@@ -132,6 +132,11 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("offers-all", "/offers", role="viewer"),
         Place("offers-none", "/offers?gpu=none&count=x", role="viewer"),
     ),
+    "/size": (
+        Place("size", "/size?model=llama-3-70b&gpus=256&tokens=2T"),
+        Place("size-none", "/size", role="viewer"),
+        Place("size-refused", "/size?model=70b&gpus=8", role="viewer", status=400),
+    ),
     "/clusters/{name}/teams": (
         Place("teams", "/clusters/demo/teams"),
         Place("teams-viewer", "/clusters/prod/teams", role="viewer"),

@@ -77,7 +77,8 @@ class CheckpointOut(ResponseModel):
 class SizeOut(ResponseModel):
     """The training: its layout, memory, throughput, time and price. `tokens_s`: of all GPUs, true within `band` (a share of it);
     `outside`: what no published run has that the prediction was fitted to. Figures of the whole training are null without
-    `tokens`; `late_s` without a deadline that is missed."""
+    `tokens`; `late_s` without a deadline that is missed. `script`: a batch script with the layout; `sources`: formula and source
+    by figure."""
 
     parameters: int
     active_parameters: int
@@ -101,3 +102,5 @@ class SizeOut(ResponseModel):
     usd_per_gpu_hour: float | None = None
     price_origin: str | None = None
     checkpoint: CheckpointOut
+    script: str
+    sources: dict[str, str]

@@ -24,6 +24,8 @@ async def size_model(body: SizeIn) -> SizeOut:
 
 
 def _size(body: SizeIn) -> SizeOut:
+    from headway.sizing.batch_script import batch_script
+    from headway.sizing.figure_sources import FIGURE_SOURCES
     from headway.sizing.models.model_source import shape_of_config, shape_of_name  # 1.5 MB that few servers need
     from headway.sizing.training_request import TrainingRequest, answer_training
 
@@ -42,7 +44,15 @@ def _size(body: SizeIn) -> SizeOut:
         nodes=body.nodes, gpus_per_node=body.gpus_per_node, tokens=body.tokens, deadline=body.deadline, batch=body.batch,
         price=body.usd_per_gpu_hour,
     )  # fmt: skip
-    found = answer_training(request, gpu).for_programs()
-    return SizeOut.model_validate(
-        {**found, "parameters": shape.parameters, "active_parameters": shape.active_parameters}
-    )
+    answer = answer_training(request, gpu)
+    return SizeOut.model_validate({
+        **answer.for_programs(), "parameters": shape.parameters, "active_parameters": shape.active_parameters,
+        "script": batch_script(answer.sized), "sources": dict(FIGURE_SOURCES),
+    })  # fmt: skip
+
+
+def known_models() -> tuple[str, ...]:
+    """Returns the names of models whose shape is known, and usual sizes."""
+    from headway.sizing.models.usual_shapes import KNOWN_SHAPES
+
+    return (*KNOWN_SHAPES, "1b", "7b", "13b", "70b", "400b")

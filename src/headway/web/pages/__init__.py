@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from headway.web.pages.access import audit, people, settings, sign_in, tokens
-from headway.web.pages.billing import costs, offers, teams
+from headway.web.pages.billing import costs, offers, size, teams
 from headway.web.pages.cluster import (
     activity,
     cluster_form,
@@ -52,6 +52,7 @@ PAGES: tuple[ModuleType, ...] = (
     teams,
     costs,
     offers,
+    size,
     audit,
     settings,
 )
