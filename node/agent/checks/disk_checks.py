@@ -14,6 +14,7 @@ from agent.metrics.host import read_text
 SLOW_S = 5.0
 FREE_MIB = {"/": 500, "/var/lib/headway": 500, "/tmp": 200}  # folder -> MiB below which jobs fail
 FREE_INODES = 1000  # below which jobs fail
+_WARN_FREE = 0.03  # share of a disk below which the check warns
 _LEAVES_S = 600.0  # so long after the end of a user's last job the epilog may still be deleting its files
 _HOST_ADVICE = (
     "all local machines share it, and no node is drained for it: free space on the host "
@@ -48,7 +49,7 @@ def disk(seen: MachineReading) -> CheckResult | None:
             if not seen.config.own_hardware and not _is_in_memory(place):
                 return CheckResult(WARN, f"the disk of the host is full, {why}; {_HOST_ADVICE}", HOST_DISK)
             return bad(why)
-        if stats.f_blocks and stats.f_bavail < stats.f_blocks * 0.03:
+        if stats.f_blocks and stats.f_bavail < stats.f_blocks * _WARN_FREE:
             return warn(f"{place} is 97 % full")
     return None
 

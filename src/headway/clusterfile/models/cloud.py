@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from headway.domain.machines.rented import DEFAULT_LEASE_S, DEFAULT_NETWORK, CloudSettings
+from headway.domain.machines.rented import DEFAULT_DISK_GIB, DEFAULT_LEASE_S, DEFAULT_NETWORK, CloudSettings
 from headway.validation import syntax_rules
 from headway.validation.field_types import FileSection, Seconds, checked_by
 
@@ -47,7 +47,9 @@ class CloudPart(FileSection):
     public_addresses: bool = Field(
         True, description="false: the server reaches the addresses of the subnets, for example by a VPN."
     )
-    disk_gib: int = Field(64, ge=20, le=16_384, description="Disk of a machine, GiB; it is deleted with the machine.")
+    disk_gib: int = Field(
+        DEFAULT_DISK_GIB, ge=20, le=16_384, description="Disk of a machine, GiB; it is deleted with the machine."
+    )
     lease: Seconds = Field(
         DEFAULT_LEASE_S,
         description="A machine that hears nothing of Headway's server for this long ends itself once its jobs have ended "

@@ -11,6 +11,7 @@ from enum import StrEnum
 from headway.domain.machines.offer import PurchaseOption
 
 DEFAULT_LEASE_S = 6 * 3600
+DEFAULT_DISK_GIB = 64
 DEFAULT_NETWORK = "10.64.0.0/16"
 
 
@@ -26,7 +27,7 @@ class CloudSettings:
     subnets: tuple[str, ...] = ()  # () = Headway makes a network
     network: str = DEFAULT_NETWORK  # of the network that Headway makes
     public_addresses: bool = True  # the server connects to public addresses; otherwise to those of the subnet
-    disk_gib: int = 64
+    disk_gib: int = DEFAULT_DISK_GIB
     lease_s: int = DEFAULT_LEASE_S  # a machine that hears nothing of the server for this long ends itself
 
 

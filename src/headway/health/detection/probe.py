@@ -31,7 +31,7 @@ async def probe_node(context: HealthContext, node: str) -> str:
         with contextlib.suppress(HeadwayError, TimeoutError):
             await context.cluster_context.connections.remote(machine, ["true"], timeout_s=PROBE_S)
             return "SSH answers"
-    argv = ["python3", "-I", "-S", "-c", program_source("ssh_banner"), machine.address, str(machine.port)]
+    argv = ["python3", "-I", "-S", "-c", program_source("probe_ssh"), machine.address, str(machine.port)]
     with contextlib.suppress(HeadwayError, TimeoutError):
         ran = await context.cluster_context.connections.remote(
             await context.head(), argv, timeout_s=PROBE_S + 5, check=False

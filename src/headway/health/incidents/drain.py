@@ -8,7 +8,7 @@ from headway.domain.machines.machine import MachineState
 from headway.domain.slurm.node_reasons import SCALE_IN_REASON, is_headway_reason, reason_before_scale_in
 from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.health.context import HealthContext
-from headway.health.incidents.requeue import (
+from headway.health.incidents.move_jobs import (
     ENDED_BADLY,
     ended_by_user,
     hold_completing,

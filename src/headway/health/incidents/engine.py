@@ -38,7 +38,7 @@ from headway.health.detection.dead_nodes import DeadNodeDetector, Messages
 from headway.health.incidents import machine_gone, repair, spot_reclaim
 from headway.health.incidents.drain import isolate_node
 from headway.health.incidents.incident_tasks import IncidentTasks
-from headway.health.incidents.requeue import ENDED_BADLY, move_jobs, requeue_job_of_symptom
+from headway.health.incidents.move_jobs import ENDED_BADLY, move_jobs, requeue_job_of_symptom
 from headway.health.incidents.storage import host_disk
 from headway.health.policy import flaky_score, repair_ladder
 from headway.health.policy.symptom_policy import (

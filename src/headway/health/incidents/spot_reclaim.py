@@ -14,7 +14,7 @@ from headway.domain.slurm.node_reasons import INCIDENT_REASON, is_headway_reason
 from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.health.context import HealthContext
 from headway.health.incidents import machine_gone
-from headway.health.incidents.requeue import ENDED_BADLY, move_jobs
+from headway.health.incidents.move_jobs import ENDED_BADLY, move_jobs
 from headway.slurm import node_commands
 
 JOBS_END_BEFORE_S = 15.0  # seconds before the machine is reclaimed; a warned job may run until then

@@ -27,7 +27,7 @@ from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.nodes_and_jobs import OUT, JobState
 from headway.errors import HeadwayError, InvalidSpec, NotFound, TooManySubmits, Unanswered, Unreachable
 from headway.jobs.explain.reason_sentences import job_reason
-from headway.jobs.serving.decisions import (
+from headway.jobs.serving.replica_decisions import (
     must_drain,
     next_step,
     pause_after_failures,

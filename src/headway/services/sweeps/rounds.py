@@ -18,8 +18,8 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, TooManySubmits, Unanswered, Unreachable
 from headway.jobs.explain.reason_sentences import job_reason
 from headway.jobs.metrics.metric_files import JobMetrics
-from headway.jobs.sweeps.decisions import end_of_sweep, free_places, spent_usd, trials_to_begin, trials_to_stop
 from headway.jobs.sweeps.search import trial_parameters
+from headway.jobs.sweeps.trial_decisions import end_of_sweep, free_places, spent_usd, trials_to_begin, trials_to_stop
 from headway.jobs.sweeps.trial_run import trial_run
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

@@ -9,9 +9,9 @@ from headway.billing.money import cents, usd
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, NotFound, Refused
 from headway.jobs.submission.prepare_job import prepare_run, run_out
-from headway.jobs.sweeps.decisions import best_trial
 from headway.jobs.sweeps.search import trial_parameters
 from headway.jobs.sweeps.sweep_file import Sweep, read_sweep
+from headway.jobs.sweeps.trial_decisions import best_trial
 from headway.jobs.sweeps.trial_run import trial_command, trial_run
 from headway.schemas.billing.cost_estimate import EstimateOut
 from headway.schemas.submission.run_request import RunIn, RunOut

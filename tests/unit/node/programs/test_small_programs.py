@@ -36,7 +36,7 @@ def test_heartbeat_ages_are_seconds_since_each_heartbeat(tmp_path: Path) -> None
     assert 100 <= json.loads(run("heartbeat_ages", str(beats)).stdout)["lab-1-1"] < 200
 
 
-def test_ssh_banner_tells_an_ssh_server_from_other_servers() -> None:
+def test_probe_ssh_tells_an_ssh_server_from_other_servers() -> None:
     for banner, code in ((b"SSH-2.0-x", 0), (b"HTTP/1.1", 1)):
         with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -44,7 +44,7 @@ def test_ssh_banner_tells_an_ssh_server_from_other_servers() -> None:
                 server.accept()[0].sendall(banner)
 
             threading.Thread(target=answer, daemon=True).start()
-            assert run("ssh_banner", "127.0.0.1", str(server.getsockname()[1])).returncode == code
+            assert run("probe_ssh", "127.0.0.1", str(server.getsockname()[1])).returncode == code
 
 
 @pytest.mark.parametrize("kind", [socket.AF_UNIX, socket.AF_INET])

@@ -35,7 +35,7 @@ XID_MARK = "/run/headway/xid"  # created by the agent (node/agent), removed by h
 GIVES_WAY = "/run/headway/gives-way"
 # With cgroup v1, the groups in which node/image/spank/job_processes.h limits the processes of jobs
 PIDS_GROUPS = "/sys/fs/cgroup/pids/headway-jobs"
-# A file named after a job means that it will be requeued; health.incidents.requeue creates and removes it
+# A file named after a job means that it will be requeued; health.incidents.move_jobs creates and removes it
 HOLD = "/run/headway/hold"
 
 # Returns 0 if a volume is not mounted although its source exists. It only accesses the disk of the source, for at most

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headway.jobs.sweeps.decisions import best_trial, end_of_sweep, spent_usd, trials_to_begin, trials_to_stop
 from headway.jobs.sweeps.sweep_file import Sweep, read_sweep
+from headway.jobs.sweeps.trial_decisions import best_trial, end_of_sweep, spent_usd, trials_to_begin, trials_to_stop
 from headway.store import TrialRow
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headway.domain.slurm.nodes_and_jobs import NodeState
-from headway.jobs.serving.decisions import (
+from headway.jobs.serving.replica_decisions import (
     must_drain,
     next_step,
     pause_after_failures,

@@ -1,7 +1,7 @@
 """Ends with 0 if an SSH server sends its banner, otherwise with 1. The kernel accepts connections for a stopped program
 too, so only the banner counts.
 
-    ssh_banner.py ADDRESS PORT"""
+    probe_ssh.py ADDRESS PORT"""
 
 from __future__ import annotations
 
