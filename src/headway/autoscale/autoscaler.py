@@ -8,10 +8,12 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from headway.autoscale import planner, provisioning_incidents
 from headway.autoscale.held_slots import HoldSlots, plan_held_slots
 from headway.autoscale.retry_delays import CreationBackoff, retry_delay_s
+from headway.autoscale.slot_prices import SlotPrices
 from headway.cluster.active_head import active_head
 from headway.cluster.context import ClusterContext
 from headway.cluster.monitoring.scrape_targets import update_scrape_targets
@@ -65,6 +67,7 @@ class Autoscaler:
     paused: bool = False
     busy_nodes: frozenset[str] = frozenset()  # nodes that another operation works on; their groups get no new machine
     jobs: tuple[JobState, ...] | None = None  # the queue as last read; None: slots that are held stay held
+    slot_prices: SlotPrices = field(default_factory=SlotPrices)
     next_file: Cluster | None = None  # the cluster file that applies once no node is in busy_nodes
 
     async def scale(self, *, at_once: bool = False) -> Messages:
@@ -123,13 +126,14 @@ class Autoscaler:
         making = set(self.tasks)
         closed_s = {group.name: retry_delay_s(self.over_budget.get(group.name, 0) + 1) for group in self.cluster.groups}
         begun = await self._begun()
+        prices = await self.slot_prices.read(self.cluster, self.context.provider, now)
         async with self._report_faults("held nodes"):
-            await self._hold_slots(head, states, {*machines, *making, *begun}, waiting)
+            await self._hold_slots(head, states, {*machines, *making, *begun}, waiting, prices)
         jobs = await self._waiting_jobs(head, states)
         planned = planner.plan_scaling(
             self.cluster, states, machines, making, now,
             leaving=going, backing_off=waiting, closed_s=closed_s, jobs=jobs, next_file=self.next_file,
-            begun=begun, ready_at=self._ready_at(machines),
+            begun=begun, ready_at=self._ready_at(machines), prices=prices,
         )  # fmt: skip
         actions = list(planned)
         self._forget_over_budget(actions)
@@ -162,12 +166,13 @@ class Autoscaler:
         states: Mapping[str, planner.StateAndReason],
         there: Collection[str],
         backing_off: Collection[str],
+        prices: Mapping[str, Decimal],
     ) -> None:
         """Holds and releases powered-down slots, by how long jobs have waited and by the price limits of groups."""
         if self.jobs is None:
             return
         run = self.context.connections
-        for action in plan_held_slots(self.cluster, states, there, self.jobs, self.clock(), backing_off):
+        for action in plan_held_slots(self.cluster, states, there, self.jobs, self.clock(), backing_off, prices):
             if isinstance(action, HoldSlots):
                 await node_commands.drain_nodes(run, head, action.nodes, action.reason)
             else:

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from headway.autoscale.planner import StateAndReason, machine_count
+from headway.autoscale.planner import StateAndReason
 from headway.domain.cluster import Cluster, Group
+from headway.domain.machines.rental_price import paid_slots, total_price
 from headway.domain.slurm.job_states import ALLOCATED
 from headway.domain.slurm.node_reasons import HELD_FOR_PRICE, HELD_FOR_QUEUE_TIME, HELD_REASON, is_held_slot
 from headway.domain.slurm.nodes_and_jobs import JobState
@@ -47,15 +48,20 @@ def plan_held_slots(
     jobs: Iterable[JobState],
     now: float,
     backing_off: Collection[str] = (),
+    prices: Mapping[str, Decimal] | None = None,
 ) -> Iterator[HoldSlots | ReleaseSlots]:
     """Yields the slots to hold and to release now. `machines`: slots that have a machine or get one; `jobs`: the queue;
-    `backing_off`: groups that create no machine yet after a failure, where no slot is released."""
+    `backing_off`: groups that create no machine yet after a failure, where no slot is released; `prices`: of rented
+    machines, and of those that slots would get, USD an hour."""
     scaled: list[_GroupSlots] = []
     for group in cluster.groups:
         known = {name: states[name] for name in group.slots if name in states}
         held = {name: reason for name, (word, reason) in known.items() if is_held_slot(word, reason)}
         if group.idle_s is not None:
-            scaled.append(_group_slots(group, known, held, machines, group.name in backing_off))
+            may, used = _free_slots(group, known, held, machines, group.name in backing_off)
+            there = {name for name in known if not known[name][0].endswith("~") or name in machines}
+            affordable = _affordable(cluster, group, there, may, prices or {})
+            scaled.append(_GroupSlots(group, held, may, used, affordable))
         elif names := tuple(name for name in held if name in machines):  # the group has lost its `idle`
             yield ReleaseSlots(names)
     _count_jobs(cluster, [slots for slots in scaled if slots.group.queue_time_s], tuple(jobs), now)
@@ -129,13 +135,14 @@ class _GroupSlots:
         return self._whole if is_exclusive(job) else requested_per_node(job)
 
 
-def _group_slots(
+def _free_slots(
     group: Group,
     known: Mapping[str, StateAndReason],
     held: Mapping[str, str],
     machines: Collection[str],
     backing_off: bool,
-) -> _GroupSlots:
+) -> tuple[list[str], list[str]]:
+    """Returns the slots that may be held or not, and the held ones that have a machine or always should."""
     empty = [name for name, (word, _) in known.items() if word.endswith("~") and name not in machines]
     may = [name for name in empty if name not in group.slots[: group.min_machines]]
     may = [name for name in may if known[name][1] == "none" or known[name][1].startswith(HELD_REASON)]
@@ -143,7 +150,7 @@ def _group_slots(
     if backing_off:
         may = [name for name in may if name not in held]
     may.sort(key=lambda name: name in held)
-    return _GroupSlots(group, held, may, used, _affordable(group, {name for name in known if name not in empty}))
+    return may, used
 
 
 def _count_jobs(cluster: Cluster, groups: Sequence[_GroupSlots], jobs: Sequence[JobState], now: float) -> None:
@@ -198,12 +205,20 @@ def _times(request: NodeResources, free: NodeResources) -> int:
     return min((there // wanted for wanted, there in pairs if wanted), default=1)
 
 
-def _affordable(group: Group, used: Collection[str]) -> int:
-    """Returns how many further machines the group's price limit allows."""
-    price = group.price_usd_per_node_hour
-    if group.max_usd_per_hour is None or price <= Decimal(0):
+def _affordable(
+    cluster: Cluster, group: Group, there: Collection[str], free: Sequence[str], prices: Mapping[str, Decimal]
+) -> int:
+    """Returns for how many of the free slots the group's price limit allows a further machine."""
+    if group.max_usd_per_hour is None:
         return len(group.slots)
-    return max(0, int(group.max_usd_per_hour / price) - machine_count(group, used))
+    count, names = 0, {*paid_slots(group, there)}
+    total = total_price(cluster, names, prices)
+    for name in free:
+        total += total_price(cluster, {name} - names, prices)
+        if total > group.max_usd_per_hour:
+            break
+        count += 1
+    return count
 
 
 def _queue_time_reason(group: Group) -> str:

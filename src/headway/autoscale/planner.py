@@ -11,6 +11,7 @@ from decimal import Decimal
 from headway.autoscale.retry_delays import FIRST_WAIT_S
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.machine import Machine
+from headway.domain.machines.rental_price import paid_slots, total_price
 from headway.domain.slurm.node_reasons import (
     CLOSED_REASON,
     HEADWAY_REASON,
@@ -81,17 +82,20 @@ def plan_scaling(
     next_file: Cluster | None = None,
     begun: Collection[str] = (),
     ready_at: Mapping[str, float] | None = None,
+    prices: Mapping[str, Decimal] | None = None,
 ) -> Iterator[ScalingAction]:
     """Yields the actions to carry out now. `being_created`: nodes whose machines are being created; `leaving`: nodes
     whose machines are reclaimed; `backing_off`: groups that create no machine yet after a failure; `closed_s`: seconds
     for which a group over its cost limit is closed; `jobs`: node -> jobs that wait for it: the nodes of one job are
     created all or none; `next_file`: the cluster file that applies once `leaving` is empty: machines must fit its limit
     and its group sizes too; `begun`: slots for which a machine is rented that is not in `machines` yet; `ready_at`: when the
-    machine of a slot was set up, if that is later than its start: from then on it has time to register."""
+    machine of a slot was set up, if that is later than its start: from then on it has time to register; `prices`: of rented
+    machines, and of those that slots would get, USD an hour."""
     there = {*machines, *being_created}
     up_since = {name: max(one.started_at, (ready_at or {}).get(name, 0.0)) for name, one in machines.items()}
     late = {name for name, since in up_since.items() if 0 < since < now - REGISTER_S}
-    budget = _Budget([(cluster, there)] if next_file is None else [(cluster, there), (next_file, there - {*leaving})])
+    files = [(cluster, there)] if next_file is None else [(cluster, there), (next_file, there - {*leaving})]
+    budget = _Budget(files, prices or {})
     fill = _fill_targets(cluster, next_file)
     for group in cluster.groups:
         filled = group.spot and group.name not in backing_off
@@ -235,13 +239,14 @@ class _Budget:
     the limit of each file."""
 
     files: list[tuple[Cluster, set[str]]]  # each file with the machines that exist when it applies
+    prices: Mapping[str, Decimal]  # of rented machines, and of those that slots would get
     limit: str = ""  # the limit that was exceeded last, in words
 
     def has_room(self, names: Collection[str]) -> bool:
         """Returns whether these machines fit the limits too. If they do, they count from then on."""
         files = [(file, there | set(names)) for file, there in self.files]
         for file, there in files:
-            for limit, usd in _limits(file, there, names):
+            for limit, usd in _limits(file, there, names, self.prices):
                 if usd > limit[0]:
                     self.limit = f"{limit[0].normalize():f} USD an hour{limit[1]}"
                     return False
@@ -250,22 +255,14 @@ class _Budget:
 
 
 def _limits(
-    cluster: Cluster, there: Collection[str], names: Collection[str]
+    cluster: Cluster, there: Collection[str], names: Collection[str], prices: Mapping[str, Decimal]
 ) -> Iterator[tuple[tuple[Decimal, str], Decimal]]:
     """Yields each limit of a file that holds for these further machines, with the words for it, and the cost of all machines
     that it holds for, USD an hour."""
-    costs = {group.name: group.price_usd_per_node_hour * machine_count(group, there) for group in cluster.groups}
+    costs = {group.name: total_price(cluster, paid_slots(group, there), prices) for group in cluster.groups}
     if cluster.max_usd_per_hour is not None:
-        yield (cluster.max_usd_per_hour, ""), sum(costs.values(), Decimal(0))
+        heads = total_price(cluster, cluster.heads, prices)
+        yield (cluster.max_usd_per_hour, ""), sum(costs.values(), heads)
     for group in cluster.groups:
         if group.max_usd_per_hour is not None and not set(group.slots).isdisjoint(names):
             yield (group.max_usd_per_hour, f" of group {group.name}"), costs[group.name]
-
-
-def machine_count(group: Group, there: Collection[str]) -> int:
-    """Returns the number of machines of the group that cost money. The first `min_machines` slots of an autoscaled
-    group always count."""
-    found = {name for name in group.slots if name in there}
-    if group.idle_s is not None:
-        return len(found | set(group.slots[: group.min_machines]))
-    return max(group.min_machines, len(found))

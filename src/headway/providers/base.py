@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Protocol, runtime_checkable
 
 from headway.domain.cluster import Cluster, Host
@@ -151,6 +152,11 @@ class RentingProvider(Protocol):
 
     async def begun(self, cluster: str) -> frozenset[str]:
         """Returns the names for which a machine is rented, or its launch has begun, that is no machine of the cluster yet.
+        Asks the cloud nothing."""
+        ...
+
+    async def launch_prices(self, cluster: str) -> Mapping[str, Decimal]:
+        """Returns the price of each machine that is rented or whose launch has begun, by name, USD an hour; 0 = not known.
         Asks the cloud nothing."""
         ...
 

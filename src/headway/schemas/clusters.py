@@ -62,7 +62,7 @@ class ChangeSetOut(ResponseModel):
     disturbing: int = 0  # number of changes that disturb something and need a confirmation
     digest: str = ""  # to be sent back with apply, which is refused if the plan has changed since
     warnings: list[FaultOut] = []
-    price_usd_per_hour: str = ""  # nodes and spares at the plan's price
+    price_usd_per_hour: str = ""  # nodes and spares at the plan's price; "" where machines are rented: see warnings
     differences: list[DifferenceOut] = []  # only for provider ssh
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -187,8 +188,9 @@ class ClusterRentals(Protocol):
         """Returns all of this server that costs money at clouds, and which regions did not answer and why."""
         ...
 
-    async def rented_names(self, cluster: str) -> frozenset[str]:
-        """Returns the names for which a machine is rented, or its launch has begun, without asking the cloud."""
+    async def rented_prices(self, cluster: str) -> Mapping[str, Decimal]:
+        """Returns the price of each machine that is rented or whose launch has begun, by name, USD an hour, without asking
+        the cloud; 0 = not known."""
         ...
 
     async def unclaimed_things(self, cluster: Cluster) -> tuple[RentedThing, ...]:

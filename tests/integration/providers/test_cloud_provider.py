@@ -182,7 +182,9 @@ async def test_cost_limit_holds_before_a_launch(tmp_path: Path) -> None:
     site.cloud.prices = {"little": "0.25", "big": "2", "small": "2"}
     await site.rent(HEAD)
     await site.rent()
-    with pytest.raises(Conflict, match=r"lab-1-2 would cost 2.00 USD an hour as big; with the 2.25 of what is rented"):
+    with pytest.raises(
+        Conflict, match=r"lab-1-2 would cost 2.00 USD an hour as big; with the 2.25 of all other machines"
+    ):
         await site.rent("lab-1-2")
     assert len(site.cloud.living) == 2
     await site.provider.delete((await site.provider.rented(site.cluster))[NODE])

@@ -137,7 +137,7 @@ class FakeCloud:
         rented = (
             RentedThing(
                 one.id, "instance", one.claim.cluster, one.claim.machine, one.launched_at, one.instance_type, one.zone,
-                one.state.value, number=one.claim.number,
+                one.state.value, one.usd_per_hour or None, number=one.claim.number,
             )
             for one in self.living
             if one.claim.server == server

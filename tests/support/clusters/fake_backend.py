@@ -298,8 +298,8 @@ class FakeRentals(_Part):
     async def rented_things(self) -> Any:
         return await self._fake.call("rented_things")
 
-    async def rented_names(self, cluster: str) -> Any:
-        return await self._fake.call("rented_names", cluster)
+    async def rented_prices(self, cluster: str) -> Any:
+        return await self._fake.call("rented_prices", cluster)
 
     async def unclaimed_things(self, cluster: Cluster) -> Any:
         return await self._fake.call("unclaimed_things", cluster)

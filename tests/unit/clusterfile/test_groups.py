@@ -229,3 +229,9 @@ def test_refuses_to_scale_autoscaled_unknown_or_ambiguous_group() -> None:
 def test_cost_may_equal_its_limit() -> None:
     text = "name: lab\ncost: {usd_per_hour: 0.3}\ngroups: {gpu: {plan: h100-8, nodes: 3, price: 0.1}}"
     assert cluster(text).min_usd_per_hour == Decimal("0.3")
+
+
+def test_price_in_the_file_is_no_limit_for_rented_machines() -> None:
+    """They cost the price of the cloud's offers, which the file does not know."""
+    text = "name: lab\nprovider: aws\ncloud: {region: r}\ncost: {usd_per_hour: 1}\nplan: h100-8\nnodes: 3"
+    assert cluster(text).max_usd_per_hour == Decimal(1)

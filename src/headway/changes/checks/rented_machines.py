@@ -3,12 +3,13 @@ account's quotas and the cost limit do not allow. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from headway.domain.cluster import Cluster, Group
 from headway.domain.machines.offer import Offer
+from headway.domain.machines.rental_price import owned_slots, rental_price, total_price
 from headway.domain.machines.rented import Quota
 from headway.domain.slurm.hostlist import compress
 
@@ -24,11 +25,11 @@ class WantedMachines:
     quota: Quota | None
 
 
-def rental_notes(cluster: Cluster, wanted: Sequence[WantedMachines], rented_usd: Decimal) -> Iterator[str]:
-    """Yields the notes. `rented_usd`: price of what the cluster rents now, USD an hour."""
+def rental_notes(cluster: Cluster, wanted: Sequence[WantedMachines], rented: Mapping[str, Decimal]) -> Iterator[str]:
+    """Yields the notes. `rented`: prices of the machines that the cluster rents now, by name, USD an hour."""
     total, known = Decimal(0), True
     for want in wanted:
-        usd = want.offers[0].price_usd_per_node_hour or _plan_price(cluster, want.names[0])
+        usd = rental_price(cluster.group_of.get(want.names[0]), offer=want.offers[0])
         total, known = total + usd * len(want.names), known and bool(usd)
         yield f"{compress(want.names)}: {_first_offer(want, usd)}{_others(want.offers[1:])}"
     if not wanted:
@@ -36,9 +37,10 @@ def rental_notes(cluster: Cluster, wanted: Sequence[WantedMachines], rented_usd:
     least = "" if known else "at least "
     yield f"what apply rents costs {least}{total:.2f} USD an hour, without disks, addresses and traffic"
     limit = cluster.max_usd_per_hour
-    if limit is not None and rented_usd + total > limit:
+    everything = total + total_price(cluster, {*rented, *owned_slots(cluster)}, rented)
+    if limit is not None and everything > limit:
         yield (
-            f"apply would stop: everything together would cost {rented_usd + total:.2f} USD an hour, and cost.usd_per_hour "
+            f"apply would stop: everything together would cost {everything:.2f} USD an hour, and cost.usd_per_hour "
             f"is {limit.normalize():f}; raise it or name cheaper types in cloud"
         )
     yield from _quota_notes(wanted)
@@ -47,7 +49,7 @@ def rental_notes(cluster: Cluster, wanted: Sequence[WantedMachines], rented_usd:
 def later_notes(cluster: Cluster, later: Sequence[WantedMachines]) -> Iterator[str]:
     """Yields a note for each group with idle: what its further slots would be when jobs wait."""
     for want in later:
-        usd = want.offers[0].price_usd_per_node_hour or _plan_price(cluster, want.names[0])
+        usd = rental_price(cluster.group_of.get(want.names[0]), offer=want.offers[0])
         when = f"when {_when(cluster.group_of[want.names[0]])}, {compress(want.names)}"
         limit = cluster.group_of[want.names[0]].max_usd_per_hour
         most = "" if limit is None else f"; at most {limit.normalize():f} USD an hour together"
@@ -91,8 +93,3 @@ def _quota_notes(wanted: Sequence[WantedMachines]) -> Iterator[str]:
                 f"can't be had: the quota {name} is {quota.limit:g} vCPUs, {quota.used:g} are used and {need:g} more are "
                 "needed; ask the cloud for a higher quota, or rent less"
             )
-
-
-def _plan_price(cluster: Cluster, name: str) -> Decimal:
-    group = cluster.group_of.get(name)
-    return group.price_usd_per_node_hour if group else Decimal(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from decimal import Decimal
 
 from headway.changes.checks.rented_machines import WantedMachines, later_notes, rental_notes
 from headway.cluster.context import ClusterContext
@@ -31,9 +30,8 @@ async def with_rental_notes(
             return changes
         wanted = await _ask(cluster, provider, missing)
         later = await _ask_later(cluster, provider, names)
-        here = [thing for thing in await provider.things() if thing.cluster == cluster.name]
-        usd = sum((thing.usd_per_hour or Decimal(0) for thing in here), Decimal(0))
-        notes = (*rental_notes(cluster, wanted, usd), *later_notes(cluster, later))
+        rented = await provider.launch_prices(cluster.name)
+        notes = (*rental_notes(cluster, wanted, rented), *later_notes(cluster, later))
     except HeadwayError as error:
         notes = (f"the cloud does not say what can be had: {error.message}; {error.hint}",)
     return replace(changes, notes=(*changes.notes, *notes))

@@ -64,7 +64,9 @@ def _cost(draft: FileDraft) -> None:
     limit, parts = draft.file.cost.usd_per_hour, groups.parts_of(draft.file)
     if not draft.has_size or any(part.plan not in draft.catalogue for part in parts.values()):
         return
-    built = [groups.build_group(name, part, draft.catalogue[part.plan], ()) for name, part in parts.items()]
+    # The price of a rented machine is that of the cloud's offer, which a plan shows and a launch checks.
+    owned = {name: part for name, part in parts.items() if not (part.provider or draft.provider.rents_machines)}
+    built = [groups.build_group(name, part, draft.catalogue[part.plan], ()) for name, part in owned.items()]
     for group in built:
         least = group.min_usd_per_hour + group.price_usd_per_node_hour
         if group.max_usd_per_hour is not None and group.max_usd_per_hour < least:

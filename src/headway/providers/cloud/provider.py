@@ -265,6 +265,9 @@ class CloudProvider:
         tries = self._records.read(cluster).tries
         return frozenset(name for name, made in tries.items() if not made.ended and not made.claimed)
 
+    async def launch_prices(self, cluster: str) -> Mapping[str, Decimal]:
+        return self._records.read(cluster).prices
+
     async def give_up(self, cluster: str, name: str) -> None:
         made = self._records.read(cluster).tries.get(name)
         if made is not None and not made.ended:
@@ -317,14 +320,16 @@ class CloudProvider:
         return await self._api.quota(offer)
 
     async def things(self) -> tuple[RentedThing, ...]:
-        prices = {
+        noted = {
             made.instance: made.usd_per_hour
             for cluster in self._records.clusters()
             for made in self._records.read(cluster).tries.values()
-            if made.instance and made.usd_per_hour
+            if made.instance
         }
         things = await self._api.costly_things(self.server_id)
-        return tuple(replace(thing, usd_per_hour=prices.get(thing.id)) for thing in things)
+        return tuple(
+            replace(thing, usd_per_hour=_launch_price(thing.usd_per_hour, noted.get(thing.id))) for thing in things
+        )
 
     async def rentals(self, cluster: str) -> tuple[Rental, ...]:
         names = {
@@ -333,10 +338,10 @@ class CloudProvider:
         found = []
         for one in await self._instances(cluster):
             name, made = names.get(one.id, (one.claim.machine, None))
-            usd = one.usd_per_hour or (made.usd_per_hour if made else Decimal(0))
+            usd = _launch_price(one.usd_per_hour, made.usd_per_hour if made else None)
             runs = one.state in (InstanceState.STARTING, InstanceState.RUNNING)
             times = (int(one.launched_at), None if runs else int(one.ended_at))
-            found.append(Rental(one.id, *times, name, one.instance_type, one.zone, one.purchase, usd or None))
+            found.append(Rental(one.id, *times, name, one.instance_type, one.zone, one.purchase, usd))
         return tuple(found)
 
     async def unclaimed(self, cluster: str) -> tuple[RentedThing, ...]:
@@ -472,6 +477,12 @@ def _machines_of(thing: RentedThing) -> Sequence[str]:
         return expand(thing.machine, most=_MOST_TOGETHER)
     except ValueError:  # a person has changed the tag
         return ()
+
+
+def _launch_price(tagged: Decimal | None, noted: Decimal | None) -> Decimal | None:
+    """Returns the price of an instance's launch, USD an hour: as its tags say, else as the record says. None: it is not
+    known."""
+    return tagged or noted or None
 
 
 def _price(offer: Offer) -> Decimal:

@@ -51,7 +51,12 @@ class RentalRecord:
     @property
     def unended(self) -> frozenset[str]:
         """Names for which a machine is rented, or its launch has begun."""
-        return frozenset(name for name, made in self.tries.items() if not made.ended)
+        return frozenset(self.prices)
+
+    @property
+    def prices(self) -> Mapping[str, Decimal]:
+        """Prices of these machines, USD an hour; 0 = not known."""
+        return {name: made.usd_per_hour for name, made in self.tries.items() if not made.ended}
 
 
 class RentalRecords:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import MachineRequest
 from headway.domain.machines.offer import Offer
+from headway.domain.machines.rental_price import owned_slots, rental_price, total_price
 from headway.domain.machines.rented import CloudNetwork, CloudSettings, Instance, InstanceClaim, InstanceState
 from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress, expand
@@ -160,7 +161,7 @@ class Renting:
             head=requests[0].head,
         )
         cluster, names = plan.cluster, tuple(request.name for request in requests)
-        usd = offer.price_usd_per_node_hour or _listed_price(cluster, names[0])
+        usd = rental_price(cluster.group_of.get(names[0]), offer=offer)
         async with self._lock:
             record = self._records.read(cluster.name)
             if over := _over_group_limit(cluster, names, usd, record):
@@ -275,13 +276,11 @@ class Renting:
 def _check_cost(cluster: Cluster, names: Sequence[str], offer: Offer, usd: Decimal, record: RentalRecord) -> None:
     """Raises Conflict if these further machines at this price would cost more than the cluster file allows."""
     limit = cluster.max_usd_per_hour
-    others = sum(
-        (made.usd_per_hour for n, made in record.tries.items() if n not in names and not made.ended), Decimal(0)
-    )
+    others = total_price(cluster, {*record.prices, *owned_slots(cluster)} - {*names}, record.prices)
     if limit is not None and others + usd * len(names) > limit:
         raise Conflict(
             f"{compress(names)} would cost {usd * len(names):.2f} USD an hour as {offer.instance_type}; with the {others:.2f} of "
-            f"what is rented that is more than cost.usd_per_hour, {limit.normalize():f}",
+            f"all other machines that is more than cost.usd_per_hour, {limit.normalize():f}",
             hint="raise cost.usd_per_hour, or give cheaper types in cloud.types",
         )
 
@@ -291,22 +290,14 @@ def _over_group_limit(cluster: Cluster, names: Sequence[str], usd: Decimal, reco
     group = cluster.group_of.get(names[0])
     if group is None or group.max_usd_per_hour is None:
         return ""
-    there = (
-        made for name, made in record.tries.items() if name in group.slots and name not in names and not made.ended
-    )
-    others = sum((made.usd_per_hour for made in there), Decimal(0))
+    there = {name for name in record.prices if name in group.slots and name not in names}
+    others = total_price(cluster, there, record.prices)
     if others + usd * len(names) <= group.max_usd_per_hour:
         return ""
     return (
         f"{usd * len(names):.2f} USD an hour with the {others:.2f} of the group's other machines is more than "
         f"groups.{group.name}.usd_per_hour, {group.max_usd_per_hour.normalize():f}"
     )
-
-
-def _listed_price(cluster: Cluster, name: str) -> Decimal:
-    """Returns the price of the group's plan, for an offer whose price is not known; 0 for a head."""
-    group = cluster.group_of.get(name)
-    return group.price_usd_per_node_hour if group else Decimal(0)
 
 
 def _none_left(names: str, refusals: Sequence[CloudRefusal]) -> CloudRefusal:

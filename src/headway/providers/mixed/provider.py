@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from headway.domain.cluster import Cluster, Host
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest
@@ -122,6 +123,9 @@ class MixedProvider:
 
     async def begun(self, cluster: str) -> frozenset[str]:
         return await self._cloud.begun(cluster)
+
+    async def launch_prices(self, cluster: str) -> Mapping[str, Decimal]:
+        return await self._cloud.launch_prices(cluster)
 
     async def give_up(self, cluster: str, name: str) -> None:
         await self._cloud.give_up(cluster, name)

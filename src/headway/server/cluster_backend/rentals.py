@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.rented import CloudSettings, Rental, RentedThing
@@ -34,11 +35,11 @@ class RentalsBackend:
                 silent.append(f"{name} {region}: {error.message}")
         return tuple(things), tuple(silent)
 
-    async def rented_names(self, cluster: str) -> frozenset[str]:
+    async def rented_prices(self, cluster: str) -> Mapping[str, Decimal]:
         from headway.providers.cloud.rental_records import RentalRecords
 
         record = await asyncio.to_thread(RentalRecords(self._pool.state_dir).read, cluster)
-        return record.unended
+        return record.prices
 
     async def unclaimed_things(self, cluster: Cluster) -> tuple[RentedThing, ...]:
         from headway.providers.base import RentingProvider

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
+from headway.domain.machines.rental_price import paid_slots, total_price
 from headway.domain.slurm.hostlist import compress
 from headway.errors import Conflict, Fault, NeedsConfirmation, NotAllowed
 from headway.schemas.clusters import ApplyIn, ScaleGroupsIn
@@ -42,7 +43,7 @@ async def unended_rental_faults(state: AppState, before: Cluster | None, after: 
     if before is None or not before.rents_machines:
         return []
     if before.provider.rents_machines:
-        rented = frozenset() if after.provider.rents_machines else await state.backend.rentals.rented_names(before.name)
+        rented = {} if after.provider.rents_machines else await state.backend.rentals.rented_prices(before.name)
         message = f"is {after.provider.name}, but {compress(sorted(rented))} is rented from {before.provider.name}"
         return [Fault("provider", message, "take the cluster down first (headway down)")] if rented else []
     now = {group.name: group for group in after.groups}
@@ -52,10 +53,10 @@ async def unended_rental_faults(state: AppState, before: Cluster | None, after: 
         for group in before.groups
         if group.provider is not None and not (now[group.name].provider if group.name in now else after.rents_machines)
     ]
-    rented = await state.backend.rentals.rented_names(before.name) if lost else frozenset()
+    rented = await state.backend.rentals.rented_prices(before.name) if lost else {}
     faults = []
     for group in lost:
-        if names := sorted(rented.intersection(group.slots)):
+        if names := sorted(rented.keys() & set(group.slots)):
             path = f"groups.{group.name}.provider" if group.name in now else f"groups.{group.name}"
             message = f"is missing, but {compress(names)} is rented"
             hint = "first apply the group with its provider, nodes: 0 and max, without idle; this ends what is rented"
@@ -81,15 +82,17 @@ async def cost_limit_conflict(state: AppState, before: Cluster | None, after: Cl
         return None  # a fixed cost above the limit is a fault of the file
     machines = {machine.name for machine in await state.backend.lifecycle.machines(before)}
     there = {group.name: len(machines & set(group.slots)) for group in scaling}
-    # Machines in a group's first `min_machines` slots are counted as always on.
-    more = {
-        group.name: group.price_usd_per_node_hour * len(machines & set(group.slots[group.min_machines :]))
-        for group in scaling
-    }
-    total = after.min_usd_per_hour + sum(more.values())
+    more = [group.name for group in scaling if not machines.isdisjoint(group.slots[group.min_machines :])]
+    prices = await state.backend.rentals.rented_prices(before.name) if before.rents_machines else {}
+    always_on = (group for group in after.groups if group.idle_s is None)
+    slots = {name for group in scaling for name in paid_slots(group, machines)}
+    slots |= {name for group in always_on for name in paid_slots(group, ())}
+    # A machine that is still to be rented is checked before its launch, at the price of the cloud's offer.
+    known = (name for name in slots if name in prices or not after.provider_of(name).rents_machines)
+    total = total_price(after, (*after.heads, *known), prices)
     if total <= limit:
         return None
-    run = " and ".join(f"{there[name]} nodes of {name}" for name, usd in more.items() if usd)
+    run = " and ".join(f"{there[name]} nodes of {name}" for name in more)
     cost = f"an hour of {after.name} would cost {total:.2f} USD, and {COST_LIMIT_FIELD} is {limit.normalize():f}"
     return Conflict(
         f"{cost}: {run} run for jobs now",

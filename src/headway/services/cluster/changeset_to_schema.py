@@ -26,7 +26,8 @@ def change_out(change: Change) -> ChangeOut:
 
 def changeset_out(changes: ChangeSet, cluster: Cluster, digest: str, warnings: Iterable[Fault]) -> ChangeSetOut:
     """Returns the plan of a cluster file: the changes, their number that people must confirm (`disturbing`), the digest
-    that `apply` repeats, and the price of the smallest size in USD per hour."""
+    that `apply` repeats, and the price of the smallest size in USD per hour. Where machines are rented, warnings say their
+    prices instead."""
     return ChangeSetOut(
         cluster=changes.cluster,
         changes=[change_out(change) for change in changes.changes],
@@ -34,6 +35,6 @@ def changeset_out(changes: ChangeSet, cluster: Cluster, digest: str, warnings: I
         disturbing=sum(change.disturbs in ASK_FROM for change in changes.changes),
         digest=digest,
         warnings=[FaultOut.model_validate(fault) for fault in warnings],
-        price_usd_per_hour=f"{cluster.min_usd_per_hour:.2f}",
+        price_usd_per_hour="" if cluster.rents_machines else f"{cluster.min_usd_per_hour:.2f}",
         differences=[DifferenceOut(**asdict(difference)) for difference in changes.differences],
     )

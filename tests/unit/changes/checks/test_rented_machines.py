@@ -7,12 +7,13 @@ from datetime import date
 from decimal import Decimal
 
 from headway.catalog.plans import load_catalogue
+from headway.catalog.providers import AWS
 from headway.changes.checks.rented_machines import WantedMachines, later_notes, rental_notes
 from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.domain.machines.rented import Quota
 from tests.support.clusters import builders
 
-CLUSTER = builders.cluster(name="lab", nodes=2, spares=0, plan=load_catalogue()["cpu-64"])
+CLUSTER = builders.cluster(name="lab", nodes=2, spares=0, plan=load_catalogue()["cpu-64"], provider=AWS)
 BIG = Offer("aws", "m7i.16xlarge", "", 0, Decimal("3.20"), "https://example.org", date(2026, 11, 1), zone="a", cpus=64)
 OLD = replace(BIG, instance_type="m5.16xlarge", zone="b")
 NODES = WantedMachines(("lab-1-1", "lab-1-2"), (BIG, OLD), None)
@@ -20,7 +21,7 @@ NODES = WantedMachines(("lab-1-1", "lab-1-2"), (BIG, OLD), None)
 
 def notes(*wanted: WantedMachines, rented: str = "0", limit: str | None = None) -> list[str]:
     cluster = replace(CLUSTER, max_usd_per_hour=None if limit is None else Decimal(limit))
-    return list(rental_notes(cluster, wanted, Decimal(rented)))
+    return list(rental_notes(cluster, wanted, {"lab-head": Decimal(rented)}))
 
 
 def test_first_offer_its_price_and_what_else_is_tried() -> None:

@@ -280,6 +280,7 @@ class AwsCloud:
                 one.instance_type,
                 one.zone,
                 one.state.value,
+                one.usd_per_hour or None,
                 number=one.claim.number,
             )
             for one in instances

@@ -418,7 +418,11 @@ async def test_group_keeps_its_cloud_while_machines_are_rented_for_it(server: Se
     own, jobs = growing(3).groups
     rents = replace(growing(3), provider=SSH, groups=(own, replace(jobs, provider=AWS)))
     server.backend.whole["lab"] = rents
-    server.backend.answers |= {"plan": changes(), "apply": None, "rented_names": frozenset(jobs.slots[:2])}
+    server.backend.answers |= {
+        "plan": changes(),
+        "apply": None,
+        "rented_prices": dict.fromkeys(jobs.slots[:2], Decimal(1)),
+    }
     client = await server.client()
     await client.post("/api/v1/clusters/lab/apply", json=ask())
     await server.work_off()
@@ -430,9 +434,11 @@ async def test_group_keeps_its_cloud_while_machines_are_rented_for_it(server: Se
     assert fault.path == ("groups.jobs" if removed else "groups.jobs.provider")
     assert fault.message == f"is missing, but {compress(jobs.slots[:2])} is rented"
     assert "nodes: 0" in fault.hint
-    server.backend.answers["rented_names"] = frozenset()
+    server.backend.answers["rented_prices"] = {}
     assert (await client.post("/api/v1/clusters/lab/apply", json=less)).status_code == 202
-    server.backend.answers["rented_names"] = frozenset(jobs.slots[:1])  # one was rented before its turn
+    server.backend.answers["rented_prices"] = dict.fromkeys(
+        jobs.slots[:1], Decimal(1)
+    )  # one was rented before its turn
     await server.work_off()
     (last, *_) = await server.store.operations.recent()
     assert (last.state, last.error["kind"]) == ("failed", "invalid_spec")  # type: ignore[index]
