@@ -18,6 +18,7 @@ from headway.cli.main import UsageError
 from headway.cli.registry import ENTRIES
 from headway.clusterfile.load import check_cluster_file
 from headway.clusterfile.models.hosts import HostsSourcePart
+from headway.jobs.pipelines.pipeline_file import read_pipeline
 from headway.jobs.serving.service_file import read_service
 from headway.jobs.sweeps.sweep_file import read_sweep
 from headway.validation.yaml_parser import parse_yaml
@@ -169,6 +170,9 @@ def test_documented_cluster_files_validate(path: Path) -> None:
     for part in yaml_blocks(path.read_text(encoding="utf-8")):
         if "metric" in part:
             assert read_sweep(part).trial_count()
+            continue
+        if "steps" in part:
+            assert read_pipeline(part).steps_in_order()
             continue
         if "health" in part and "run" in part:
             assert read_service(part).name

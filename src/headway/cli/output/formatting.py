@@ -63,7 +63,7 @@ def budget_style(level: str) -> str:
 
 def job_style(state: str) -> str:
     """Returns the style of a job state; "bad" for states such as FAILED."""
-    if state in {"COMPLETED", "CANCELLED"}:
+    if state in {"COMPLETED", "CANCELLED", "CACHED", "SKIPPED"}:
         return "dim"
     if state in RUNNING or state in WAITING:
         return "good" if state == "RUNNING" else "warn"

@@ -8,13 +8,24 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from headway.errors import Fault, InvalidSpec
+from headway.jobs.pipelines.step_outputs import (
+    OUTPUT_NAME,
+    FolderPath,
+    StepOutput,
+    condition_references,
+    output_variable,
+    parse_condition,
+    template_references,
+)
 from headway.schemas.submission.run_request import JobFields
 from headway.validation.error_paths import MOST_FAULTS, pydantic_faults
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,47}$"
+# Fields of a step that the job of `headway run` does not have
+STEP_ONLY = frozenset({"run", "needs", "when", "outputs", "inputs"})
 MAX_STEPS = 200
 MAX_VALUES = 300_000
 MAX_DEFAULTS_BYTES = 32 * 1024  # characters
@@ -31,6 +42,11 @@ def command_words(value: object) -> object:
         return shlex.split(value)
     except ValueError as error:
         raise ValueError(f"can't be split into words: {str(error).lower()}") from None
+
+
+def _condition(text: str) -> str:
+    parse_condition(text)
+    return text
 
 
 class StrictModel(BaseModel):
@@ -53,6 +69,10 @@ class PipelineStep(StepFields):
 
     run: Annotated[list[str], BeforeValidator(command_words)] = Field(min_length=1)
     needs: list[str] = Field(default=[], max_length=MAX_STEPS)
+    when: Annotated[str, Field(max_length=1000), AfterValidator(_condition)] | None = None
+    outputs: dict[Annotated[str, Field(pattern=f"^{OUTPUT_NAME}$")], StepOutput] = Field(default={}, max_length=50)
+    # The files that the command reads; the step is cached if they are given.
+    inputs: list[FolderPath] | None = Field(default=None, max_length=200)
 
 
 class Pipeline(StrictModel):
@@ -71,6 +91,11 @@ class Pipeline(StrictModel):
             found.append(ready[0])
             left.remove(ready[0])
         return found
+
+    @property
+    def passes_outputs(self) -> bool:
+        """Whether a step has outputs, a condition or a cache. Otherwise Slurm's dependencies are all that connects steps."""
+        return any(step.outputs or step.when or step.inputs is not None for step in self.steps.values())
 
     def steps_after(self, names: set[str]) -> set[str]:
         """Returns these steps and all that need them, directly or indirectly."""
@@ -95,6 +120,8 @@ def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
     except ValidationError as error:
         faults += [fault for _, fault in islice(pydantic_faults(error, Pipeline), MOST_FAULTS)]
     faults += islice(_graph_faults(document), MOST_FAULTS)
+    if pipeline is not None:
+        faults += islice(_output_faults(pipeline), MOST_FAULTS)
     if faults or pipeline is None:
         raise InvalidSpec(faults, "the pipeline file")
     return pipeline
@@ -169,6 +196,52 @@ def _graph_faults(document: Mapping[str, Any]) -> Iterator[Fault]:
             del left[name]
     if left:
         yield Fault("steps", f"{', '.join(map(_shown, left))} depend on each other in a cycle, so no step could start")
+
+
+def _output_faults(pipeline: Pipeline) -> Iterator[Fault]:
+    """Yields faults for outputs that a step reads and has not declared as needed, and for steps that can't have outputs."""
+    for name, step in pipeline.steps.items():
+        place = f"steps.{name}"
+        condition = condition_references(parse_condition(step.when)) if step.when else []
+        in_command = [found for found in template_references(step.run) if found[0] in pipeline.steps]
+        for field, references in (("when", condition), ("run", in_command)):
+            for other, output in dict.fromkeys(references):
+                yield from _reference_faults(pipeline, name, f"{place}.{field}", other, output)
+        if step.inputs is not None and not step.outputs:
+            yield Fault(
+                f"{place}.inputs", "a step without outputs can't be cached", "declare outputs, or remove inputs"
+            )
+        if (step.outputs or step.inputs is not None) and any(_is_array(word) for word in step.sbatch):
+            yield Fault(f"{place}.outputs", "an array can't have outputs", "write them in a step that needs this one")
+        needed = [
+            (need, output) for need in step.needs if need in pipeline.steps for output in pipeline.steps[need].outputs
+        ]
+        seen: dict[str, str] = {}
+        for need, output in needed:
+            variable = output_variable(need, output)
+            if variable in seen:
+                both = f"{seen[variable]} and {need}.{output}"
+                yield Fault(f"{place}.needs", f"{both} have the same variable {variable}", "rename one of them")
+            seen[variable] = f"{need}.{output}"
+
+
+def _reference_faults(pipeline: Pipeline, name: str, place: str, other: str, output: str) -> Iterator[Fault]:
+    """Yields a fault if step `name` can't read this output of step `other`."""
+    if other not in pipeline.steps[name].needs or other not in pipeline.steps:
+        yield Fault(place, f"{other}.{output} is of a step that {name} does not need", f"add {other} to needs")
+        return
+    declared = pipeline.steps[other].outputs
+    if output not in declared:
+        has = f"it has {', '.join(islice(declared, _NAMED))}" if declared else f"add it to steps.{other}.outputs"
+        yield Fault(place, f"step {other} has no output {output}", has)
+    elif place.endswith(".when") and declared[output].metric is None:
+        yield Fault(
+            place, f"{other}.{output} is not a metric, so it can't be compared", "compare an output with metric:"
+        )
+
+
+def _is_array(word: str) -> bool:
+    return word.startswith(("--array", "-a"))
 
 
 def _shown(name: object) -> str:

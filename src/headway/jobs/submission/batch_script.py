@@ -37,6 +37,20 @@ class BatchLine:
     origin: str = ""  # the flag or default that the line comes from
 
 
+@dataclass(frozen=True, slots=True)
+class StepProgram:
+    """The program that passes outputs between the steps of a pipeline (node/pipeline_step): its path, the path of the
+    pipeline's plan, and the step's name."""
+
+    path: str
+    plan: str
+    step: str
+
+    def command(self, verb: str) -> str:
+        """Returns the shell words of one of its commands."""
+        return f'python3 "$step" {verb} "$plan" {self.step}'
+
+
 @dataclass(frozen=True)
 class Script:
     """A batch script. `args` are its arguments: first `flags` container flags, then the torchrun to use where the user named
@@ -68,11 +82,13 @@ def run_script(
     *,
     warner: str = "",
     ray: str = "",
+    step: StepProgram | None = None,
     offer: NodeCapacity | None = None,
 ) -> Script:
     """Returns the script of a run. `checkpoints` is their folder, where it is not the one in `work`. `warner` is
-    the program that passes a warning on to ranks, and `ray` the one that starts Ray, where they are requested. `offer`
-    is what the nodes have; None means as their plans say. Raises Refused with every fault at once."""
+    the program that passes a warning on to ranks, and `ray` the one that starts Ray, where they are requested. `step`: of
+    a step of a pipeline whose steps have outputs. `offer` is what the nodes have; None means as their plans say. Raises
+    Refused with every fault at once."""
     launcher = run.launcher or launcher_of(run.argv[0])
     faults = option_faults(run, cluster, launcher, offer)
     if faults:
@@ -91,6 +107,7 @@ def run_script(
             (workers, why),
             len(flags),
             torchrun,
+            step,
         ),
     ]
     named = (torchrun,) if torchrun else ()
@@ -211,6 +228,7 @@ def _body(
     workers: tuple[int, str],
     flags: int,
     torchrun: str,
+    step: StepProgram | None,
 ) -> Iterator[BatchLine]:
     (helper, warner, ray), (count, why) = helpers, workers
     checkpoints = f"${{HEADWAY_CHECKPOINT_DIR:-{kept}}}{TASK_SUFFIX}"
@@ -236,15 +254,26 @@ def _body(
         yield BatchLine("export HEADWAY_CONTAINER=1")
     if torchrun:
         yield BatchLine("torchrun=$1; shift", "the command's first word")
+    if step:
+        yield BatchLine(f"step={step.path}; plan={step.plan}", "reads and records outputs of steps")
+        yield BatchLine(f'before=$({step.command("begin")} "$@") || exit', "outputs of the steps that it needs")
+        yield BatchLine('eval "$before"', "ends here if the step is skipped or cached")
     yield BatchLine('settings=$(python3 "$helper" job) || exit', "MASTER_ADDR, a free MASTER_PORT, HEADWAY_HOSTFILE")
     yield BatchLine('eval "$settings"')
     yield BatchLine('echo "--- job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, restart ${SLURM_RESTART_COUNT:-0} ---"')
-    yield from _start(run, launcher, bool(flags), '"$torchrun"' if torchrun else "torchrun")
+    yield from _start(run, launcher, bool(flags), '"$torchrun"' if torchrun else "torchrun", last=step is None)
+    if step:
+        yield BatchLine("status=$?")
+        yield BatchLine(f'[ "$status" != 0 ] || {step.command("end")} || status=1', "records the step's outputs")
+    status = "$status" if step else "$?"
     if launcher != "ray":
-        yield BatchLine('exec python3 "$helper" end $?', "waits for the requeue when a node failed")
+        yield BatchLine(f'exec python3 "$helper" end {status}', "waits for the requeue when a node failed")
+    elif step:
+        yield BatchLine("exit $status")
 
 
-def _start(run: RunIn, launcher: str, in_container: bool, torchrun: str) -> Iterator[BatchLine]:
+def _start(run: RunIn, launcher: str, in_container: bool, torchrun: str, *, last: bool) -> Iterator[BatchLine]:
+    """Yields the lines that run the command. `last`: no line of the script has to run after Ray."""
     step = ["srun", "--kill-on-bad-exit=1"]
     if launcher == "python":
         step += ["--nodes=1", "--ntasks=1"]
@@ -263,7 +292,10 @@ def _start(run: RunIn, launcher: str, in_container: bool, torchrun: str) -> Iter
     why = "the command of the step; Slurm shows the arguments of srun to all users"
     yield BatchLine(f'HEADWAY_COMMAND=$(python3 "$helper" quote {program}) && export HEADWAY_COMMAND || exit', why)
     if launcher == "ray":
-        words = ['exec python3 "$ray" job "$helper"', *(['"${container[@]}"'] if in_container else [])]
+        words = [
+            f'{"exec " if last else ""}python3 "$ray" job "$helper"',
+            *(['"${container[@]}"'] if in_container else []),
+        ]
         yield BatchLine(
             " ".join(words), "launcher ray: its head and the command on the first node, workers on the others"
         )

@@ -23,6 +23,10 @@ class UserFolders:
         """Returns the path of a helper program with that digest."""
         return f"{self.root}/{name}-{digest[:16]}.py"
 
+    def plan_path(self, digest: str) -> str:
+        """Returns the path of the plan of a pipeline with that digest."""
+        return f"{self.root}/pipeline-{digest[:16]}.json"
+
     def job_folder(self, name: str, mark: str) -> str:
         """Returns a job's own folder; `mark` distinguishes it from other jobs of the same name."""
         return f"{self.jobs_root}/{name}-{mark}"

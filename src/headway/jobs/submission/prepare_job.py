@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.errors import Fault, Refused
-from headway.jobs.submission.batch_script import Script, run_script
+from headway.jobs.submission.batch_script import Script, StepProgram, run_script
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.job_secrets import with_secrets
 from headway.jobs.submission.node_capacity import NodeCapacity
@@ -45,11 +45,18 @@ class PreparedJob:
 
 
 def prepare_run(
-    run: RunIn, cluster: Cluster, user: str, mark: str, *, work: str = "", offer: NodeCapacity | None = None
+    run: RunIn,
+    cluster: Cluster,
+    user: str,
+    mark: str,
+    *,
+    work: str = "",
+    plan: str = "",
+    offer: NodeCapacity | None = None,
 ) -> PreparedJob:
     """Returns the job of `headway run`. `mark` makes the job's folder unique. `work` is a folder that steps of a
-    pipeline share (each step has its own checkpoints). `offer` is what the nodes have; None means as their plans
-    say. Raises Refused with every fault."""
+    pipeline share (each step has its own checkpoints), `plan` the text of the pipeline's plan if its steps have outputs.
+    `offer` is what the nodes have; None means as their plans say. Raises Refused with every fault."""
     from headway.jobs.submission.batch_script import job_name
 
     there = user_folders(cluster, user)
@@ -64,9 +71,16 @@ def prepare_run(
     # Sent with the job, because a container image need not have the package.
     warner = sent((node_dir() / "train" / "headway_train" / "__main__.py").read_text(), "warn") if run.warn else ""
     ray = sent(program_source("ray_cluster"), "ray") if run.launcher == "ray" else ""
+    step = None
+    if plan:
+        path = there.plan_path(hashlib.sha256(plan.encode()).hexdigest())
+        files[path] = plan
+        step = StepProgram(sent(program_source("pipeline_step"), "step"), path, job_name(run))
     folder = work or there.job_folder(job_name(run), mark)
     checkpoints = f"{folder}/checkpoints/{job_name(run)}" if work else f"{folder}/checkpoints"
-    script = run_script(run, cluster, there, folder, helper, checkpoints, warner=warner, ray=ray, offer=offer)
+    script = run_script(
+        run, cluster, there, folder, helper, checkpoints, warner=warner, ray=ray, step=step, offer=offer
+    )
     request = SubmitIn(
         args=run.sbatch,
         script=script.text(),

@@ -8,7 +8,7 @@ import secrets as random
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import case, insert, select
+from sqlalchemy import case, insert, select, update
 
 from headway.errors import NotFound
 from headway.store.access.idempotency_keys import IDEMPOTENCY_KEPT_S
@@ -46,6 +46,18 @@ class PipelineStore(StorePart):
             row = PipelineRow(f"p-{number}", cluster, name, person, user, now, workdir, dict(document))
             await db.execute(insert(p).values(**vars(row)))
         return row
+
+    async def save_results(self, pipeline: str, results: Mapping[str, Any], looked: Mapping[str, int]) -> None:
+        """Adds results of steps to the pipeline's document, and which jobs' results were looked for."""
+        p = t.pipelines
+        async with self._database.write() as db:
+            row = (await db.execute(select(p.c.document).where(p.c.id == pipeline).with_for_update())).first()
+            if row is None:
+                return
+            document = dict(row.document)
+            document["results"] = {**document.get("results", {}), **results}
+            document["looked"] = {**document.get("looked", {}), **looked}
+            await db.execute(update(p).where(p.c.id == pipeline).values(document=document))
 
     async def get(self, cluster: str, pipeline: str) -> PipelineRow:
         """Returns the pipeline with this id; if there is none, the latest one of this name. Raises NotFound."""

@@ -12,7 +12,7 @@ from pydantic import Field
 from headway.cli.command_group import load_command
 from headway.cli.options import options_from_schema
 from headway.cli.registry import ENTRIES
-from headway.jobs.pipelines.pipeline_file import PipelineStep
+from headway.jobs.pipelines.pipeline_file import STEP_ONLY, PipelineStep
 from headway.schemas.submission.job_flag import JobFlag, job_flags
 from headway.schemas.submission.run_request import ContainerIn, JobFields, RunIn, RunOptions
 from headway.web.views.submit_page.submit_form import SubmitForm, request
@@ -36,7 +36,7 @@ def test_every_run_field_is_a_keyword_of_the_client() -> None:
 
 
 def test_every_common_job_field_is_a_pipeline_step_field() -> None:
-    assert set(PipelineStep.model_fields) - {"run", "needs"} == set(JobFields.model_fields)
+    assert set(PipelineStep.model_fields) - STEP_ONLY == set(JobFields.model_fields)
     assert set(JobFields.model_fields) < set(RunIn.model_fields)
 
 

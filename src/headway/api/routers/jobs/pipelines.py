@@ -8,7 +8,7 @@ from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, DEEP, Page, Text, Words, contains, fits
 from headway.schemas.base import API_PREFIX
 from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
-from headway.services.jobs import pipelines as service
+from headway.services.pipelines import pipelines as service
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/pipelines", tags=["jobs"])
 

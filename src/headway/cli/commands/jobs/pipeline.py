@@ -80,8 +80,7 @@ def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
         tables.Column("STEPS"),
     ]
     rows: list[list[tables.Cell]] = [
-        [p.id, p.name, p.user, p.state, f"{sum(s.state == 'COMPLETED' for s in p.steps)} of {len(p.steps)} done"]
-        for p in found
+        [p.id, p.name, p.user, p.state, f"{p.done_steps} of {len(p.steps)} done"] for p in found
     ]
     tables.print_table(columns, rows)
 
@@ -115,7 +114,8 @@ def _show(found: PipelineOut, output: Format) -> None:
     )
     columns = [
         tables.Column("STEP"), tables.Column("JOB", right=True), tables.Column("STATE"), tables.Column("RUNS", right=True),
-        tables.Column("AFTER", drop_order=1), tables.Column("WHY", shrink=True, min_width=20),
+        tables.Column("AFTER", drop_order=1), tables.Column("OUTPUTS", shrink=True, min_width=16, drop_order=2),
+        tables.Column("WHY", shrink=True, min_width=20),
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
         [
@@ -124,6 +124,7 @@ def _show(found: PipelineOut, output: Format) -> None:
             [(s.state, formatting.job_style(s.state))],
             str(s.runs),
             ", ".join(s.needs),
+            ", ".join(f"{name}={output.shown}" for name, output in s.outputs.items()),
             s.why,
         ]
         for s in found.steps

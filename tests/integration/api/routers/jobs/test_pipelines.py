@@ -4,6 +4,8 @@ record."""
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Unreachable
+from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
@@ -173,3 +176,77 @@ async def test_pipeline_that_is_named_like_the_id_of_another_does_not_hide_it(tm
     await store.save("lab", first.id, person="mallory", user="mallory", workdir="/w", document={})
     assert (await store.get("lab", first.id)).person == "eve"
     await server.close()
+
+
+BRANCHES = {
+    "name": "branches",
+    "steps": {
+        "train": {"run": "x", "outputs": {"loss": {"metric": "loss"}, "model": {"file": "m"}}, "inputs": []},
+        "publish": {"run": "y {train.model}", "needs": ["train"], "when": "train.loss < 1"},
+    },
+}
+RESULTS = {
+    "train": {
+        "job": 41,
+        "state": "cached",
+        "why": "its content is that of job 7",
+        "source": 7,
+        "outputs": {
+            "loss": {"kind": "metric", "value": "2.5"},
+            "model": {"kind": "file", "value": "/w/m", "path": "m", "bytes": 3, "sha256": "a" * 64},
+        },
+    },
+    "publish": {"job": 42, "state": "skipped", "why": "train.loss is 2.5, not < 1", "outputs": {}},
+}
+
+
+def recorded(results: dict[str, Any]) -> ExecOut:
+    return ExecOut(code=0, stdout_b64=base64.b64encode(json.dumps(results).encode()).decode(), stderr_b64="")
+
+
+async def start_branches(server: Server, read: Any) -> Any:
+    """Starts a pipeline whose first job has ended and whose second was cancelled; `read` answers who reads their results."""
+    eve = await server.client("eve", "member")
+    states = {41: "COMPLETED", 42: "CANCELLED"}
+    server.backend.answers["job"] = lambda _, number: builders.job(number, state=states.get(number, "PENDING"))
+    server.backend.answers["run_command"] = read
+    made = await eve.post(PIPELINES, json={"document": BRANCHES})
+    assert made.status_code == 201, made.text
+    return eve, made.json()["id"]
+
+
+async def test_results_of_steps_are_read_once_and_kept(server: Server) -> None:
+    eve, pipeline = await start_branches(server, recorded(RESULTS))
+    first = (await eve.get(f"{PIPELINES}/{pipeline}")).json()
+    assert (first["state"], [step["state"] for step in first["steps"]]) == ("done", ["CACHED", "SKIPPED"])
+    assert first["steps"][0]["source"] == 7
+    assert first["steps"][0]["outputs"]["loss"]["value"] == "2.5"
+    assert (first["steps"][1]["when"], first["steps"][1]["why"]) == ("train.loss < 1", "train.loss is 2.5, not < 1")
+    assert (await eve.get(f"{PIPELINES}/{pipeline}")).json() == first
+    server.backend.answers["history"] = ()
+    assert (await eve.get(PIPELINES)).json() == [first]
+    ((_, request, user),) = [call[:3] for call in server.backend.named("run_command")]
+    assert (user, request.argv[-2:]) == ("eve", ["show", first["workdir"]])
+
+
+async def test_states_are_those_of_slurm_while_the_cluster_does_not_answer(server: Server) -> None:
+    eve, pipeline = await start_branches(server, Unreachable("the head is away"))
+    found = (await eve.get(f"{PIPELINES}/{pipeline}")).json()
+    assert [step["state"] for step in found["steps"]] == ["COMPLETED", "CANCELLED"]
+
+
+async def test_result_of_an_earlier_run_of_a_step_does_not_count(server: Server) -> None:
+    eve, pipeline = await start_branches(server, recorded({"train": {**RESULTS["train"], "job": 40}, "publish": "odd"}))
+    found = (await eve.get(f"{PIPELINES}/{pipeline}")).json()
+    assert [step["state"] for step in found["steps"]] == ["COMPLETED", "CANCELLED"]
+
+
+async def test_skipped_step_is_not_retried_and_a_named_one_ignores_its_cache(server: Server) -> None:
+    eve, pipeline = await start_branches(server, recorded(RESULTS))
+    refused = await eve.post(f"{PIPELINES}/{pipeline}/retry", json={})
+    assert (refused.status_code, "no step of branches has failed" in refused.text) == (400, True), refused.text
+    again = await eve.post(f"{PIPELINES}/{pipeline}/retry", json={"steps": ["train"]})
+    assert [step["job_id"] for step in again.json()["steps"]] == [43, 44], again.text
+    assert server.backend.named("run_command")[-1][1].argv[-4:-2] == ["forget", again.json()["workdir"]]
+    plan = next(text for path, text in server.backend.named("submit")[-1][3].files.items() if path.endswith(".json"))
+    assert [step["fresh"] for step in json.loads(plan)["steps"].values()] == [True, False]

@@ -15,7 +15,8 @@ from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline
-from headway.jobs.pipelines.pipeline_steps import latest_jobs, pipeline_out, step_run, steps_to_retry
+from headway.jobs.pipelines.pipeline_steps import latest_jobs, pipeline_out, shown_state, step_run, steps_to_retry
+from headway.jobs.pipelines.step_plan import plan_text
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.submission.job_field_types import GitIn
@@ -28,9 +29,12 @@ from headway.services.access.submit_rate import limit_submissions
 from headway.services.app_state import AppState
 from headway.services.job_secrets.requested import require_secrets
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
+from headway.services.pipelines.step_results import forget_results, step_results
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.storage.environments import require_present
 from headway.store import PipelineRow
+
+_ENDED = ENDED | {"CACHED", "SKIPPED"}  # states of steps
 
 
 async def start_pipeline(state: AppState, who: Principal, name: str, request: PipelineIn) -> PipelineOut:
@@ -100,7 +104,11 @@ async def retry_pipeline(
     ]
     now = latest_jobs(before)
     jobs = await _jobs(state, cluster, now.values())
-    states = {step: jobs[number].state if number in jobs else "UNKNOWN" for step, number in now.items()}
+    results = await step_results(state, cluster, row, plan, now, jobs)
+    states = {}
+    for step, number in now.items():
+        result = results.get(step)
+        states[step] = shown_state(jobs.get(number), result if result and result.job == number else None)
     again = steps_to_retry(plan, states, request.steps)
     if not again:
         raise Refused(f"no step of {row.name} has failed", hint=f"headway pipeline show {row.name}, or --step NAME")
@@ -110,12 +118,14 @@ async def retry_pipeline(
     limit_submissions(state.submit_buckets, who, state.clock(), len(again))
     with command_slot(state, who):
         for step in again:
-            if states.get(step, "COMPLETED") not in ENDED:
+            if states.get(step, "COMPLETED") not in _ENDED:
                 with contextlib.suppress(HeadwayError):  # it may have ended just now
                     await state.backend.jobs.cancel(cluster, str(now[step]), row.user, as_operator=False)
         await write_audit_line(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
-        waits = {step: number for step, number in now.items() if step not in again and states[step] not in ENDED}
-        made = await _submit(state, who, cluster, row, plan, again, waits)
+        waits = {step: number for step, number in now.items() if step not in again and states[step] not in _ENDED}
+        if plan.passes_outputs:
+            await forget_results(state, cluster, row, again)
+        made = await _submit(state, who, cluster, row, plan, again, waits, fresh=request.steps)
     return await _out(state, cluster, row, [*before, *made])
 
 
@@ -127,9 +137,12 @@ async def _submit(
     pipeline: Pipeline,
     steps: Sequence[str],
     jobs: Mapping[str, int],
+    *,
+    fresh: Sequence[str] = (),
 ) -> list[tuple[str, int]]:
-    """Returns (step, job id) of each submitted step, in order. `jobs` are ids of steps that already exist. If one
-    fails, all are cancelled."""
+    """Returns (step, job id) of each submitted step, in order. `jobs` are ids of steps that already exist. `fresh`: cached
+    steps that run again regardless. If one fails, all are cancelled."""
+    plan = plan_text(pipeline, user_folders(cluster, row.user), row.workdir, fresh)
     known = dict(jobs)
     git = row.document.get("git")
     made: list[tuple[str, int]] = []
@@ -137,7 +150,8 @@ async def _submit(
         bundle, commit = str(row.document["bundle"]), GitIn.model_validate(git) if git else None
         try:
             run = step_run(pipeline, step, known, bundle=bundle, git=commit)
-            prepared = prepare_run(run, cluster, row.user, "", work=row.workdir, offer=node_offer(state, cluster))
+            offer = node_offer(state, cluster)
+            prepared = prepare_run(run, cluster, row.user, "", work=row.workdir, plan=plan, offer=offer)
             done = await state.backend.jobs.submit(
                 cluster, prepared.request, row.user, prepared.stage, tag=_tag(who, row, step)
             )
@@ -215,8 +229,10 @@ async def _out(
     ended: Mapping[int, JobState] = MappingProxyType({}),
 ) -> PipelineOut:
     """Returns a pipeline's response. `made` are (step, job id) of all its submissions, in order."""
-    jobs = await _jobs(state, cluster, latest_jobs(made).values(), ended)
-    return pipeline_out(row, read_pipeline(row.document["document"]), made, jobs)
+    now = latest_jobs(made)
+    jobs, pipeline = await _jobs(state, cluster, now.values(), ended), read_pipeline(row.document["document"])
+    results = await step_results(state, cluster, row, pipeline, now, jobs)
+    return pipeline_out(row, pipeline, made, jobs, results)
 
 
 async def _jobs(

@@ -1,0 +1,68 @@
+"""Finds the outputs of an earlier run of a step with the same content: command, settings, input files and outputs of the steps
+that it needs. Files stay in the folder of the run that made them; a record names them. A hit copies them after their digest was
+checked."""
+
+import hashlib
+import json
+import os
+import shutil
+
+from pipeline_step.outputs import StepFault, tree_digest
+from pipeline_step.results import read_json, write_json
+
+
+class Cache:
+    """The records of a user's cached steps, one file for each content."""
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    def find(self, key, work):
+        """Returns {"job", "outputs"} with the files copied to folder `work`; None if there is no record, or its files are gone
+        or have changed."""
+        record = read_json(os.path.join(self._folder, f"{key}.json"))
+        if record is None:
+            return None
+        try:
+            outputs = record["outputs"]
+            files = [one for one in outputs.values() if one["kind"] == "file"]
+            if any(tree_digest(one["value"]) != one["sha256"] for one in files):
+                return None
+            for one in files:
+                goal = os.path.join(work, one["path"])
+                _copy(one["value"], goal)
+                one["value"] = goal
+            return {"job": record["job"], "outputs": outputs}
+        except (OSError, KeyError, TypeError, AttributeError, shutil.Error):  # the earlier folder was deleted meanwhile
+            return None
+
+    def save(self, key, job, outputs):
+        """Records the outputs that job `job` made."""
+        write_json(os.path.join(self._folder, f"{key}.json"), {"job": job, "outputs": outputs})
+
+
+def content_key(settings, argv, inputs, folder):
+    """Returns the key of a step: the sha256 of its settings, command, and input files. Raises StepFault for an input that is
+    missing."""
+    files = {}
+    for path in inputs:
+        whole = os.path.join(folder, path)
+        if not os.path.exists(whole):
+            raise StepFault(f"inputs: {folder} has no {path}")
+        files[path] = tree_digest(whole)
+    return hashlib.sha256(json.dumps([settings, argv, files], sort_keys=True).encode()).hexdigest()
+
+
+def _copy(source, goal):
+    if os.path.realpath(source) == os.path.realpath(goal):
+        return
+    os.makedirs(os.path.dirname(goal), exist_ok=True)
+    part = f"{goal}.{os.uname().nodename}.{os.getpid()}"
+    if not os.path.isdir(source):
+        shutil.copy2(source, part)
+        os.replace(part, goal)
+        return
+    shutil.copytree(source, part, symlinks=True)
+    if os.path.isdir(goal) and not os.path.islink(goal):
+        shutil.rmtree(goal)
+    os.replace(part, goal)

@@ -1,0 +1,146 @@
+"""One step of a pipeline: before and after its command.
+
+The plan is a JSON object that is the same for all steps:
+
+    {"folder": "/scratch/ada/runs/...", "cache": "/scratch/ada/.headway/pipeline-cache",
+     "metrics": "/scratch/ada/.headway/metrics", "digests": true, "steps": {"train": {"needs": ["prepare"], "when": [...],
+     "outputs": {...}, "inputs": [...] or null, "settings": "...", "fresh": false}}}
+
+`digests`: files are hashed, because a step of the pipeline is cached."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+from pipeline_step.cache import Cache, content_key
+from pipeline_step.conditions import failed_comparison
+from pipeline_step.outputs import collect
+from pipeline_step.results import Results
+
+KEY = "HEADWAY_STEP_KEY"
+_SQUEUE_S = 60
+
+
+class Step:
+    """A step of the plan, in its job."""
+
+    def __init__(self, plan, name):
+        self._plan, self._name, self._step = plan, name, plan["steps"][name]
+        self._results = Results(plan["folder"])
+        self._job = int(os.environ.get("SLURM_JOB_ID", "0"))
+
+    def begin(self, argv):
+        """Returns the variables to set and the command to run; None for the command if the step is skipped or cached. Raises
+        StepFault for an input that is missing."""
+        self._results.forget(self._name)
+        why = self._skip_reason(self._name)
+        if why:
+            self._finish({"state": "skipped", "why": why, "outputs": {}})
+            print(f"headway: step {self._name} is skipped: {why}", file=sys.stderr)
+            return {}, None
+        values = self._values(self._name)
+        variables = {variable(*of): value for of, value in values.items()}
+        written = self._results.path(self._name, "outputs")
+        os.makedirs(os.path.dirname(written), exist_ok=True)
+        open(written, "w").close()
+        variables["HEADWAY_OUTPUTS"] = written
+        if self._step["inputs"] is not None:
+            variables[KEY] = key = self._key(argv)
+            known = None if self._step["fresh"] else self._cache.find(key, self._plan["folder"])
+            if known is not None:
+                why = f"its content is that of job {known['job']}"
+                self._finish({"state": "cached", "why": why, "source": known["job"], "outputs": known["outputs"]})
+                self._cache.save(key, known["job"], known["outputs"])
+                print(f"headway: step {self._name} is cached: {why}", file=sys.stderr)
+                return variables, None
+        return variables, substitute(argv, values)
+
+    def end(self):
+        """Records the outputs. Raises StepFault for one that is missing."""
+        declared, plan = self._step["outputs"], self._plan
+        metrics = os.path.join(plan["metrics"], f"{self._job}.jsonl")
+        written = self._results.path(self._name, "outputs")
+        outputs = collect(declared, plan["folder"], written, metrics, plan["digests"])
+        if key := os.environ.get(KEY):
+            self._cache.save(key, self._job, outputs)
+        self._finish({"state": "done", "why": "", "outputs": outputs})
+
+    @property
+    def _cache(self):
+        return Cache(self._plan["cache"])
+
+    def _values(self, name):
+        """Returns the outputs of the steps that step `name` needs: (step, output) -> text."""
+        results = {need: self._results.read(need) or {} for need in self._plan["steps"][name]["needs"]}
+        return {
+            (need, output): str(one["value"])
+            for need, result in results.items()
+            for output, one in result.get("outputs", {}).items()
+        }
+
+    def _key(self, argv):
+        """Returns the key of the step's content: the outputs of needed steps count by content, not by path."""
+        contents = {}
+        for need in self._step["needs"]:
+            for output, one in (self._results.read(need) or {}).get("outputs", {}).items():
+                contents[need, output] = one.get("sha256") or one.get("version") or one["value"]
+        named = sorted([*of, content] for of, content in contents.items())
+        return content_key([self._step["settings"], named], argv, self._step["inputs"], self._plan["folder"])
+
+    def _finish(self, result):
+        """Records the result of this step, and cancels the jobs of later steps that are skipped now."""
+        self._results.write(self._name, {"job": self._job, "source": 0, "at": time.time(), **result})
+        skipped = {}
+        for name, step in self._plan["steps"].items():
+            if not step["needs"] or self._results.read(name) is not None:
+                continue
+            reason = next((f"step {need} is skipped" for need in step["needs"] if need in skipped), "")
+            if reason := reason or self._skip_reason(name):
+                skipped[name] = reason
+        if skipped:
+            self._cancel(skipped)
+
+    def _skip_reason(self, name):
+        """Returns why a step is skipped; "" if it is not, or not all steps that it needs have a result."""
+        step = self._plan["steps"][name]
+        results = {need: self._results.read(need) for need in step["needs"]}
+        for need, result in results.items():
+            if result is not None and result.get("state") == "skipped":
+                return f"step {need} is skipped"
+        if not step["when"] or None in results.values():
+            return ""
+        return failed_comparison(step["when"], self._values(name))
+
+    def _cancel(self, skipped):
+        """Records these steps as skipped and cancels their jobs, which wait. A job that this misses skips its step itself."""
+        waiting = {}
+        try:
+            ask = ["squeue", "-h", "--me", "-t", "PENDING", "-o", "%i|%j|%Z"]
+            told = subprocess.run(ask, stdout=subprocess.PIPE, text=True, timeout=_SQUEUE_S, check=True).stdout
+            for line in told.splitlines():
+                number, name, folder = line.split("|", 2)
+                if folder == self._plan["folder"] and name in skipped and number.isdigit():
+                    waiting[name] = number
+            for name, number in waiting.items():
+                result = {"job": int(number), "state": "skipped", "why": skipped[name], "source": 0, "at": time.time()}
+                self._results.write(name, {**result, "outputs": {}})
+            if waiting:
+                subprocess.run(["scancel", *waiting.values()], timeout=_SQUEUE_S, check=True)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            print(f"headway: the jobs of skipped steps were not cancelled: {error}", file=sys.stderr)
+
+
+def variable(step, output):
+    """Returns the name of the variable of an output: HEADWAY_OUTPUT_TRAIN_MODEL."""
+    return "HEADWAY_OUTPUT_" + re.sub(r"[^A-Za-z0-9]", "_", f"{step}_{output}").upper()
+
+
+def substitute(argv, values):
+    """Returns the words with {STEP.OUTPUT} replaced. Braces with any other text stay as they are."""
+    if not values:
+        return argv
+    texts = {f"{{{step}.{output}}}": value for (step, output), value in values.items()}
+    pattern = re.compile("|".join(map(re.escape, texts)))
+    return [pattern.sub(lambda match: texts[match[0]], word) for word in argv]

@@ -1,0 +1,56 @@
+"""The plan that a pipeline's jobs get, and the results that they record."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline
+from headway.jobs.pipelines.step_plan import plan_text, read_results
+from headway.jobs.submission.job_folders import UserFolders
+
+FOLDERS = UserFolders("/scratch/ada", "/scratch/ada/.headway", "/scratch/ada/runs")
+
+
+def pipeline(**fields: Any) -> Pipeline:
+    steps = {
+        "test": {"run": "y", "needs": ["train"], "when": "train.loss < 1"},
+        "train": {"run": "x", "outputs": {"loss": {"metric": "loss"}}, "inputs": ["x.py"], **fields},
+    }
+    return read_pipeline({"name": "p", "steps": steps})
+
+
+def settings(**fields: Any) -> str:
+    return str(json.loads(plan_text(pipeline(**fields), FOLDERS, "/w"))["steps"]["train"]["settings"])
+
+
+def test_plan_has_steps_in_order_with_their_conditions() -> None:
+    plan = json.loads(plan_text(pipeline(), FOLDERS, "/scratch/ada/runs/p", fresh=["train"]))
+    assert list(plan["steps"]) == ["train", "test"]
+    assert plan["steps"]["test"]["when"] == [[[["train", "loss"], "<", 1.0]]]
+    assert (plan["folder"], plan["cache"], plan["metrics"]) == (
+        "/scratch/ada/runs/p",
+        "/scratch/ada/.headway/pipeline-cache",
+        "/scratch/ada/.headway/metrics",
+    )
+    assert (plan["steps"]["train"]["fresh"], plan["digests"]) == (True, True)
+
+
+def test_pipeline_without_outputs_has_no_plan() -> None:
+    assert plan_text(read_pipeline({"name": "p", "steps": {"a": {"run": "x"}}}), FOLDERS, "/w") == ""
+
+
+def test_content_of_a_step_is_command_resources_and_software() -> None:
+    same = [{"time": "10"}, {"partition": "debug"}, {"team": "vision"}, {"env": {"HF_TOKEN": "other"}}]
+    base = settings(env={"HF_TOKEN": "one"})
+    assert {settings(**{"env": {"HF_TOKEN": "one"}, **fields}) for fields in same} == {base}
+    other = [{"run": "z"}, {"nodes": 2}, {"gpus": 1}, {"environment": "llm@2"}, {"env": {"A": "1"}}]
+    assert len({base, *(settings(**{"env": {"HF_TOKEN": "one"}, **fields}) for fields in other)}) == len(other) + 1
+
+
+def test_only_results_are_read() -> None:
+    good = {"job": 3, "state": "cached", "source": 2, "outputs": {"m": {"kind": "metric", "value": "0.50"}}}
+    found = read_results({"a": good, "b": {"job": 3, "state": "odd"}, "c": [], "d": {**good, "outputs": {"m": {}}}})
+    assert list(found) == ["a"]
+    assert (found["a"].shown_state, found["a"].outputs["m"].shown) == ("CACHED", "0.5")
+    assert read_results(None) == {}

@@ -1,0 +1,227 @@
+"""Steps of a pipeline read outputs of earlier ones, are skipped by their condition, and are cached by content."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline_step import outputs
+from pipeline_step.outputs import StepFault
+from pipeline_step.results import Results
+from pipeline_step.step import Step, substitute, variable
+
+
+class Pipeline:
+    """A pipeline in a folder, with commands `squeue` and `scancel` that record their words."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tmp, self.patch = tmp_path, monkeypatch
+        self.folder = tmp_path / "work"
+        self.steps: dict[str, dict[str, Any]] = {}
+        self.waiting: dict[str, int] = {}
+        self.job = 10
+        bin_folder = tmp_path / "bin"
+        bin_folder.mkdir()
+        self.queue = tmp_path / "queue"
+        self.queue.touch()
+        self.cancelled = tmp_path / "cancelled"
+        for name, text in (("squeue", f"cat {self.queue}"), ("scancel", f'echo "$*" >> {self.cancelled}')):
+            (bin_folder / name).write_text(f"#!/bin/sh\n{text}\n")
+            (bin_folder / name).chmod(0o755)
+        monkeypatch.setenv("PATH", f"{bin_folder}:{os.environ['PATH']}")
+        self.new_folder("work")
+
+    def new_folder(self, name: str) -> None:
+        self.folder = self.tmp / name
+        self.folder.mkdir()
+        (self.folder / "in.txt").write_text("text")
+
+    def add(self, name: str, needs: list[str] | None = None, **fields: Any) -> None:
+        bare = {"when": [], "outputs": {}, "inputs": None, "settings": "s", "fresh": False}
+        self.steps[name] = {"needs": needs or [], **bare, **fields}
+
+    def queue_jobs(self, **jobs: int) -> None:
+        self.queue.write_text("".join(f"{job}|{name}|{self.folder}\n" for name, job in jobs.items()))
+
+    def run(self, name: str, argv: list[str], files: dict[str, str] | None = None, lines: str = "") -> list[str] | None:
+        """Runs a step whose command makes these files. Returns the words of the command; None if it did not run."""
+        self.job += 1
+        self.patch.setenv("SLURM_JOB_ID", str(self.job))
+        plan = {
+            "folder": str(self.folder),
+            "cache": str(self.tmp / "cache"),
+            "metrics": str(self.tmp / "metrics"),
+            "digests": any(step["inputs"] is not None for step in self.steps.values()),
+            "steps": self.steps,
+        }
+        step = Step(plan, name)
+        variables, words = step.begin(argv)
+        if words is None:
+            return None
+        for key in ("HEADWAY_STEP_KEY",):
+            self.patch.delenv(key, raising=False)
+        for key, value in variables.items():
+            self.patch.setenv(key, value)
+        for path, text in (files or {}).items():
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / path).write_text(text)
+        Path(variables["HEADWAY_OUTPUTS"]).write_text(lines)
+        step.end()
+        return words
+
+    def result(self, name: str) -> dict[str, Any]:
+        found = Results(str(self.folder)).read(name)
+        assert found is not None
+        return dict(found)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    return Pipeline(tmp_path, monkeypatch)
+
+
+ABOVE = [[[["evaluate", "accuracy"], ">=", 0.9]]]
+
+
+def test_later_step_reads_outputs_by_variable_and_in_its_command(pipeline: Pipeline) -> None:
+    pipeline.add("train", outputs={"model": {"file": "out/model.pt"}, "loss": {"metric": "loss"}})
+    pipeline.add("test", ["train"])
+    pipeline.run("train", ["x"], {"out/model.pt": "weights"}, "loss=0.25\n")
+    words = pipeline.run("test", ["--model={train.model}", "{train.loss}", "{other.thing}"])
+    model = str(pipeline.folder / "out/model.pt")
+    assert words == [f"--model={model}", "0.25", "{other.thing}"]
+    assert os.environ["HEADWAY_OUTPUT_TRAIN_MODEL"] == model
+    assert pipeline.result("train")["outputs"]["model"]["bytes"] == 7
+
+
+def test_missing_output_fails_the_step(pipeline: Pipeline) -> None:
+    pipeline.add("train", outputs={"model": {"file": "model.pt"}})
+    with pytest.raises(StepFault, match="output model: the command made no model"):
+        pipeline.run("train", ["x"])
+    assert Results(str(pipeline.folder)).read("train") is None
+
+
+def test_metric_is_the_last_reported_value(pipeline: Pipeline) -> None:
+    pipeline.add("train", outputs={"acc": {"metric": "accuracy"}})
+    (pipeline.tmp / "metrics").mkdir()
+    lines = [{"run": 1.0}, {"names": ["loss", "accuracy"]}, [1, 2.0, 0.5, 0.7], [2, 3.0, 0.4, None], {"dropped": 1}]
+    (pipeline.tmp / "metrics" / "11.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "[3, 4")
+    pipeline.run("train", ["x"])
+    assert pipeline.result("train")["outputs"]["acc"] == {"kind": "metric", "value": "0.7"}
+
+
+def test_metric_that_was_not_reported_fails_the_step(pipeline: Pipeline) -> None:
+    pipeline.add("train", outputs={"acc": {"metric": "accuracy"}})
+    with pytest.raises(StepFault, match="reported no accuracy"):
+        pipeline.run("train", ["x"])
+    with pytest.raises(StepFault, match="'high' is not a number"):
+        pipeline.run("train", ["x"], lines="acc=high\n")
+
+
+def test_dataset_output_names_the_newest_version_or_the_written_one(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "DATASETS", str(pipeline.tmp / "datasets"))
+    for version in ("2", "10"):
+        (pipeline.tmp / "datasets" / "books" / version).mkdir(parents=True)
+    pipeline.add("shard", outputs={"data": {"dataset": "books"}})
+    pipeline.run("shard", ["x"])
+    assert pipeline.result("shard")["outputs"]["data"]["version"] == "books@10"
+    pipeline.run("shard", ["x"], lines="data=books@2\n")
+    assert pipeline.result("shard")["outputs"]["data"]["value"].endswith("/books/2")
+    with pytest.raises(StepFault, match="no version '3'"):
+        pipeline.run("shard", ["x"], lines="data=3\n")
+
+
+def test_false_condition_cancels_the_waiting_jobs_of_all_later_steps(pipeline: Pipeline) -> None:
+    pipeline.add("evaluate", outputs={"accuracy": {"metric": "accuracy"}})
+    pipeline.add("publish", ["evaluate"], when=ABOVE)
+    pipeline.add("announce", ["publish"])
+    pipeline.add("report", ["evaluate"])
+    pipeline.queue_jobs(publish=21, announce=22, report=23)
+    pipeline.run("evaluate", ["x"], lines="accuracy=0.71\n")
+    assert pipeline.cancelled.read_text() == "21 22\n"
+    assert pipeline.result("publish")["why"] == "evaluate.accuracy is 0.71, not >= 0.9"
+    assert (pipeline.result("announce")["state"], pipeline.result("announce")["job"]) == ("skipped", 22)
+    assert Results(str(pipeline.folder)).read("report") is None
+
+
+def test_true_condition_lets_the_step_run(pipeline: Pipeline) -> None:
+    pipeline.add("evaluate", outputs={"accuracy": {"metric": "accuracy"}})
+    pipeline.add("publish", ["evaluate"], when=ABOVE)
+    pipeline.queue_jobs(publish=21)
+    pipeline.run("evaluate", ["x"], lines="accuracy=0.9\n")
+    assert not pipeline.cancelled.exists()
+    assert pipeline.run("publish", ["go"]) == ["go"]
+
+
+def test_step_whose_job_was_not_cancelled_skips_itself(pipeline: Pipeline) -> None:
+    pipeline.add("evaluate", outputs={"accuracy": {"metric": "accuracy"}})
+    pipeline.add("publish", ["evaluate"], when=ABOVE)
+    pipeline.run("evaluate", ["x"], lines="accuracy=nan\n")
+    assert pipeline.run("publish", ["go"]) is None
+    assert pipeline.result("publish")["state"] == "skipped"
+
+
+def cached_pair(pipeline: Pipeline) -> None:
+    pipeline.add("prepare", outputs={"data": {"file": "data"}}, inputs=["in.txt"])
+    pipeline.add("train", ["prepare"], outputs={"model": {"file": "model.pt"}}, inputs=[])
+    pipeline.run("prepare", ["prepare", "in.txt"], {"data/a": "1", "data/b": "2"})
+    pipeline.run("train", ["train", "{prepare.data}"], {"model.pt": "weights"})
+
+
+def test_step_with_the_same_content_is_cached_in_another_folder(pipeline: Pipeline) -> None:
+    cached_pair(pipeline)
+    pipeline.new_folder("second")
+    assert pipeline.run("prepare", ["prepare", "in.txt"]) is None
+    assert pipeline.run("train", ["train", "{prepare.data}"]) is None
+    result = pipeline.result("prepare")
+    assert (result["state"], result["source"], result["job"]) == ("cached", 11, 13)
+    assert (pipeline.folder / "data" / "b").read_text() == "2"
+    assert result["outputs"]["data"]["value"] == str(pipeline.folder / "data")
+    assert (pipeline.folder / "model.pt").read_text() == "weights"
+
+
+@pytest.mark.parametrize("change", ["input", "command", "settings", "needed"])
+def test_other_content_runs_again(pipeline: Pipeline, change: str) -> None:
+    cached_pair(pipeline)
+    pipeline.new_folder("second")
+    if change == "input":
+        (pipeline.folder / "in.txt").write_text("other")
+    if change == "settings":
+        pipeline.steps["prepare"]["settings"] = "t"
+    argv = ["prepare", "in.txt", *(["--more"] if change == "command" else [])]
+    ran = pipeline.run("prepare", argv, {"data/a": "3" if change == "needed" else "1", "data/b": "2"})
+    assert (ran is None) == (change == "needed")
+    if change == "needed":
+        pipeline.steps["prepare"]["fresh"] = True
+        assert pipeline.run("prepare", argv, {"data/a": "3"})
+        assert pipeline.run("train", ["train", "{prepare.data}"], {"model.pt": "new"})
+
+
+@pytest.mark.parametrize("what", ["changed", "deleted"])
+def test_cached_outputs_that_are_gone_or_changed_are_made_again(pipeline: Pipeline, what: str) -> None:
+    cached_pair(pipeline)
+    if what == "changed":
+        (pipeline.folder / "data" / "a").write_text("damaged")
+    else:
+        for file in ("a", "b"):
+            (pipeline.folder / "data" / file).unlink()
+        (pipeline.folder / "data").rmdir()
+    pipeline.new_folder("second")
+    assert pipeline.run("prepare", ["prepare", "in.txt"], {"data/a": "1"}) == ["prepare", "in.txt"]
+
+
+def test_missing_input_fails_the_step(pipeline: Pipeline) -> None:
+    pipeline.add("prepare", outputs={"data": {"file": "data"}}, inputs=["absent.txt"])
+    with pytest.raises(StepFault, match="has no absent"):
+        pipeline.run("prepare", ["x"])
+
+
+def test_names_and_words_of_outputs() -> None:
+    assert variable("train-2.a", "model") == "HEADWAY_OUTPUT_TRAIN_2_A_MODEL"
+    assert substitute(["{a.b}{a.b}", "{a.bc}"], {("a", "b"): "1", ("a", "bc"): "2"}) == ["11", "2"]
