@@ -60,6 +60,7 @@ def _settings(cluster: Cluster) -> Iterator[tuple[str, object]]:
         yield f"{place}price", group.price_usd_per_node_hour
         yield f"{place}reserved", group.reserved
         yield f"{place}spot", group.spot
+        yield f"{place}spot_fallback", "on-demand" if group.on_demand_fallback else None
         yield f"{place}queue_time", group.queue_time_s
         yield f"{place}usd_per_hour", group.max_usd_per_hour
     yield "secrets.munge", cluster.munge_key

@@ -61,6 +61,7 @@ def build_group(name: str, part: GroupPart, plan: Plan, slots: tuple[str, ...]) 
         slots=slots,
         idle_s=part.idle,
         spot=part.spot,
+        on_demand_fallback=part.spot_fallback is not None,
         reserved=part.reserved,
         price_usd_per_node_hour=price,
         parts=GpuParts(lay_out(plan, part.mig), part.shards or 0, part.mps),

@@ -73,6 +73,7 @@ class Group:
     slots: tuple[str, ...] = ()  # names of `most` + `spares`
     idle_s: int | None = None  # autoscaled: a node idle for this long is removed; None: people scale the group
     spot: bool = False  # spot machines: the provider may take one back at short notice
+    on_demand_fallback: bool = False  # spot: a machine on demand is rented where no spot machine can be had
     reserved: bool = False  # reserved machines: paid for even while they do not exist
     price_usd_per_node_hour: Decimal = Decimal(0)
     parts: GpuParts = WHOLE  # how jobs share each of its GPUs

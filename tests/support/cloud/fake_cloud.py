@@ -24,7 +24,7 @@ class FakeCloud:
 
     allowed: frozenset[str] = ALL_CALLS
     prices: dict[str, str] = field(default_factory=dict)  # type -> USD an hour
-    refusals: dict[tuple[str, str], HeadwayError] = field(default_factory=dict)  # (type, zone) -> of each launch
+    refusals: dict[tuple[str, str], HeadwayError] = field(default_factory=dict)  # ("type" or "spot type", zone)
     clock: Callable[[], float] = lambda: 1000.0
     lost: int = 0  # answers of launches to lose
     before: Callable[[str], None] = lambda _: None  # called with the name of each call, for example to fail there
@@ -84,7 +84,9 @@ class FakeCloud:
 
     async def launch(self, order: LaunchOrder) -> tuple[Instance, ...]:
         self._call("launch")
-        refusal = self.refusals.get((order.offer.instance_type, order.offer.zone))
+        offer = order.offer
+        named = (offer.instance_type, f"{offer.purchase} {offer.instance_type}")
+        refusal = next((self.refusals[name, offer.zone] for name in named if (name, offer.zone) in self.refusals), None)
         if refusal is not None:
             raise refusal
         asked, known = self.orders.get(order.token, (order, []))

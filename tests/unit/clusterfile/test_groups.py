@@ -235,3 +235,12 @@ def test_price_in_the_file_is_no_limit_for_rented_machines() -> None:
     """They cost the price of the cloud's offers, which the file does not know."""
     text = "name: lab\nprovider: aws\ncloud: {region: r}\ncost: {usd_per_hour: 1}\nplan: h100-8\nnodes: 3"
     assert cluster(text).max_usd_per_hour == Decimal(1)
+
+
+def test_spot_fallback_needs_spot_machines_of_a_cloud() -> None:
+    group = "{plan: h100-8, nodes: 1, spot: true, spot_fallback: on-demand}"
+    rented = f"name: lab\nprovider: aws\ncloud: {{region: r}}\ngroups: {{a: {group}}}"
+    assert cluster(rented).groups[0].on_demand_fallback
+    assert paths(rented.replace("spot: true, ", "")) == ["groups.a.spot_fallback"]
+    assert paths(rented.replace("provider: aws\ncloud: {region: r}\n", "")) == ["groups.a.spot_fallback"]
+    assert paths(rented.replace("fallback: on-demand", "fallback: reserved")) == ["groups.a.spot_fallback"]

@@ -31,7 +31,7 @@ def rental_notes(cluster: Cluster, wanted: Sequence[WantedMachines], rented: Map
     for want in wanted:
         usd = rental_price(cluster.group_of.get(want.names[0]), offer=want.offers[0])
         total, known = total + usd * len(want.names), known and bool(usd)
-        yield f"{compress(want.names)}: {_first_offer(want, usd)}{_others(want.offers[1:])}"
+        yield f"{compress(want.names)}: {_first_offer(want, usd)}{_others(want.offers)}"
     if not wanted:
         return
     least = "" if known else "at least "
@@ -53,7 +53,7 @@ def later_notes(cluster: Cluster, later: Sequence[WantedMachines]) -> Iterator[s
         when = f"when {_when(cluster.group_of[want.names[0]])}, {compress(want.names)}"
         limit = cluster.group_of[want.names[0]].max_usd_per_hour
         most = "" if limit is None else f"; at most {limit.normalize():f} USD an hour together"
-        yield f"{when}: up to {_first_offer(want, usd)}{most}{_others(want.offers[1:])}"
+        yield f"{when}: up to {_first_offer(want, usd)}{most}{_others(want.offers)}"
 
 
 def _when(group: Group) -> str:
@@ -72,11 +72,21 @@ def _first_offer(want: WantedMachines, usd: Decimal) -> str:
 
 
 def _others(offers: Sequence[Offer]) -> str:
-    if not offers:
+    first, *others = offers
+    if not others:
         return "; nothing else would be tried"
-    named = [f"{offer.instance_type} in {offer.zone}" for offer in offers[:_SHOWN]]
-    more = f" and {len(offers) - _SHOWN} more" if len(offers) > _SHOWN else ""
+    named = [_named(offer, first) for offer in others[:_SHOWN]]
+    left = others[_SHOWN:]
+    bought = next(
+        (f", the last one {offer.purchase}" for offer in left[-1:] if offer.purchase is not first.purchase), ""
+    )
+    more = f" and {len(left)} more{bought}" if left else ""
     return f"; if it can't be had: {', then '.join(named)}{more}"
+
+
+def _named(offer: Offer, first: Offer) -> str:
+    bought = "" if offer.purchase is first.purchase else f" ({offer.purchase})"
+    return f"{offer.instance_type} in {offer.zone}{bought}"
 
 
 def _quota_notes(wanted: Sequence[WantedMachines]) -> Iterator[str]:

@@ -84,6 +84,12 @@ class GroupPart(FileSection):
         description="Slurm's weight of the nodes: jobs fill nodes of low weight first (default: cents an hour of the price).",
     )
     spot: bool = Field(False, description="The provider may take the machines back at short notice.")
+    spot_fallback: Literal["on-demand"] | None = Field(
+        None,
+        description="With spot on machines of a cloud: on-demand rents a machine on demand where no spot machine can be had "
+        "(default: the group waits for a spot machine).",
+        examples=["on-demand"],
+    )
     reserved: bool = Field(
         False,
         description="Charge nodes and spares as long as they are in the file, also without a machine.",

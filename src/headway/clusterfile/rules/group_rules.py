@@ -63,6 +63,10 @@ def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterato
     "groups.NAME."."""
     if part.spot and not provider.creates_machines:
         yield f"{path}spot", "is true, and your own machines are not taken back", "remove spot"
+    if part.spot_fallback is not None and not part.spot:
+        yield f"{path}spot_fallback", "needs spot", "give spot: true, or remove it"
+    if part.spot_fallback is not None and not provider.rents_machines:
+        yield f"{path}spot_fallback", "needs machines of a cloud", "remove it"
     if part.idle is not None:
         if part.nodes is not None:
             yield f"{path}nodes", "can't be combined with idle: Slurm sets the number of nodes", "give min and max"

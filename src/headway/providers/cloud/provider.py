@@ -24,22 +24,22 @@ from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.survey import DetectedHardware
 from headway.domain.operation_progress import ReportProgress
 from headway.domain.provider_traits import ProviderTraits
-from headway.domain.slurm.hostlist import expand
 from headway.domain.storage.folders import Dataset
 from headway.errors import Refused, Unreachable
 from headway.providers.base import Placement, ReclaimNotice
 from headway.providers.cloud.api import CloudApi
+from headway.providers.cloud.offer_order import purchases, sort_offers
 from headway.providers.cloud.offer_sizes import check_sizes
 from headway.providers.cloud.refusals import CloudRefusal, Throttled
 from headway.providers.cloud.rental_records import RentalRecord, RentalRecords, RentalTry
 from headway.providers.cloud.renting import RentalPlan, Renting
+from headway.providers.cloud.unclaimed_things import is_unclaimed
 from headway.providers.ssh.machine_records import ClaimedHost, HostRecords
 from headway.transport.connect import Dialer, HostKeyChanged, fingerprint
 
 LIST_S = 5.0  # how long a list of instances is used again; a cloud allows few requests a second
 CHANGE_S = 300.0  # for an instance to stop, start or end
 POLL_S = 1.0
-_MOST_TOGETHER = 10_000  # machines of one launch that a tag may name
 _NOT_YET = ipaddress.IPv4Address("198.18.0.1")  # placeholders for slots without a machine: a range that is never routed
 _STATES = {InstanceState.RUNNING: MachineState.RUNNING, InstanceState.STARTING: MachineState.STARTING}
 
@@ -237,9 +237,10 @@ class CloudProvider:
         plan = group.plan.name if group else ""
         wanted = self._settings.types.get(plan, ()) if group else self._settings.head_types
         types = wanted or types_for(self.traits.name, plan)
-        purchase = PurchaseOption.SPOT if group and group.spot else PurchaseOption.ON_DEMAND
         zones = await self._api.zones(self._settings)
-        found = await self._api.offers(types, zones, purchase)
+        found: list[Offer] = []
+        for purchase in purchases(group):
+            found += sort_offers(await self._api.offers(types, zones, purchase), wanted)
         if not found:
             raise Refused(
                 f"{self.traits.name} sells none of {', '.join(types) or 'the types'} for {name} in {', '.join(zones)}",
@@ -247,9 +248,7 @@ class CloudProvider:
             )
         if group and group.idle_s is not None:
             check_sizes(group.plan, found)
-        return tuple(
-            sorted(found, key=lambda offer: (types.index(offer.instance_type) if wanted else 0, _price(offer)))
-        )
+        return tuple(found)
 
     async def rented(self, cluster: Cluster) -> Mapping[str, Machine]:
         self._lists.pop(cluster.name, None)
@@ -347,7 +346,7 @@ class CloudProvider:
     async def unclaimed(self, cluster: str) -> tuple[RentedThing, ...]:
         things = await self._api.costly_things(self.server_id)
         tries = self._records.read(cluster).tries  # read after: a try is written down before its launch
-        return tuple(thing for thing in things if thing.cluster == cluster and _is_unclaimed(thing, tries))
+        return tuple(thing for thing in things if thing.cluster == cluster and is_unclaimed(thing, tries))
 
     async def end_things(self, things: Sequence[RentedThing]) -> None:
         await self._api.terminate([thing.id for thing in things if thing.kind == "instance"])
@@ -460,34 +459,10 @@ class CloudProvider:
             return str(probe.getsockname()[0])
 
 
-def _is_unclaimed(thing: RentedThing, tries: Mapping[str, RentalTry]) -> bool:
-    """Returns whether no try claims the thing, and nothing that is claimed uses it."""
-    for name in _machines_of(thing):
-        made = tries.get(name)
-        if made is not None and not made.ended and made.number == thing.number:
-            return False
-    if any(made.instance == thing.id and not made.ended for made in tries.values()):
-        return False  # a person has changed its tags
-    return thing.state not in (InstanceState.ENDING, InstanceState.ENDED, "in-use")
-
-
-def _machines_of(thing: RentedThing) -> Sequence[str]:
-    """Returns the machines that the thing may belong to: a disk of a launch of several may be that of any."""
-    try:
-        return expand(thing.machine, most=_MOST_TOGETHER)
-    except ValueError:  # a person has changed the tag
-        return ()
-
-
 def _launch_price(tagged: Decimal | None, noted: Decimal | None) -> Decimal | None:
     """Returns the price of an instance's launch, USD an hour: as its tags say, else as the record says. None: it is not
     known."""
     return tagged or noted or None
-
-
-def _price(offer: Offer) -> Decimal:
-    """Returns the price to sort by; one that is not known comes last."""
-    return offer.price_usd_per_node_hour or Decimal("Infinity")
 
 
 def _line(key: str) -> str:

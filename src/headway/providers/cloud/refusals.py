@@ -16,10 +16,13 @@ class NoCapacity(CloudRefusal):
 
     kind = "no_capacity"
 
-    def __init__(self, instance_type: str, zone: str, said: str = "") -> None:
+    def __init__(self, instance_type: str, zone: str, said: str = "", *, spot: bool = False) -> None:
         super().__init__(
-            f"{zone or 'the region'} has no {instance_type} now" + (f": {said}" if said else ""),
-            hint="name more zones or instance types in cloud, reserve capacity, or try again later",
+            f"{zone or 'the region'} has no {'spot ' if spot else ''}{instance_type} now"
+            + (f": {said}" if said else ""),
+            hint="name more zones or instance types in cloud, "
+            + ("give spot_fallback: on-demand" if spot else "reserve capacity")
+            + ", or try again later",
         )
         self.instance_type, self.zone = instance_type, zone
 

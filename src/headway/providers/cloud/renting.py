@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import MachineRequest
-from headway.domain.machines.offer import Offer
+from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.domain.machines.rental_price import owned_slots, rental_price, total_price
 from headway.domain.machines.rented import CloudNetwork, CloudSettings, Instance, InstanceClaim, InstanceState
 from headway.domain.operation_progress import ReportProgress
@@ -80,9 +80,11 @@ class Renting:
     ) -> Rented:
         names = [request.name for request in requests]
         refusals: list[CloudRefusal] = []
-        for offer in offers:
-            if offer.zone not in plan.network.subnets:
-                continue
+        offers = [offer for offer in offers if offer.zone in plan.network.subnets]
+        for number, offer in enumerate(offers):
+            if number and offer.purchase is not offers[number - 1].purchase:
+                words = f"no {offers[number - 1].purchase} machine can be had: {offer.purchase} is tried"
+                await plan.report(compress(names), words, level="warning")
             address = self._planned_address(plan, names, offer.zone)
             while True:
                 try:
@@ -228,7 +230,8 @@ class Renting:
         made = await self._note(plan, name, made, instance=instance.id)
         while not (instance.state is InstanceState.RUNNING and self._reachable(instance)):
             if not instance.exists and _ENDED_FOR_LACK in instance.why:
-                raise NoCapacity(made.instance_type, made.zone, instance.why)
+                spot = made.purchase is PurchaseOption.SPOT
+                raise NoCapacity(made.instance_type, made.zone, instance.why, spot=spot)
             if not instance.exists:
                 raise Unreachable(
                     f"{name}: instance {instance.id} ended before it ran: {instance.why}",

@@ -229,7 +229,8 @@ class AwsCloud:
                 **more,
             )
         except NoCapacity as error:
-            raise NoCapacity(offer.instance_type, offer.zone) from error
+            spot = offer.purchase is PurchaseOption.SPOT
+            raise NoCapacity(offer.instance_type, offer.zone, spot=spot) from error
         except QuotaExceeded as error:
             raise QuotaExceeded(f"{error.name} for {offer.instance_type}", error.have, offer.cpus * count) from error
         rows = sorted(answer["Instances"], key=lambda row: int(row.get("AmiLaunchIndex", 0)))
