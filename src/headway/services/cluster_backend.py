@@ -14,6 +14,7 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine
+from headway.domain.machines.offer import Offer
 from headway.domain.machines.rented import Rental, RentedThing
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation_progress import OperationWaits, ReportProgress
@@ -203,6 +204,10 @@ class ClusterRentals(Protocol):
 
     async def rentals(self, cluster: Cluster) -> tuple[Rental, ...]:
         """Returns when the cluster's instances ran, also those that ended a short while ago. () where nothing is rented."""
+        ...
+
+    async def offers(self, cluster: Cluster) -> tuple[Offer, ...]:
+        """Returns what the cloud offers now for the cluster's heads and rented groups."""
         ...
 
     async def renew_leases(self, cluster: Cluster) -> tuple[str, ...]:

@@ -8,7 +8,9 @@ import pytest
 
 from headway.changes.checks.rented_machines import WantedMachines, rental_notes
 from headway.domain.machines.offer import PurchaseOption
+from headway.domain.machines.rented import InstanceState
 from headway.errors import Unanswered
+from headway.providers.base import ReclaimNotice
 from headway.providers.cloud.refusals import CloudRefusal, NoCapacity
 from tests.support.cloud.provider_site import NODE, PAIR, Site, site
 
@@ -87,3 +89,15 @@ async def test_plan_says_that_machines_on_demand_would_be_tried(site: Site) -> N
     assert note.endswith(
         "big in b, then small in a, then small in b, then big in a (on-demand) and 3 more, the last one on-demand"
     )
+
+
+async def test_machine_that_the_cloud_takes_back_is_noted_in_the_ledger(site: Site) -> None:
+    await site.take()
+    assert [one.taken_back for one in await site.provider.rentals("lab")] == [False]
+    site.cloud.warned = (ReclaimNotice(NODE, 1120.0),)
+    await site.provider.notices("lab")
+    assert [(one.purchase, one.taken_back) for one in await site.provider.rentals("lab")] == [(SPOT, True)]
+    site.start_again()  # the notice is forgotten, and the cloud says why the machine ended
+    instance = site.cloud.machines["i-1"]
+    site.cloud.machines["i-1"] = replace(instance, state=InstanceState.ENDED, taken_back=True)
+    assert [one.taken_back for one in await site.provider.rentals("lab")] == [True]

@@ -298,6 +298,9 @@ class FakeRentals(_Part):
     async def rented_things(self) -> Any:
         return await self._fake.call("rented_things")
 
+    async def offers(self, cluster: Any) -> Any:
+        return await self._fake.call("offers", cluster)
+
     async def rented_prices(self, cluster: str) -> Any:
         return await self._fake.call("rented_prices", cluster)
 

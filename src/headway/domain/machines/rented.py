@@ -68,6 +68,7 @@ class Instance:
     why: str = ""  # why it stopped or ended, in the cloud's words
     ended_at: float = 0.0  # when it stopped or ended, unix seconds; 0 = it runs, or the cloud does not say
     usd_per_hour: Decimal = Decimal(0)  # as its tags say; 0 = they do not
+    taken_back: bool = False  # the cloud ended it because it wanted it back
 
     @property
     def exists(self) -> bool:
@@ -87,6 +88,20 @@ class Rental:
     zone: str
     purchase: PurchaseOption
     usd_per_hour: Decimal | None = None  # None: the price is not known
+    taken_back: bool = False  # a spot machine that the cloud took back, or announced to take back
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPrice:
+    """The price that a cloud asked for one type in one zone, from `since` until `seen_at` at least, unix seconds."""
+
+    cloud: str
+    zone: str
+    instance_type: str
+    purchase: PurchaseOption
+    usd_per_hour: Decimal
+    since: int
+    seen_at: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ class CloudProvider:
         self._sleep = sleep
         self._lists: dict[str, _Listing] = {}
         self._notices: dict[str, tuple[float, tuple[ReclaimNotice, ...]]] = {}  # cluster -> asked when, answer
+        self._noticed: set[str] = set()  # instances with a notice
         self._renting = Renting(api, self._records, settings, clock, sleep)
 
     @property
@@ -340,7 +341,9 @@ class CloudProvider:
             usd = _launch_price(one.usd_per_hour, made.usd_per_hour if made else None)
             runs = one.state in (InstanceState.STARTING, InstanceState.RUNNING)
             times = (int(one.launched_at), None if runs else int(one.ended_at))
-            found.append(Rental(one.id, *times, name, one.instance_type, one.zone, one.purchase, usd))
+            taken_back = one.taken_back or one.id in self._noticed
+            place = (one.instance_type, one.zone)
+            found.append(Rental(one.id, *times, name, *place, one.purchase, usd, taken_back))
         return tuple(found)
 
     async def unclaimed(self, cluster: str) -> tuple[RentedThing, ...]:
@@ -356,9 +359,11 @@ class CloudProvider:
 
     async def notices(self, cluster: str) -> tuple[ReclaimNotice, ...]:
         """Returns the notices for spot machines; asks the cloud every LIST_S seconds, and not where there are none."""
-        tries = self._records.read(cluster).tries.values()
+        named = self._records.read(cluster).tries
         spot = {
-            made.instance for made in tries if made.claimed and not made.ended and made.purchase is PurchaseOption.SPOT
+            made.instance
+            for made in named.values()
+            if made.claimed and not made.ended and made.purchase is PurchaseOption.SPOT
         }
         if not spot:
             return ()
@@ -367,6 +372,7 @@ class CloudProvider:
             instances = await self._instances(cluster)
             known = await self._api.notices([one for one in instances if one.id in spot and one.exists])
             self._notices[cluster] = self._clock(), known
+            self._noticed |= {made.instance for name, made in named.items() if name in {one.machine for one in known}}
         return known
 
     # ----

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from headway.domain.machines.offer import PurchaseOption
 from headway.schemas.base import ResponseModel
 
 
@@ -29,6 +30,23 @@ class RentalSpendOut(ResponseModel):
     usd: Decimal
     seconds: int  # of all instances together
     unpriced_s: int  # of these, the seconds whose price is not known
+    taken_back: int = 0  # spot instances that the cloud took back
+
+
+class SeenPriceOut(ResponseModel):
+    """What a cloud asked for one type in one zone in the last 30 days, USD an hour."""
+
+    cloud: str
+    zone: str
+    instance_type: str
+    purchase: PurchaseOption
+    usd_per_hour: Decimal  # as last seen
+    lowest: Decimal
+    highest: Decimal
+    since: int  # unix seconds; when the last price was first seen
+    seen_at: int  # when it was last seen
+    rented: int  # instances of this server that ran there
+    taken_back: int  # of these, spot instances that the cloud took back
 
 
 class RentedOut(ResponseModel):
@@ -39,3 +57,4 @@ class RentedOut(ResponseModel):
     usd_per_hour: Decimal  # of the things whose price is known
     since: float = 0.0  # begin of the present month (UTC), unix seconds
     spent: list[RentalSpendOut] = []  # since then, by cluster, those that are down included
+    prices: list[SeenPriceOut] = []  # by cloud, type, zone and purchase option

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from headway.domain.cluster import Cluster
+from headway.domain.machines.offer import Offer
 from headway.domain.machines.rented import CloudSettings, Rental, RentedThing
 from headway.errors import HeadwayError
 from headway.server.cluster_backend.connections import ConnectionPool
@@ -59,6 +60,17 @@ class RentalsBackend:
 
         provider = (await self._pool.context(cluster)).provider
         return await provider.rentals(cluster.name) if isinstance(provider, RentingProvider) else ()
+
+    async def offers(self, cluster: Cluster) -> tuple[Offer, ...]:
+        from headway.providers.base import RentingProvider
+
+        provider = (await self._pool.context(cluster)).provider
+        if not isinstance(provider, RentingProvider):
+            return ()
+        names = (cluster.head, *(group.slots[0] for group in cluster.groups if group.slots))
+        rented = [name for name in names if cluster.provider_of(name).rents_machines]
+        found = await asyncio.gather(*(provider.offers(cluster, name) for name in rented))
+        return tuple(offer for some in found for offer in some)
 
     async def renew_leases(self, cluster: Cluster) -> tuple[str, ...]:
         from headway.cluster.rented.leases import renew_leases

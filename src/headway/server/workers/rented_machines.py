@@ -1,5 +1,5 @@
-"""Looks at what clusters rent: records since when it costs money, renews the leases of their machines, and ends what belongs
-to none of them."""
+"""Looks at what clusters rent: records since when it costs money and the prices that clouds ask, renews the leases of their
+machines, and ends what belongs to none of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from headway.services.app_state import AppState
 from headway.store import ClusterRow
 
 LOOK_S = 60.0
+PRICES_S = 600.0  # seconds between looks at the prices of the cloud's offers
 RENEW_S = 300.0  # seconds between renewals of the leases
 UNCLAIMED = "it is rented, and belongs to no machine of the cluster"
 
@@ -27,6 +28,7 @@ class RentedMachinesCheck:
         self._state = state
         self._pause = pause
         self._seen: dict[str, frozenset[str]] = {}  # cluster -> ids of what was unclaimed in the last look
+        self._priced_at: dict[str, float] = {}  # cluster -> when the prices of its offers were last recorded
         self._renewed_at: dict[str, float] = {}  # cluster -> when its leases were last renewed
 
     async def run(self) -> None:
@@ -54,6 +56,9 @@ class RentedMachinesCheck:
         if not 0 <= now - self._renewed_at.get(row.name, 0.0) < RENEW_S:
             self._renewed_at[row.name] = now
             await rentals.renew_leases(cluster)
+        if not 0 <= now - self._priced_at.get(row.name, 0.0) < PRICES_S:
+            self._priced_at[row.name] = now
+            await self._state.store.rentals.record_prices(await rentals.offers(cluster), int(now))
 
     async def _end(self, cluster: Cluster, things: Sequence[RentedThing]) -> None:
         """Opens an incident for each thing and ends it. The incident of one that can't be ended stays open."""

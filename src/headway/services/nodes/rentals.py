@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from headway.billing.prices.seen_prices import price_ranges
 from headway.billing.rental_spend import rental_spend
 from headway.domain.machines.rented import Rental, RentedThing
-from headway.schemas.nodes.rentals import RentalSpendOut, RentedOut, RentedThingOut
+from headway.schemas.nodes.rentals import RentalSpendOut, RentedOut, RentedThingOut, SeenPriceOut
 from headway.services.app_state import AppState
 
 _CENT = Decimal("0.01")
+_PRICES_S = 30 * 86400
 
 
 async def list_rented(state: AppState) -> RentedOut:
@@ -26,7 +29,14 @@ async def list_rented(state: AppState) -> RentedOut:
         usd_per_hour=sum((thing.usd_per_hour or Decimal(0) for thing in things), Decimal(0)),
         since=since,
         spent=await _spent(state, int(since), int(now)),
+        prices=await _prices(state, int(now)),
     )
+
+
+async def _prices(state: AppState, now: int) -> list[SeenPriceOut]:
+    seen = await state.store.rentals.prices_since(now - _PRICES_S)
+    ran = [rental for _, rental in await state.store.rentals.between(now - _PRICES_S, now)]
+    return [SeenPriceOut(**asdict(one)) for one in price_ranges(seen, ran)]
 
 
 async def _spent(state: AppState, start: int, end: int) -> list[RentalSpendOut]:
@@ -36,7 +46,11 @@ async def _spent(state: AppState, start: int, end: int) -> list[RentalSpendOut]:
     spends = {cluster: rental_spend(rentals, start, end) for cluster, rentals in by_cluster.items()}
     return [
         RentalSpendOut(
-            cluster=cluster, usd=spend.usd.quantize(_CENT), seconds=spend.seconds, unpriced_s=spend.unpriced_s
+            cluster=cluster,
+            usd=spend.usd.quantize(_CENT),
+            seconds=spend.seconds,
+            unpriced_s=spend.unpriced_s,
+            taken_back=sum(one.taken_back for one in by_cluster[cluster]),
         )
         for cluster, spend in spends.items()
     ]

@@ -1,14 +1,15 @@
-"""Times in which instances of clouds ran, with their prices: what a cloud's own bill is made from."""
+"""Times in which instances of clouds ran, with their prices: what a cloud's own bill is made from. And the prices that clouds
+asked, as they were seen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 
-from headway.domain.machines.offer import PurchaseOption
-from headway.domain.machines.rented import Rental
+from headway.domain.machines.offer import Offer, PurchaseOption
+from headway.domain.machines.rented import Rental, SeenPrice
 from headway.store.billing.runs import upsert
 from headway.store.db import billing_schema as t
 from headway.store.db.transactions import StorePart
@@ -36,6 +37,7 @@ class RentalStore(StorePart):
                         "instance": one.instance, "launched_at": one.launched_at, "cluster": cluster, "machine": one.machine,
                         "instance_type": one.instance_type, "zone": one.zone, "purchase": one.purchase.value,
                         "usd_per_hour": usd, "ended_at": ended_at, "seen_at": now,
+                        "taken_back": one.taken_back or bool(was and was.taken_back),
                     }
                 )  # fmt: skip
             if rows:
@@ -55,7 +57,43 @@ class RentalStore(StorePart):
                     Rental(
                         row.instance, row.launched_at, row.ended_at or None, row.machine, row.instance_type, row.zone,
                         PurchaseOption(row.purchase), None if row.usd_per_hour is None else Decimal(row.usd_per_hour),
+                        row.taken_back,
                     ),
+                )
+                for row in rows
+            ]  # fmt: skip
+
+    async def record_prices(self, offers: Iterable[Offer], now: int) -> None:
+        """Writes the prices of these offers. One that has not changed is the same row; one that is not known is left out."""
+        s = t.seen_prices
+        pools = (s.c.cloud, s.c.instance_type, s.c.zone, s.c.purchase)
+        async with self._database.write() as db:
+            newest = select(*pools, func.max(s.c.since).label("since")).group_by(*pools).subquery()
+            same = [column == newest.c[column.name] for column in (*pools, s.c.since)]
+            known = {
+                tuple(row[:4]): row
+                for row in await db.execute(select(*pools, s.c.since, s.c.usd_per_hour).join(newest, and_(*same)))
+            }
+            rows = {}
+            for offer in offers:
+                if offer.price_usd_per_node_hour:
+                    pool = (offer.cloud, offer.instance_type, offer.zone, offer.purchase.value)
+                    usd, was = f"{offer.price_usd_per_node_hour.normalize():f}", known.get(pool)
+                    since = was.since if was and was.usd_per_hour == usd else now
+                    values = zip((column.name for column in pools), pool, strict=True)
+                    rows[pool] = {**dict(values), "since": since, "usd_per_hour": usd, "seen_at": now}
+            if rows:
+                await db.execute(upsert(db, s, (*(column.name for column in pools), "since")), list(rows.values()))
+
+    async def prices_since(self, start: int) -> list[SeenPrice]:
+        """Returns the prices that were seen after `start`, unix seconds."""
+        s = t.seen_prices
+        async with self._database.read() as db:
+            rows = await db.execute(select(s).where(s.c.seen_at > start).order_by(s.c.since))
+            return [
+                SeenPrice(
+                    row.cloud, row.zone, row.instance_type, PurchaseOption(row.purchase), Decimal(row.usd_per_hour),
+                    row.since, row.seen_at,
                 )
                 for row in rows
             ]  # fmt: skip

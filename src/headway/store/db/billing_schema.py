@@ -199,6 +199,20 @@ rentals = Table(
     Column("usd_per_hour", String(32), nullable=True),
     Column("ended_at", BigInteger, nullable=False),
     Column("seen_at", BigInteger, nullable=False),
+    Column("taken_back", Boolean, nullable=False),
+)
+
+# Prices that clouds asked, each from `since` on, and when each was last seen.
+seen_prices = Table(
+    "seen_prices",
+    metadata,
+    Column("cloud", String(32), primary_key=True),
+    Column("instance_type", String(64), primary_key=True),
+    Column("zone", String(64), primary_key=True),
+    Column("purchase", String(16), primary_key=True),
+    Column("since", BigInteger, primary_key=True, autoincrement=False),
+    Column("usd_per_hour", String(32), nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
 )
 
 # Time spans in which a node was down, drained or a spare.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import AWS
-from headway.domain.machines.offer import PurchaseOption
+from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.domain.machines.rented import CloudSettings, Rental, RentedThing
 from headway.errors import Unreachable
-from headway.server.workers.rented_machines import RENEW_S, UNCLAIMED, RentedMachinesCheck
+from headway.server.workers.rented_machines import PRICES_S, RENEW_S, UNCLAIMED, RentedMachinesCheck
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
@@ -29,7 +30,9 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     rented = builders.cluster(4, name="lab", provider=AWS, cloud=CloudSettings("eu-central-1"))
     made.backend.whole["lab"] = rented
     await made.apply()
-    made.backend.answers.update({"unclaimed_things": (), "end_things": None, "renew_leases": (), "rentals": ()})
+    made.backend.answers.update(
+        {"unclaimed_things": (), "end_things": None, "renew_leases": (), "rentals": (), "offers": ()}
+    )
     yield made
     await made.close()
 
@@ -96,6 +99,20 @@ async def test_what_the_cloud_lists_is_recorded_at_each_look(server: Server) -> 
     server.backend.answers["rentals"] = (replace(ran, ended_at=990),)
     await check.check_all()
     assert await server.store.rentals.between(0, 2000) == [("lab", replace(ran, ended_at=990))]
+
+
+async def test_prices_of_offers_are_recorded_every_ten_minutes(server: Server) -> None:
+    clock: Any = server.state.clock
+    offer = Offer("aws", "p5", "h100", 8, Decimal("20.50"), "", date(2026, 11, 1), PurchaseOption.SPOT, "r", "ra")
+    server.backend.answers["offers"] = (offer,)
+    check = RentedMachinesCheck(server.state)
+    for _ in range(3):
+        await check.check_all()
+    assert len(server.backend.named("offers")) == 1
+    clock.now += PRICES_S
+    await check.check_all()
+    (seen,) = await server.store.rentals.prices_since(0)
+    assert (seen.usd_per_hour, seen.seen_at - seen.since) == (Decimal("20.50"), PRICES_S)
 
 
 async def test_clusters_that_rent_nothing_are_not_asked_for(server: Server) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from headway.domain.machines.offer import PurchaseOption
+from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.domain.machines.rented import Rental
 from headway.store import Store
 from tests.support.clusters import builders
@@ -70,3 +71,24 @@ async def test_only_rentals_of_the_time_are_returned(store: Store) -> None:
     await store.rentals.record("lab", [replace(ONE, ended_at=1500), replace(TWO, launched_at=3000)], 3060)
     assert [one.instance for _, one in await store.rentals.between(1500, 3000)] == []
     assert [one.instance for _, one in await store.rentals.between(1499, 3001)] == ["i-1", "i-2"]
+
+
+def offer(usd: str, zone: str = "a") -> Offer:
+    return Offer("aws", "big", "", 0, Decimal(usd), "", date(2026, 11, 1), PurchaseOption.SPOT, "r", zone)
+
+
+async def test_price_that_changes_is_a_new_row_and_one_that_stays_is_seen_again(store: Store) -> None:
+    for now, usd in ((1000, "1.50"), (1600, "1.5"), (2200, "1.90"), (2800, "1.50")):
+        await store.rentals.record_prices([offer(usd), offer("3", "b"), offer("0", "c")], now)
+    found = [(one.zone, f"{one.usd_per_hour}", one.since, one.seen_at) for one in await store.rentals.prices_since(0)]
+    assert sorted(found, key=lambda row: (row[2], row[0])) == [
+        ("a", "1.5", 1000, 1600), ("b", "3", 1000, 2800), ("a", "1.9", 2200, 2200), ("a", "1.5", 2800, 2800),
+    ]  # fmt: skip
+    assert [one.since for one in await store.rentals.prices_since(1700)] == [1000, 2200, 2800]
+    await store.rentals.record_prices([], 3000)
+
+
+async def test_machine_that_was_taken_back_stays_so_when_the_cloud_no_longer_says_it(store: Store) -> None:
+    await store.rentals.record("lab", [replace(ONE, taken_back=True)], 1060)
+    await store.rentals.record("lab", [replace(ONE, ended_at=1077)], 1120)
+    assert [one.taken_back for one in await rentals(store)] == [True]

@@ -37,6 +37,7 @@ _STATES = {
     "shutting-down": InstanceState.ENDING,
     "terminated": InstanceState.ENDED,
 }
+_TAKEN_BACK = "Server.SpotInstance"  # EC2's codes: ...Termination, ...Shutdown
 _PAID_FOR = (InstanceState.STARTING, InstanceState.RUNNING)
 _REASON_TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 _GONE = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
@@ -364,6 +365,7 @@ def _instance(row: Mapping[str, Any]) -> Instance:
         why=": ".join(filter(None, (reason.get("Code"), reason.get("Message")))) if reason else "",
         ended_at=ended_at,
         usd_per_hour=read_price(tags),
+        taken_back=str(reason.get("Code", "")).startswith(_TAKEN_BACK),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-from headway.schemas.nodes.rentals import RentalSpendOut, RentedOut, RentedThingOut
+from headway.domain.machines.offer import PurchaseOption
+from headway.schemas.nodes.rentals import RentalSpendOut, RentedOut, RentedThingOut, SeenPriceOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture
@@ -56,3 +57,25 @@ def test_spend_of_the_month_is_said_for_each_cluster(cli: Cli) -> None:
     assert lines[0] == "nothing is rented"
     assert lines[1].startswith("lab: 12.50 USD for instances since 2026-")
     assert lines[1].endswith(", without 1.0 hours whose price is not known")
+
+
+def test_machines_that_were_taken_back_are_counted(cli: Cli) -> None:
+    spent = RentalSpendOut(cluster="lab", usd=Decimal("12.50"), seconds=7200, unpriced_s=0, taken_back=2)
+    cli.api.on("nodes.rented", rented().model_copy(update={"since": 1_795_773_600.0, "spent": [spent]}))
+    assert cli("cloud", "ls").out.splitlines()[1].endswith("; the cloud took 2 spot machines back")
+
+
+def test_prices_are_those_that_the_clouds_asked(cli: Cli) -> None:
+    seen = SeenPriceOut(
+        cloud="aws", zone="eu-central-1a", instance_type="p5.48xlarge", purchase=PurchaseOption.SPOT,
+        usd_per_hour=Decimal("20.5"), lowest=Decimal("19.1234"), highest=Decimal("31"), since=1_795_773_600,
+        seen_at=1_795_777_200, rented=3, taken_back=1,
+    )  # fmt: skip
+    cli.api.on("nodes.rented", rented().model_copy(update={"prices": [seen]}))
+    _, row = cli("cloud", "ls", "--prices").out.splitlines()
+    words = row.split()
+    assert words[:4] == ["aws", "p5.48xlarge", "eu-central-1a", "spot"]
+    assert {"20.5000", "19.1234", "31.0000"} <= set(words)
+    assert words[-2:] == ["3", "1"]
+    cli.api.on("nodes.rented", rented())
+    assert cli("cloud", "ls", "--prices").out.startswith("no prices were seen")

@@ -295,7 +295,19 @@ def _create_tables() -> None:
         sa.Column("usd_per_hour", sa.String(length=32), nullable=True),
         sa.Column("ended_at", sa.BigInteger(), nullable=False),
         sa.Column("seen_at", sa.BigInteger(), nullable=False),
+        sa.Column("taken_back", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("instance", "launched_at", name="pk_rentals"),
+    )
+    op.create_table(
+        "seen_prices",
+        sa.Column("cloud", sa.String(length=32), nullable=False),
+        sa.Column("instance_type", sa.String(length=64), nullable=False),
+        sa.Column("zone", sa.String(length=64), nullable=False),
+        sa.Column("purchase", sa.String(length=16), nullable=False),
+        sa.Column("since", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("usd_per_hour", sa.String(length=32), nullable=False),
+        sa.Column("seen_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("cloud", "instance_type", "zone", "purchase", "since", name="pk_seen_prices"),
     )
     op.create_index("ix_rentals_cluster", "rentals", ["cluster"], unique=False)
     op.create_table(
