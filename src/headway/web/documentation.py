@@ -22,6 +22,7 @@ PAGE_TO_DOC = {
     "batches": "howto/batch-inference",
     "teams": "howto/access",
     "costs": "howto/costs",
+    "all_costs": "howto/costs",
     "home": "howto/dashboard",
     "offers": "howto/cloud-prices",
     "size": "howto/size",

@@ -60,6 +60,7 @@ CLUSTER = (
 SERVER = (
     Tab("home", "Home", "/", letter="h"),
     Tab("incidents", "Incidents", "/incidents"),
+    Tab("all_costs", "Costs", "/costs"),
     Tab("offers", "Prices", "/offers", letter="p"),
     Tab("size", "Size", "/size", letter="z"),
     Tab("new", "New cluster", "/new", roles=CAN_SUBMIT),

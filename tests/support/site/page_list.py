@@ -141,8 +141,16 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("teams", "/clusters/demo/teams"),
         Place("teams-viewer", "/clusters/prod/teams", role="viewer"),
     ),
+    "/costs": (
+        Place("all-costs", "/costs"),
+        Place("all-costs-member", "/costs", role="member"),
+        Place("all-costs-none", "/costs?period=2020-01", role="viewer"),
+    ),
     "/clusters/{name}/costs": (
         Place("costs", "/clusters/demo/costs"),
+        Place("costs-member", "/clusters/demo/costs", role="member"),
+        Place("costs-usage", "/clusters/demo/costs?section=usage"),
+        Place("costs-budgets", "/clusters/demo/costs?section=budgets"),
         Place("costs-invoice", "/clusters/demo/costs?section=invoice"),
         Place("costs-chargeback", "/clusters/demo/costs?section=chargeback"),
         Place("costs-goodput", "/clusters/demo/costs?section=goodput"),
@@ -150,6 +158,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("costs-energy", "/clusters/demo/costs?section=energy"),
         Place("costs-runs", "/clusters/demo/costs?section=runs"),
         Place("costs-nodes", "/clusters/demo/costs?section=nodes"),
+        Place("costs-empty", "/clusters/demo/costs?period=2020-01"),
         Place("costs-none", "/clusters/prod/costs?section=budgets", role="viewer"),
     ),
 }

@@ -154,16 +154,20 @@ class RunSumStore(StorePart):
         """Returns the SQL expression for the largest value."""
         return func.max(*values) if self._database.dialect == "sqlite" else func.greatest(*values)
 
-    def _end(self, span: ReportSpan) -> ColumnElement[int]:
+    def ran(self, now: int) -> ColumnElement[int]:
+        """Returns the seconds of a run, until `now` if it has not ended."""
+        return self._end(now) - t.runs.c.start
+
+    def _end(self, now: int) -> ColumnElement[int]:
         r = t.runs
-        return case((r.c.end == 0, self.most(literal(span.now), r.c.start)), else_=r.c.end)
+        return case((r.c.end == 0, self.most(literal(now), r.c.start)), else_=r.c.end)
 
     def clipped(self, span: ReportSpan) -> tuple[ColumnElement[int], ColumnElement[int], ColumnElement[int]]:
         """Returns the seconds of a run in the span: (all, lost, idle). Lost time lies at the end of the run; idle time
         is spread evenly over the rest. All are integers, and the last two are never more than the first. Same formula
         as `billing.goodput.within`."""
         r = t.runs
-        ended = self._end(span)
+        ended = self._end(span.now)
         low, high = literal(span.start), literal(max(span.start, min(span.end, span.now)))
         during = self.most(0, self.least(ended, high) - self.most(r.c.start, low))
         kept = self.most(r.c.start, ended - r.c.lost_s)
@@ -215,7 +219,7 @@ class RunSumStore(StorePart):
         r = t.runs
         during, lost, idle = self.clipped(span)
         waited = case((r.c.start >= span.start, self.most(0, r.c.start - r.c.eligible)), else_=literal(0))
-        life = self.most(1, self._end(span) - r.c.start)
+        life = self.most(1, self._end(span.now) - r.c.start)
         measured = self.least(r.c.measured_s, life)
         blind = during - integer_quotient(measured * during, life)
         read = _part(self.least(r.c.cpu_measured_s, r.c.cpus * life), during, life)

@@ -26,8 +26,9 @@ from headway.store.db import billing_schema as t
 from headway.store.db.billing_schema import UNITS, USED
 from headway.store.db.transactions import Database, StorePart
 
-Order = Literal["latest", "lossy", "waited"]
-RunPlace = tuple[int | str, ...]  # the sort key of a run in a list
+Order = Literal["latest", "lossy", "waited", "longest", "largest", "gpu_time"]
+BY_SIZE: tuple[Order, ...] = ("longest", "largest", "gpu_time")  # a run that has not ended counts until now
+RunPlace = tuple[float | str, ...]  # the sort key of a run in a list
 _ALL = Only()
 BY = ("team", "user", "partition", "gpu_type", "group")
 
@@ -140,21 +141,26 @@ class RunRow:
     saved_at: float | None
 
 
-def run_place(run: RunRow, first: Order, behind: Behind | None) -> RunPlace:
-    """Returns the position of a run in the list that `runs` returns for these arguments."""
-    return tuple(value for value, _ in _order(run, first, behind))
+def run_place(run: RunRow, first: Order, behind: Behind | None, now: int = 0) -> RunPlace:
+    """Returns the position of a run in the list that `runs` returns for these arguments; `now` is that of its span."""
+    return tuple(value for value, _ in _order(run, first, behind, (run.end or max(run.start, now)) - run.start))
 
 
-def _order(of: Any, first: Order, behind: Behind | None) -> list[tuple[Any, bool]]:
+def _order(of: Any, first: Order, behind: Behind | None, ran: Any) -> list[tuple[Any, bool]]:
     """Returns the sort order of a list of runs: (value, whether it is descending). `of` is a row or the table's
-    columns. No two rows have the same values."""
+    columns, and `ran` the seconds that the run has run. No two rows have the same values."""
     if behind is not None:
         wasted = [of.lost_s] * behind.lost + [of.idle_s] * behind.idle
         dearest = [(of.units * sum(wasted[1:], wasted[0]), True)] if wasted else []
         return [*dearest, (of.start, True), (of.job, False), (of.group, False)]
     if first == "latest":
         return [(of.start, True), (of.job, True), (of.group, False)]
-    amount = of.units * (of.lost_s + of.idle_s) if first == "lossy" else of.start - of.eligible
+    if first == "lossy":
+        amount = of.units * (of.lost_s + of.idle_s)
+    elif first == "waited":
+        amount = of.start - of.eligible
+    else:  # GPUs may be fractions
+        amount = {"longest": 1.0 * ran, "largest": 1.0 * of.gpus, "gpu_time": 1.0 * of.gpus * ran}[first]
     return [(amount, True), (of.job, False), (of.start, False), (of.group, False)]
 
 
@@ -228,9 +234,10 @@ class UsageReports(StorePart):
 
         `behind`: the runs that belong to a cause of loss, the most expensive first. `first`: "lossy" lists only runs
         that lost work or were idle, the most expensive first; "waited" lists only runs that began in the span, the
-        longest wait first. `after`: the position of the last run of the previous page."""
+        longest wait first; "longest", "largest" and "gpu_time" list all, by their time, GPUs or both. `after`: the position
+        of the last run of the previous page."""
         r = t.runs
-        order = _order(r.c, first, behind)
+        order = _order(r.c, first, behind, self._sums.ran(span.now))
         only = list_filter(only, first, span.start) if behind is None else only
         query = _rows().where(
             matches_filter(cluster, only), r.c.cluster == cluster, await self._sums.within(cluster, span)

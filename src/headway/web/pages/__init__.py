@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from headway.web.pages.access import audit, people, settings, sign_in, tokens
-from headway.web.pages.billing import costs, offers, size, teams
+from headway.web.pages.billing import all_costs, costs, offers, size, teams
 from headway.web.pages.cluster import (
     activity,
     cluster_form,
@@ -51,6 +51,7 @@ PAGES: tuple[ModuleType, ...] = (
     people,
     teams,
     costs,
+    all_costs,
     offers,
     size,
     audit,

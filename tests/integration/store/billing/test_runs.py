@@ -19,7 +19,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import Conflict
 from headway.store import Store
 from headway.store.billing.run_sums import Only, ReportSpan
-from headway.store.billing.usage import Behind, Order, RunRow, Times, run_place
+from headway.store.billing.usage import BY_SIZE, Behind, Order, RunRow, Times, run_place
 from tests.support.clusters import builders
 
 LAB = builders.cluster(4)
@@ -59,7 +59,16 @@ async def test_repeated_record_is_stored_once_and_a_requeue_is_a_new_run(store: 
 
 @pytest.mark.parametrize(
     ("first", "behind"),
-    [("latest", None), ("lossy", None), ("waited", None), ("latest", Behind(lost=True)), ("latest", Behind(idle=True))],
+    [
+        ("latest", None),
+        ("lossy", None),
+        ("waited", None),
+        ("longest", None),
+        ("largest", None),
+        ("gpu_time", None),
+        ("latest", Behind(lost=True)),
+        ("latest", Behind(idle=True)),
+    ],
 )
 async def test_run_pages_stay_stable_while_new_runs_are_added(
     store: Store, first: Order, behind: Behind | None
@@ -81,10 +90,18 @@ async def test_run_pages_stay_stable_while_new_runs_are_added(
     assert len(every) > 6
     read: list[RunRow] = []
     while page := await store.usage.runs(
-        "lab", span, first=first, behind=behind, after=run_place(read[-1], first, behind) if read else None, limit=3
+        "lab",
+        span,
+        first=first,
+        behind=behind,
+        after=run_place(read[-1], first, behind, span.now) if read else None,
+        limit=3,
     ):
         read += page
         number = 100 + len(read)
+        if first in BY_SIZE:  # longer and larger than all others
+            await put(store, run(number, 0, 3000, gpus=64))
+            continue
         await put(store, run(number, 900, 1300, eligible=T0 - 9 * H))
         await store.runs.record_loss("lab", number, T0 + 900, 400)
         await store.runs.add_measurements("lab", [(number, T0 + 1300, 400, 390, 0)], T0 + H)

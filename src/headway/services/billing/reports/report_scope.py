@@ -108,10 +108,15 @@ async def _last(state: AppState, name: str) -> Cluster | None:
         return None
 
 
+def sees_all_teams(who: Principal) -> bool:
+    """Returns whether the person may see the usage of all teams, and invoices."""
+    return who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES)
+
+
 def visible_teams(billed: BilledCluster, who: Principal) -> tuple[str, ...] | None:
     """Returns the teams whose usage the person may see, None for all. Raises NotAllowed if the cluster is down and the
     person may not see all teams."""
-    if who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES):
+    if sees_all_teams(who):
         return None
     if billed.cluster is None:
         raise NotAllowed(

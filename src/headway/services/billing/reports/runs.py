@@ -18,7 +18,9 @@ from headway.services.billing.reports.loss_attribution import QUEUE, runs_behind
 from headway.services.billing.reports.report_scope import BilledCluster
 from headway.services.cursors import decode_cursor, encode_cursor
 from headway.store.billing.run_sums import Only, ReportSpan
-from headway.store.billing.usage import Order, RunRow, run_place
+from headway.store.billing.usage import BY_SIZE, Order, RunRow, run_place
+
+SORTS: dict[str, Order] = {"ran": "longest", "gpus": "largest", "gpu_hours": "gpu_time"}
 
 
 async def load_runs_of_job(state: AppState, name: str, job: int, seen: tuple[str, ...] | None) -> list[RunRow]:
@@ -36,16 +38,19 @@ class RunSelection:
 
     `job`: only this job's runs, over its whole life. `lossy`: only runs that lost or idled, the most expensive
     first. `waited`: only runs that started in the period, the longest wait first. `cause`: only runs behind this
-    cause of loss, in the words of goodput."""
+    cause of loss, in the words of goodput. `sort`: another order, from SORTS."""
 
     job: int = 0
     lossy: bool = False
     waited: bool = False
     cause: str = ""
+    sort: str = ""
 
     @property
     def order(self) -> Order:
         """Returns the order in which the store lists them."""
+        if self.sort in SORTS and not self.cause:
+            return SORTS[self.sort]
         return run_order(self.lossy, self.waited or self.cause == QUEUE)
 
 
@@ -54,20 +59,26 @@ async def load_runs(
 ) -> RunsOut:
     """Returns one page of runs and their costs. Raises Refused for a cursor that does not belong to this order."""
     order, cause = selection.order, selection.cause
-    integers = 2 if order == "latest" and not cause else 3
-    after = decode_cursor(cursor, *[int] * integers, str) if cursor else None
+    kinds = [int, float, int, int] if order in BY_SIZE else [int] * (2 if order == "latest" and not cause else 3)
+    after = decode_cursor(cursor, *kinds, str) if cursor else None
+    now = billed.now
+    if after is not None and order in BY_SIZE:  # all pages count runs that have not ended until the same time
+        now, after = after[0], after[1:]
     behind = None
     if selection.job:
         found = await load_runs_of_job(state, billed.name, selection.job, only.teams)
     else:
-        span = ReportSpan(period.start, period.end, billed.now)
+        span = ReportSpan(period.start, period.end, now)
         if cause and cause != QUEUE:
             behind = await runs_behind_cause(state, billed.name, span, only, cause)
         found = await state.store.usage.runs(
             billed.name, span, only, first=order, behind=behind, after=after, limit=limit + 1
         )
     page = found if selection.job else found[:limit]
-    next_cursor = encode_cursor(run_place(page[-1], order, behind)) if len(found) > len(page) else ""
+    next_cursor = ""
+    if len(found) > len(page):
+        place = run_place(page[-1], order, behind, now)
+        next_cursor = encode_cursor((now, *place) if order in BY_SIZE else place)
     lifetime = Period("", min((run.start for run in page), default=0), billed.now + 1)
     shown_period = lifetime if selection.job else period
     costs = await run_costs(state, billed, page, shown_period)

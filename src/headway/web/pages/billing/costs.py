@@ -1,4 +1,4 @@
-"""A cluster's costs, with a view per section: usage, invoice, chargeback, goodput, budgets, energy, capacity. The
+"""A cluster's costs, with a view per section: spending, usage, invoice, chargeback, goodput, budgets, energy, capacity. The
 figures are those of the API, for the teams that the person may see. Every figure links to the runs or node states
 behind it."""
 
@@ -23,7 +23,7 @@ from headway.schemas.billing.goodput import CauseOut
 from headway.schemas.billing.usage import RunsOut, UsageRow
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
-from headway.services.billing.budgets import cached_budgets, load_visible_budgets, spent_or_nearly_spent
+from headway.services.billing.budgets import cached_budgets, spent_or_nearly_spent
 from headway.services.billing.invoice_views import load_chargeback, load_invoice
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.ledger.node_states import NodeStateFilter, load_node_states_page, parse_states
@@ -35,18 +35,22 @@ from headway.services.billing.reports.report_scope import (
     ReportScope,
     load_billed_cluster,
     parse_period,
+    sees_all_teams,
     visible_teams,
 )
-from headway.services.billing.reports.runs import RunSelection, load_runs
+from headway.services.billing.reports.runs import SORTS, RunSelection, load_runs
+from headway.services.billing.reports.spending import Spending, load_burn_downs, load_spending
 from headway.services.billing.reports.usage import UsageFilter, load_usage, usage_selection
-from headway.store.billing.run_sums import NONE
+from headway.store.billing.run_sums import NONE, Only, ReportSpan
 from headway.store.billing.usage import BY, list_filter
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
 from headway.web.views.month_heatmap import heat
+from headway.web.views.spending_chart import burn_down_chart, day_chart, sum_chart
 
 router = page_router()
 SECTIONS = (
+    ("spending", "Spending"),
     ("usage", "Usage"),
     ("invoice", "Invoice"),
     ("chargeback", "Chargeback"),
@@ -75,12 +79,13 @@ class CostsQuery:
     waited: bool
     node_states: str
     cause: str
+    sort: str
     cursor: str
 
     @property
     def runs(self) -> RunSelection:
         """Returns which runs to list, and in which order."""
-        return RunSelection(self.job, self.lossy, self.waited, self.cause)
+        return RunSelection(self.job, self.lossy, self.waited, self.cause, self.sort)
 
     @property
     def words(self) -> dict[str, str]:
@@ -121,7 +126,7 @@ async def costs_page(
     state: State,
     who: Anyone,
     which: UsageFilterQuery,
-    section: Annotated[str, Query(max_length=12)] = "usage",
+    section: Annotated[str, Query(max_length=12)] = "spending",
     period: Annotated[str, Query(max_length=7)] = "",
     by: Annotated[str, Query(max_length=12)] = "team",
     start: TimeText = "",
@@ -130,6 +135,7 @@ async def costs_page(
     lossy: bool = False,
     waited: bool = False,
     cause: Annotated[str, Query(max_length=4000)] = "",
+    sort: Annotated[str, Query(max_length=12)] = "",
     job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
     cursor: Cursor = "",
 ) -> Response:
@@ -137,12 +143,14 @@ async def costs_page(
     billed = await load_billed_cluster(state, name)
     month = billed.month(period)
     where = time_zone(billed.costs.timezone)
+    month_title = f"{datetime.fromtimestamp(month.start, where):%B %Y}"
     earlier = previous_month(month, where)
-    shown = tuple(entry for entry in SECTIONS if entry[0] != "invoice" or _sees_all(who))
-    section = section if section in dict(shown) else "usage"
+    shown = tuple(entry for entry in SECTIONS if entry[0] != "invoice" or sees_all_teams(who))
+    section = section if section in dict(shown) else "spending"
     by = by if by in _BY.values() else "team"
-    query = CostsQuery(which, start, end, job, lossy, waited, node_states, cause, cursor)
-    found = await _load_section(state, billed, who, section, month, by, query)
+    nothing = await _no_costs(state, billed, month, who, month_title) if not start and section != "budgets" else ""
+    query = CostsQuery(which, start, end, job, lossy, waited, node_states, cause, sort if sort in SORTS else "", cursor)
+    found = None if nothing else await _load_section(state, billed, who, section, month, by, query)
 
     def link(to: str = section, **others: str) -> str:
         words = {"section": to, "period": month.name, **others}
@@ -156,11 +164,16 @@ async def costs_page(
         section=section,
         sections=shown,
         month=month,
-        month_title=f"{datetime.fromtimestamp(month.start, where):%B %Y}",
+        month_title=month_title,
+        no_costs=nothing,
         earlier=earlier.name if earlier else "",
         later=month_of(month.end, where).name if month.end <= billed.now else "",
         found=found,
-        heat=heat(found.types, month, where) if section == "capacity" else (),
+        heat=heat(found.types, month, where) if section == "capacity" and found else (),
+        day_chart=day_chart(found, len(days(month.start, month.end, where))) if isinstance(found, Spending) else None,
+        sum_chart=sum_chart(found, month, billed.now) if isinstance(found, Spending) else None,
+        burn_down_chart=lambda down: burn_down_chart(down, billed.now),
+        day_only=lambda at: f"{datetime.fromtimestamp(at, where):%Y-%m-%d}",
         days=days(month.start, month.end, where),
         by=by,
         bys=tuple(_BY.values()),
@@ -168,6 +181,7 @@ async def costs_page(
         nothing=NONE,
         sizes=_sizes(),
         narrowed=query.words,
+        sorted_by=query.sort,
         link=link,
         cluster=billed.cluster,
         may_close=who.may(Right.ADMIN),
@@ -189,8 +203,19 @@ async def budget_note(name: str, state: State, who: Anyone) -> Response:
     return HTMLResponse(text, headers=PAGE_HEADERS)
 
 
-def _sees_all(who: Principal) -> bool:
-    return who.may(Right.ADMIN) or who.may(Right.OPERATE_NODES)
+async def _no_costs(state: AppState, billed: BilledCluster, month: Period, who: Principal, title: str) -> str:
+    """Returns why the month has no figures; "" if it has some."""
+    if month.start > billed.now:
+        return f"{title} has not begun"
+    if await state.store.machine_lifetimes.between(billed.name, month.start, month.end):
+        return ""
+    if any(row.reserved and row.since < month.end for row in await state.store.prices.of_cluster(billed.name)):
+        return ""
+    span = ReportSpan(month.start, month.end, billed.now)
+    seen = visible_teams(billed, who)
+    if any(total.runs or total.gpu_s for total in await state.store.usage.totals(billed.name, span, [], Only(seen))):
+        return ""
+    return f"{billed.name} had no machine and no job in {title}"
 
 
 async def _load_section(
@@ -216,6 +241,8 @@ async def _load_section(
         await refresh_ledger(state, billed)
         return await load_node_states_page(state, billed, span, filters, query.cursor, MAX_NODE_STATES)
     await refresh_ledger(state, billed)
+    if section == "spending":
+        return await load_spending(state, scope)
     if section == "invoice":
         return await load_invoice(state, billed, month)
     if section == "chargeback":
@@ -223,7 +250,7 @@ async def _load_section(
     if section == "goodput":
         return await load_goodput(state, scope)
     if section == "budgets":
-        return await load_visible_budgets(state, billed, scope.visible_teams)
+        return await load_burn_downs(state, billed, scope.visible_teams)
     if section == "energy":
         return await load_energy(state, scope)
     return await load_capacity(state, scope)

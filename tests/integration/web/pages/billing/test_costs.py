@@ -116,7 +116,7 @@ async def test_runs_behind_a_usage_row_sum_to_it(server: Server, by: str) -> Non
     ann = await server.client()
     rows = (await got(ann, f"usage?by={by}&start=2026-10"))["rows"]
     assert rows
-    page = await shown(ann, f"?period=2026-10&by={by}")
+    page = await shown(ann, f"?section=usage&period=2026-10&by={by}")
     for row in rows:
         key = row["by"][by] or "-"
         link = f"?section=runs&period=2026-10&{by}={key}"
@@ -284,3 +284,50 @@ async def test_rounded_report_rows_sum_to_the_total(server: Server, accounting: 
     found = await got(await server.client(), f"usage?start={OCTOBER.start}&end={OCTOBER.start + 1000}&by=user")
     assert sorted(row["usd"] for row in found["rows"]) == [0.04] * 5 + [0.05]
     assert round(sum(row["usd"] for row in found["rows"]), 2) == found["total"]["usd"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("query", "jobs", "column"),
+    [("sort=ran", ["2", "1", "2", "3"], "Ran"), ("sort=gpus", ["1", "2", "2", "3"], "GPUs"),
+     ("sort=gpu_hours", ["1", "2", "2", "3"], "GPU-hours"), ("lossy=1", ["2"], "Lost"), ("", ["2", "3", "2", "1"], "Began")],
+)  # fmt: skip
+async def test_runs_are_sorted_by_a_column(server: Server, query: str, jobs: list[str], column: str) -> None:
+    page = await shown(await server.client(), f"?section=runs&period=2026-10&{query}")
+    assert re.findall(r"<th scope=\"row\"><a[^>]*/jobs/(\d+)\"", page) == jobs
+    assert re.findall(r"aria-sort=\"descending\"><a[^>]*>([^<]*)<", page) == [column]
+
+
+async def test_next_page_of_sorted_runs_counts_until_the_same_time(
+    server: Server, accounting: Accounting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.web.pages.billing.costs.MAX_RUNS", 1)
+    ann = await server.client()
+    found, link = [], "?section=runs&period=2026-10&sort=ran"
+    while link:
+        page = await shown(ann, link)
+        found += re.findall(r"<th scope=\"row\"><a[^>]*/jobs/(\d+)\"", page)
+        following = re.search(r'href="([^"]*)" rel="next">Next', page)
+        link = unescape(following[1]) if following else ""
+        at(server, 11 * H)
+    assert found == ["2", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("section", [key for key, _ in SECTIONS if key != "budgets"])
+async def test_month_without_costs_says_so(server: Server, section: str) -> None:
+    ann = await server.client()
+    assert "lab had no machine and no job in August 2026" in await shown(ann, f"?section={section}&period=2026-08")
+    assert "December 2026 has not begun" in await shown(ann, f"?section={section}&period=2026-12")
+
+
+async def test_costs_of_all_clusters_are_those_of_each(server: Server) -> None:
+    ann = await server.client()
+    page = (await ann.get("/costs?period=2026-10")).text
+    total = (await got(ann, "invoice?period=2026-10"))["total_usd"]
+    assert page.count(f'<a class="fig" href="/clusters/lab/costs?section=chargeback&period=2026-10">{total:,.2f}') == 1
+    assert page.count(f"{total:,.2f}") >= 3  # above, of the cluster, and of all
+    assert "No cost visible to you in August 2026" in (await ann.get("/costs?period=2026-08")).text
+    member = await server.client("alice", "member")
+    mine = (await member.get("/costs?period=2026-10")).text
+    assert "Nodes allocated to your teams" in mine
+    usage = (await got(member, "usage?start=2026-10"))["total"]["usd"]
+    assert mine.count(f"{usage:,.2f}") >= 3
