@@ -57,9 +57,11 @@ class RentedCluster:
         return " ".join((done.out + done.err).split())
 
     def close(self) -> None:
-        self.lab.cli("down", self.lab.name, "--yes", "--delete-data", check=False, timeout_s=300)
-        self.lab.cli("server", "stop", check=False)
-        self.machines.close()
+        try:
+            self.lab.cli("down", self.lab.name, "--yes", "--delete-data", check=False, timeout_s=300)
+        finally:
+            self.lab.cli("server", "stop", check=False)
+            self.machines.close()
 
 
 @contextmanager
