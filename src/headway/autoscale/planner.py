@@ -259,10 +259,10 @@ def _limits(
 ) -> Iterator[tuple[tuple[Decimal, str], Decimal]]:
     """Yields each limit of a file that holds for these further machines, with the words for it, and the cost of all machines
     that it holds for, USD an hour."""
-    costs = {group.name: total_price(cluster, paid_slots(group, there), prices) for group in cluster.groups}
     if cluster.max_usd_per_hour is not None:
-        heads = total_price(cluster, cluster.heads, prices)
-        yield (cluster.max_usd_per_hour, ""), sum(costs.values(), heads)
+        slots = (name for group in cluster.groups for name in paid_slots(group, there))
+        yield (cluster.max_usd_per_hour, ""), total_price(cluster, (*cluster.heads, *slots), prices)
     for group in cluster.groups:
         if group.max_usd_per_hour is not None and not set(group.slots).isdisjoint(names):
-            yield (group.max_usd_per_hour, f" of group {group.name}"), costs[group.name]
+            usd = total_price(cluster, paid_slots(group, there), prices)
+            yield (group.max_usd_per_hour, f" of group {group.name}"), usd

@@ -317,3 +317,18 @@ def test_price_limit_of_a_group_stops_no_other_group() -> None:
     found = list(plan_scaling(replace(whole, groups=groups), states, there, (), NOW))
     assert found[0] == CreateMachines((names[0],))
     assert [one.group for one in found if isinstance(one, CloseSlots)] == ["b"]
+
+
+class _NoPrices(dict[str, Decimal]):
+    """Prices that must not be read."""
+
+    def get(self, name: str, *_: object) -> Decimal:  # type: ignore[override]
+        raise AssertionError(f"the price of {name} was read")
+
+
+def test_no_price_is_read_where_no_limit_is_set() -> None:
+    """A cluster may have thousands of slots, and each job asks whether there is room for its nodes."""
+    found = cluster()
+    states = dict.fromkeys(found.slot_names[:2], ("allocated#", "none"))
+    actions = plan_scaling(found, states, {}, (), NOW, prices=_NoPrices(other=Decimal(1)))
+    assert list(actions) == [CreateMachines((name,)) for name in found.slot_names[:2]]

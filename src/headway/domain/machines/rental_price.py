@@ -31,9 +31,11 @@ def total_price(cluster: Cluster, names: Iterable[str], prices: Mapping[str, Dec
 def paid_slots(group: Group, there: Collection[str]) -> tuple[str, ...]:
     """Returns the slots of the group whose machines cost money: those with a machine (`there`), and so many others as the
     group always has. The first `min_machines` slots of an autoscaled group always count."""
-    found = [name for name in group.slots if name in there]
+    there = frozenset(there)
     if group.idle_s is not None:
-        return tuple(name for name in group.slots if name in found or name in group.slots[: group.min_machines])
+        first = frozenset(group.slots[: group.min_machines])
+        return tuple(name for name in group.slots if name in there or name in first)
+    found = [name for name in group.slots if name in there]
     free = [name for name in group.slots if name not in there]
     return (*found, *free[: max(0, group.min_machines - len(found))])
 
