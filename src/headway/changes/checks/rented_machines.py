@@ -26,7 +26,8 @@ class WantedMachines:
 
 
 def rental_notes(cluster: Cluster, wanted: Sequence[WantedMachines], rented: Mapping[str, Decimal]) -> Iterator[str]:
-    """Yields the notes. `rented`: prices of the machines that the cluster rents now, by name, USD an hour."""
+    """Yields the notes. `rented`: prices of the cluster's launches that are not known to have ended, by name, USD
+    an hour; machines of these names may be wanted again."""
     total, known = Decimal(0), True
     for want in wanted:
         usd = rental_price(cluster.group_of.get(want.names[0]), offer=want.offers[0])
@@ -37,7 +38,8 @@ def rental_notes(cluster: Cluster, wanted: Sequence[WantedMachines], rented: Map
     least = "" if known else "at least "
     yield f"what apply rents costs {least}{total:.2f} USD an hour, without disks, addresses and traffic"
     limit = cluster.max_usd_per_hour
-    everything = total + total_price(cluster, {*rented, *owned_slots(cluster)}, rented)
+    others = {*rented, *owned_slots(cluster)}.difference(*(want.names for want in wanted))
+    everything = total + total_price(cluster, others, rented)
     if limit is not None and everything > limit:
         yield (
             f"apply would stop: everything together would cost {everything:.2f} USD an hour, and cost.usd_per_hour "

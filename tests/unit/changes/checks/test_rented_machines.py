@@ -51,6 +51,14 @@ def test_cost_limit_counts_what_is_rented_already() -> None:
     )
 
 
+def test_machine_that_is_gone_counts_once_for_the_cost_limit() -> None:
+    """Its try has not ended until the apply finds out, and the apply rents another one."""
+    cluster = replace(CLUSTER, max_usd_per_hour=Decimal("6.40"))
+    rented = {"lab-1-1": Decimal("3.20"), "lab-1-2": Decimal("3.20")}
+    two = replace(NODES, names=("lab-1-2",))
+    assert not [note for note in rental_notes(cluster, [two], rented) if "stop" in note]
+
+
 def test_quota_is_compared_with_all_that_it_holds_for() -> None:
     quota = Quota("Running On-Demand Standard instances", 195, 64)
     head = WantedMachines(("lab-head",), (replace(BIG, cpus=4),), quota)
