@@ -45,7 +45,7 @@ async def test_machine_on_demand_is_rented_where_no_spot_machine_can_be_had_and_
     assert [(one.instance_type, one.purchase) for one in site.cloud.living] == [("big", ON_DEMAND)]
     assert len(site.told) == 6
     assert site.told[-2:] == [
-        f"{NODE}: no spot machine can be had: on-demand is tried",
+        f"{NODE}: no spot machine was rented: on-demand is tried",
         f"{NODE}: rented: i-1, big in a, on-demand, 1.00 USD an hour",
     ]
 
@@ -64,6 +64,36 @@ async def test_machines_of_a_job_are_all_spot_or_all_on_demand(site: Site) -> No
     await site.rent_together(*PAIR)
     assert {(one.purchase, one.zone) for one in site.cloud.living} == {(ON_DEMAND, "a")}
     assert len(site.cloud.living) == 2
+
+
+async def test_rest_of_a_job_is_spot_too_in_another_zone_if_need_be(site: Site) -> None:
+    await site.rent(PAIR[1])
+    site.cloud.refusals = {(name, "a"): NoCapacity(name, "a") for name in ("spot big", "spot small")}
+    assert set(await site.rent_together(*PAIR)) == set(PAIR)
+    assert {(one.claim.machine, one.purchase, one.zone) for one in site.cloud.living} == {
+        (NODE, SPOT, "b"), (PAIR[1], SPOT, "a")
+    }  # fmt: skip
+
+
+async def test_rest_of_a_job_is_not_rented_on_demand_where_its_first_machine_is_spot(site: Site) -> None:
+    """The scaling then ends the first machine, and tries all of them on demand."""
+    await site.rent(PAIR[1])
+    empty(site, "spot big", "spot small")
+    with pytest.raises(CloudRefusal):
+        await site.rent_together(*PAIR)
+    assert [(one.claim.machine, one.purchase) for one in site.cloud.living] == [(PAIR[1], SPOT)]
+    await site.provider.give_up("lab", PAIR[1])
+    await site.rent_together(*PAIR)
+    assert [one.purchase for one in site.cloud.living] == [ON_DEMAND, ON_DEMAND]
+
+
+async def test_machine_of_another_kind_than_the_group_has_now_is_no_obstacle(site: Site) -> None:
+    spot = site.cluster.groups[0]
+    site.cluster = replace(site.cluster, groups=(replace(spot, spot=False, on_demand_fallback=False),))
+    await site.rent(PAIR[1])
+    site.cluster = replace(site.cluster, groups=(replace(spot, on_demand_fallback=False),))
+    assert set(await site.rent_together(*PAIR)) == set(PAIR)
+    assert [one.purchase for one in site.cloud.living] == [ON_DEMAND, SPOT]
 
 
 async def test_lost_answer_of_a_fallback_is_repeated_as_it_was(site: Site) -> None:

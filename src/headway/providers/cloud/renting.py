@@ -71,8 +71,7 @@ class Renting:
         left = {request.name: request for request in requests if request.name not in found}
         if not left:
             return found
-        zones = {made.zone for made, _ in found.values()}
-        offers = sorted(plan.offers, key=lambda offer: bool(zones) and offer.zone not in zones)
+        offers = _offers_for_the_rest(plan.offers, [made for made, _ in found.values()])
         return found | await self._try_offers(plan, offers, [left[name] for name in expand(compress(left))])
 
     async def _try_offers(
@@ -83,7 +82,7 @@ class Renting:
         offers = [offer for offer in offers if offer.zone in plan.network.subnets]
         for number, offer in enumerate(offers):
             if number and offer.purchase is not offers[number - 1].purchase:
-                words = f"no {offers[number - 1].purchase} machine can be had: {offer.purchase} is tried"
+                words = f"no {offers[number - 1].purchase} machine was rented: {offer.purchase} is tried"
                 await plan.report(compress(names), words, level="warning")
             address = self._planned_address(plan, names, offer.zone)
             while True:
@@ -274,6 +273,17 @@ class Renting:
         subnet = ipaddress.IPv4Network(plan.network.subnets[zone][1])
         place = _FIRST_ADDRESS + plan.cluster.machine_names.index(names[0])
         return str(subnet.network_address + place) if len(names) == 1 and place < subnet.num_addresses - 1 else ""
+
+
+def _offers_for_the_rest(offers: Sequence[Offer], there: Sequence[RentalTry]) -> Sequence[Offer]:
+    """Returns the offers for further machines of a job in the order in which they are tried: only those of the kind that its
+    other machines are, unless there is none; first those in the zones of these machines."""
+    if not there:
+        return offers
+    kinds, zones = {made.purchase for made in there}, {made.zone for made in there}
+    order = list(dict.fromkeys(offer.purchase for offer in offers))
+    same = [offer for offer in offers if offer.purchase in kinds] or offers
+    return sorted(same, key=lambda offer: (order.index(offer.purchase), offer.zone not in zones))
 
 
 def _check_cost(cluster: Cluster, names: Sequence[str], offer: Offer, usd: Decimal, record: RentalRecord) -> None:
