@@ -28,7 +28,7 @@ import time
 SYS = "/sys"
 PROC = "/proc"
 RUN_MODULE = "torch.distributed.run"
-FIRST_PORT, PORTS = 20000, 12000  # below the kernel's range of ports for outgoing connections
+FIRST_PORT, PORTS = 20000, 12000  # below the kernel's range of ports for outgoing connections (the same in ray_cluster.py)
 LOST_NODE_S = 900
 
 

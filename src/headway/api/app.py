@@ -13,7 +13,7 @@ from headway.api import docs_page
 from headway.api.http import error_handlers
 from headway.api.http.compression import CompressResponses
 from headway.api.http.idempotency import IdempotentPosts
-from headway.api.http.request_body_limits import RequestGuard
+from headway.api.http.request_guard import RequestGuard
 from headway.api.http.security_headers import HSTS, SECURITY_HEADERS
 from headway.api.routers.access import (
     audit,

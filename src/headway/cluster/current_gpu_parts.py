@@ -14,7 +14,7 @@ from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.machines.machine import Machine
 from headway.domain.machines.observed_state import Observed
 from headway.domain.machines.site import Site
-from headway.render.slurm.gpu_parts_now import parts_now
+from headway.render.slurm.hardware.gpu_parts_now import parts_now
 
 READ_S = 30.0
 

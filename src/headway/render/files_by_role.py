@@ -21,9 +21,9 @@ from headway.render.slurm import (
     slurmdbd_conf,
     topology_conf,
 )
+from headway.render.slurm.hardware.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.slurm.hooks import cli_filter, mps, power_saving, prolog_epilog, site_scripts, task_prolog
 from headway.render.slurm.hooks.job_network import RULES as JOB_NETWORK_RULES
-from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import (
     agent_config,
     daemon_units,

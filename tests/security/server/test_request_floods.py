@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.http import request_body_limits
+from headway.api.http import request_guard
 from headway.domain.changeset import ChangeSet
 from headway.services.access.concurrency_limits import (
     MAX_EVENT_STREAMS_PER_PERSON,
@@ -69,7 +69,7 @@ async def test_large_request_over_the_limit_is_told_when_to_try_again(server: Se
     eve = await server.client("eve", "member")
     server.state.request_buckets = TokenBuckets(1)
     assert (await eve.get(f"{API}/me")).status_code == 200
-    body = b'{"text": "' + b"x" * request_body_limits.LARGE_BODY + b'"}'
+    body = b'{"text": "' + b"x" * request_guard.LARGE_BODY + b'"}'
     for headers in ({}, {"idempotency-key": "k"}):
         refused = await eve.post(f"{API}/plan", content=body, headers={"content-type": "application/json", **headers})
         assert (refused.status_code, refused.json()["kind"]) == (429, "too_many_at_once"), headers
@@ -90,7 +90,7 @@ async def test_person_cannot_create_any_number_of_links_and_tokens(server: Serve
 
 
 async def test_body_that_comes_too_slowly_is_refused(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_body_limits, "BODY_S", 0.05)
+    monkeypatch.setattr(request_guard, "BODY_S", 0.05)
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -134,9 +134,7 @@ async def test_limits_endless_bodies_of_requests_with_idempotency_keys(server: S
 
 async def test_large_body_is_read_only_from_a_signed_in_person(server: Server) -> None:
     body = (
-        b'{"text": "'
-        + b"x" * request_body_limits.LARGE_BODY
-        + b'", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}'
+        b'{"text": "' + b"x" * request_guard.LARGE_BODY + b'", "spec": {"name": "lab", "plan": "h100-8", "nodes": 4}}'
     )
     headers = {"content-type": "application/json"}
     for client in (server.anonymous(), server.anonymous(authorization="Bearer hw_guess")):

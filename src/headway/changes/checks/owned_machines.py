@@ -17,7 +17,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import HostProblem
 from headway.domain.machines.survey import DetectedHardware, DetectedMount, Difference, Survey
 from headway.domain.slurm.hostlist import compress
-from headway.render.slurm.node_hardware import gpu_type
+from headway.render.slurm.hardware.node_hardware import gpu_type
 from headway.render.system.firewall import PORTS
 from headway.validation.syntax_rules import join_words
 

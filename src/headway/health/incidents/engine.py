@@ -41,7 +41,7 @@ from headway.health.incidents.incident_tasks import IncidentTasks
 from headway.health.incidents.move_jobs import ENDED_BADLY, move_jobs, requeue_job_of_symptom
 from headway.health.incidents.storage import host_disk
 from headway.health.policy import flaky_score, repair_ladder
-from headway.health.policy.symptom_policy import (
+from headway.health.policy.xid_verdicts import (
     DAY_S,
     Verdict,
     find_incident,

@@ -13,7 +13,7 @@ from headway.domain.incident import DRAINS, FaultAction, Incident, IncidentState
 from headway.domain.slurm.nodes_and_jobs import OUT
 from headway.health.context import HealthContext
 from headway.health.policy import flaky_score, repair_ladder
-from headway.health.policy.symptom_policy import Verdict, more_severe
+from headway.health.policy.xid_verdicts import Verdict, more_severe
 
 LEAST_GB_S = "least_gb_s"  # evidence: what an all-reduce with the node must reach before the node returns to service
 _SIMULATED_SHARE = 0.5  # of the least figure: where GPUs are simulated, other load on the machine lowers all figures

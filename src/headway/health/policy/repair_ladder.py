@@ -8,7 +8,7 @@ from dataclasses import replace
 from headway.domain.cluster import Health
 from headway.domain.incident import DRAINS, FaultAction, Incident, IncidentState, Repair
 from headway.health.policy.flaky_score import action_score
-from headway.health.policy.symptom_policy import DAY_S, Verdict
+from headway.health.policy.xid_verdicts import DAY_S, Verdict
 
 WEEK_S = 7 * DAY_S
 # mount: the wait for the volume is repeated. rma: one reboot first, because the cause may have been a loose contact.

@@ -14,7 +14,7 @@ from headway.errors import Refused
 from headway.jobs.submission.job_folders import UserFolders
 from headway.jobs.submission.job_secrets import FLAG as SECRET_FLAG
 from headway.jobs.submission.job_secrets import secret_flag
-from headway.jobs.submission.launcher import by_mpirun, launcher_of
+from headway.jobs.submission.launcher_choice import by_mpirun, launcher_of
 from headway.jobs.submission.node_capacity import NodeCapacity
 from headway.jobs.submission.run_check import AFTER, option_faults
 from headway.jobs.submission.software_environment import FLAG as ENVIRONMENT_FLAG

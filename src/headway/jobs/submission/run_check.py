@@ -11,7 +11,7 @@ from dataclasses import replace
 from headway.catalog.node_images import slurm_release
 from headway.domain.cluster import Cluster
 from headway.errors import Fault
-from headway.jobs.submission.launcher import by_mpirun, launcher_of
+from headway.jobs.submission.launcher_choice import by_mpirun, launcher_of
 from headway.jobs.submission.node_capacity import NodeCapacity, largest_node
 from headway.jobs.submission.requested_resources import requested_resources
 from headway.jobs.submission.software_environment import environment_faults

@@ -10,7 +10,7 @@ from headway.domain.machines.site import Site
 from headway.domain.slurm.hostlist import compress, compress_numbers
 from headway.render.escaping import MARK, slurm_text
 from headway.render.slurm.conf_syntax import ConfLine
-from headway.render.slurm.node_hardware import Gpus, Hardware, hardware_of
+from headway.render.slurm.hardware.node_hardware import Gpus, Hardware, hardware_of
 
 _FLAGS = ("Flags", "nvidia_gpu_env")
 

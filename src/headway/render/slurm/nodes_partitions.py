@@ -12,12 +12,11 @@ from headway.domain.machines.gpu_parts import MPS_PER_GPU, share_of_type
 from headway.domain.machines.site import Site
 from headway.domain.slurm.hostlist import compress
 from headway.render.slurm.conf_syntax import ConfLine
-from headway.render.slurm.node_hardware import (
-    DefaultShare,
+from headway.render.slurm.hardware.default_shares import DefaultShare, smallest_share
+from headway.render.slurm.hardware.node_hardware import (
     Hardware,
     distinct_hardware,
     hardware_of,
-    smallest_gpu_share,
 )
 
 # Billing units of one whole GPU (in a cluster without GPUs, of one CPU); the other resources of a node are weighted in
@@ -78,7 +77,7 @@ def partition_lines(cluster: Cluster, site: Site) -> Iterator[ConfLine]:
     yield ConfLine(comment="--- partitions; a job counts for its largest part of a node, 1000 = one GPU")
     everything = set(cluster.slot_names)
     all_kinds = distinct_hardware(cluster, site, cluster.slot_names)
-    usual, preempting = smallest_gpu_share(all_kinds), any(partition.preempts for partition in cluster.partitions)
+    usual, preempting = smallest_share(all_kinds), any(partition.preempts for partition in cluster.partitions)
     cpu = _cpu(all_kinds)
     for partition in cluster.partitions:
         nodes = distinct_hardware(cluster, site, partition.nodes) or all_kinds
@@ -114,7 +113,7 @@ def _partition(
         pairs.append(("AllowAccounts", ",".join(partition.teams)))
     if partition.qos:
         pairs.append(("QOS", partition.qos))
-    pairs += _defaults(smallest_gpu_share(nodes), usual)
+    pairs += _defaults(smallest_share(nodes), usual)
     pairs.append(("TRESBillingWeights", _billing(nodes, cpu)))
     overridden = {key.lower(): (key, text) for key, text in partition.slurm.items()}
     merged = [overridden.pop(key.lower(), (key, text)) for key, text in pairs]

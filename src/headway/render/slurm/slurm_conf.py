@@ -15,15 +15,14 @@ from headway.render.ha.takeover_settings import takeover_settings
 from headway.render.machine_paths import EPILOG, JOB_TMP, JWT_KEY, PROLOG, SLURMD_SPOOL, TASK_PROLOG
 from headway.render.slurm.conf_section_types import Section, Setting
 from headway.render.slurm.conf_syntax import ConfLine
-from headway.render.slurm.hooks import power_saving
-from headway.render.slurm.hooks.task_prolog import uses_task_prolog
-from headway.render.slurm.node_hardware import (
-    DefaultShare,
+from headway.render.slurm.hardware.default_shares import DefaultShare, smallest_share
+from headway.render.slurm.hardware.node_hardware import (
     Hardware,
     distinct_hardware,
     hardware_is_simulated,
-    smallest_gpu_share,
 )
+from headway.render.slurm.hooks import power_saving
+from headway.render.slurm.hooks.task_prolog import uses_task_prolog
 from headway.render.slurm.nodes_partitions import node_lines, partition_lines
 
 PATH = "/etc/slurm/slurm.conf"
@@ -49,7 +48,7 @@ def slurm_conf(cluster: Cluster, site: Site) -> str:
     sections = [
         _control(cluster, site),
         _daemons(cluster, known, pretends=pretends),
-        _resources(smallest_gpu_share(nodes), (*nodes, *later)),
+        _resources(smallest_share(nodes), (*nodes, *later)),
         _isolation(known, pretends=pretends, task_prolog=uses_task_prolog(cluster)),
         _accounting(cluster, (*nodes, *later)),
         _priority(),

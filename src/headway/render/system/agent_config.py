@@ -12,7 +12,7 @@ from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.render.escaping import MARK, path, require_word
 from headway.render.machine_paths import AGENT_COMMAND
-from headway.render.slurm.node_hardware import hardware_is_simulated, hardware_of
+from headway.render.slurm.hardware.node_hardware import hardware_is_simulated, hardware_of
 from headway.render.system import nfs_exports
 from headway.render.system.daemon_units import TRIES, UNITS
 from headway.render.system.volume_mounts import provided_volumes

@@ -6,7 +6,7 @@ nothing."""
 
 from __future__ import annotations
 
-from headway.billing.budget_levels import BudgetStatus, Level
+from headway.billing.budget_decisions import BudgetStatus, Level
 from headway.billing.periods import last_week, time_zone
 from headway.domain.billing.ledger import Notification
 from headway.domain.cluster import Cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from headway.billing import budget_levels
+from headway.billing import budget_decisions
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
@@ -20,7 +20,7 @@ async def enforce_budgets(state: AppState, cluster: Cluster, now: int) -> None:
     store, name = state.store, cluster.name
     found = await load_budget_states(state, cluster, now)
     held_back = await store.budgets.capped_teams(name)
-    capped_teams = budget_levels.capped(found)
+    capped_teams = budget_decisions.capped(found)
     by_team = {status.team: status for status in found}
     for team in sorted(held_back - by_team.keys()):  # its budget was removed from the file
         if await _hold_team_jobs(state, cluster, team, on=False):
@@ -30,7 +30,7 @@ async def enforce_budgets(state: AppState, cluster: Cluster, now: int) -> None:
         holds, held_now = status.team in capped_teams, status.team in held_back
         if (level, capped) == (status.level.value, holds) and holds == held_now:
             continue
-        if status.level is not budget_levels.Level.OK and level != status.level.value:
+        if status.level is not budget_decisions.Level.OK and level != status.level.value:
             await alertmanager_messages.record_budget_notification(state, cluster, status, now)
         if (holds != held_now or not level) and not await _hold_team_jobs(state, cluster, status.team, on=holds):
             continue

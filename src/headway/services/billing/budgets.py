@@ -7,8 +7,8 @@ from datetime import datetime, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 
-from headway.billing import budget_levels
-from headway.billing.budget_levels import BudgetStatus, Level
+from headway.billing import budget_decisions
+from headway.billing.budget_decisions import BudgetStatus, Level
 from headway.billing.periods import Period, time_zone
 from headway.domain.billing.cap_periods import period_end, period_start
 from headway.domain.cluster import Cluster
@@ -23,7 +23,7 @@ MAX_AGE_S = 10.0
 
 async def load_budget_states(
     state: AppState, cluster: Cluster, now: int, until: int | None = None
-) -> list[budget_levels.BudgetStatus]:
+) -> list[budget_decisions.BudgetStatus]:
     """Returns what each team has used of its budget in the current period; with `until` (unix seconds), as it was just
     before then."""
     billed = BilledCluster(cluster.name, cluster, now)
@@ -36,7 +36,7 @@ async def load_budget_states(
         start = int(period_start(team.budget.per, here).timestamp())
         period = Period(team.budget.per, start, until)
         used = await (_usd if team.budget.unit == "usd" else _gpu_hours)(state, billed, period, team.name)
-        found.append(budget_levels.budget_status(team.name, team.budget, start, used))
+        found.append(budget_decisions.budget_status(team.name, team.budget, start, used))
     return found
 
 

@@ -24,7 +24,7 @@ from headway.domain.machines.survey import (
 )
 from headway.domain.storage.folders import StorageFolders, Volume
 from headway.render.slurm.gres_conf import gres_conf
-from headway.render.slurm.node_hardware import gpu_type, hardware_of
+from headway.render.slurm.hardware.node_hardware import gpu_type, hardware_of
 from tests.support.clusters import builders
 
 LAB = builders.cluster(nodes=2, spares=0, provider=SSH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from headway.domain.incident import FaultAction, Incident, IncidentState, Symptom
 from headway.health.context import HealthContext
-from headway.health.policy.symptom_policy import Verdict, symptom_evidence
+from headway.health.policy.xid_verdicts import Verdict, symptom_evidence
 
 HOST = "host"  # stands for the node in these incidents
 # What the agents check (node/agent/checks/disk_checks.py), with more room, so that the incident does not open and close in turn.

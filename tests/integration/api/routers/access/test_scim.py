@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.api.http.request_body_limits import MAX_SCIM_BODY
+from headway.api.http.request_guard import MAX_SCIM_BODY
 from headway.domain.access.role import Role
 from headway.domain.access.user_change_results import UserLockResult, UserUpdateResult
 from headway.domain.teams import Team, User

@@ -8,7 +8,7 @@ import pytest
 
 from headway.catalog.xid import xid_class, xid_table
 from headway.domain.incident import DRAINS, FaultAction, Incident, IncidentState, Symptom
-from headway.health.policy.symptom_policy import BURST_S, find_incident, judge_symptom, more_severe
+from headway.health.policy.xid_verdicts import BURST_S, find_incident, judge_symptom, more_severe
 
 NOW = 1_000_000.0
 

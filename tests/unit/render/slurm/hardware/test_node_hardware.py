@@ -7,7 +7,7 @@ from dataclasses import replace
 from headway.domain.machines.survey import DetectedHardware
 from headway.render.files_by_role import render_files
 from headway.render.slurm import conf_syntax
-from headway.render.slurm.node_hardware import distinct_hardware, hardware_of
+from headway.render.slurm.hardware.node_hardware import distinct_hardware, hardware_of
 from tests.support.clusters.render_cases import cpu_cluster, gpu_cluster, site_of, slurm_conf
 
 GPU = gpu_cluster()

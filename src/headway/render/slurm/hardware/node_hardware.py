@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headway.domain.cluster import Cluster, Plan
@@ -58,48 +58,6 @@ class Hardware:
         if self.parts.mps and self.gpus:
             found.append(f"mps:{MPS_PER_GPU * self.gpus}")
         return ",".join(found)
-
-    @property
-    def cpus_per_gpu(self) -> int:
-        """Default CPUs per GPU or MIG instance: equal parts in whole cores, because Slurm allocates whole cores and an odd thread
-        would be missing for the last GPU."""
-        if not self.gpus:
-            return 1
-        threads, part = self.sockets[2] if self.sockets else 1, self.cpus // sum(self.gpu_counts.values())
-        return max(1, part // threads * threads or part)
-
-    @property
-    def memory_mib_per_gpu(self) -> int:
-        """Default memory per GPU or MIG instance: equal parts, so that one-GPU jobs without a memory request fill a node."""
-        return max(1, self.memory_mib // sum(self.gpu_counts.values())) if self.gpus else 0
-
-    @property
-    def memory_mib_per_cpu(self) -> int:
-        """Default memory per CPU of a job without GPUs: an equal part on a CPU node; at most 2048 MiB on a GPU node,
-        whose memory goes with its GPUs."""
-        part = max(1, self.memory_mib // self.cpus)
-        return max(1, min(2048, part // 2)) if self.gpus else part
-
-
-@dataclass(frozen=True, slots=True)
-class DefaultShare:
-    """CPUs and memory that a job gets by default for each GPU or CPU, the same on all nodes of a set."""
-
-    cpus_per_gpu: int  # 0 = no GPUs
-    memory_mib_per_gpu: int
-    memory_mib_per_cpu: int
-
-
-def smallest_gpu_share(nodes: Iterable[Hardware]) -> DefaultShare:
-    """Returns the lowest defaults of the nodes, so that a job for all GPUs of a node fits on any node with that many
-    GPUs."""
-    every = tuple(nodes)
-    with_gpus = [node for node in every if node.gpus]
-    return DefaultShare(
-        min((node.cpus_per_gpu for node in with_gpus), default=0),
-        min((node.memory_mib_per_gpu for node in with_gpus), default=0),
-        min(node.memory_mib_per_cpu for node in every),
-    )
 
 
 def distinct_hardware(cluster: Cluster, site: Site, names: Sequence[str]) -> tuple[Hardware, ...]:

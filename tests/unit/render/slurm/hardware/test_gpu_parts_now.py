@@ -9,7 +9,7 @@ import pytest
 from headway.catalog.mig_profiles import lay_out
 from headway.domain.cluster import Cluster
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
-from headway.render.slurm.gpu_parts_now import parts_now
+from headway.render.slurm.hardware.gpu_parts_now import parts_now
 from headway.render.slurm.slurm_conf import slurm_conf
 from tests.support.clusters.render_cases import CPU, H100, gpu_cluster, site_of
 

@@ -10,7 +10,7 @@ from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.machines.site import Site
 from headway.domain.slurm.hostlist import expand
 from headway.render.slurm import conf_syntax
-from headway.render.slurm.node_hardware import Hardware, hardware_of
+from headway.render.slurm.hardware.node_hardware import Hardware, hardware_of
 
 _MOST_NODES = 65536
 
