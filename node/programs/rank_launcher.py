@@ -28,7 +28,8 @@ import time
 SYS = "/sys"
 PROC = "/proc"
 RUN_MODULE = "torch.distributed.run"
-FIRST_PORT, PORTS = 20000, 12000  # below the kernel's range of ports for outgoing connections (the same in ray_cluster.py)
+# Below the range of ports that the kernel uses for outgoing connections; the same numbers are in ray_cluster.py.
+FIRST_PORT, PORTS = 20000, 12000
 LOST_NODE_S = 900
 
 
