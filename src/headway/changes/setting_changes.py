@@ -53,7 +53,10 @@ def _settings(cluster: Cluster) -> Iterator[tuple[str, object]]:
         yield f"teams.{team.name}.budget", team.budget
         yield f"teams.{team.name}.limits.gpu_hours.per", team.gpu_hours.per if team.gpu_hours else None
     for field in fields(cluster.costs):
-        yield f"cost.{field.name}", getattr(cluster.costs, field.name)
+        if field.name != "invoice":
+            yield f"cost.{field.name}", getattr(cluster.costs, field.name)
+    for field in fields(cluster.costs.invoice):
+        yield f"cost.invoice.{field.name}", getattr(cluster.costs.invoice, field.name)
     yield "cost.usd_per_hour", cluster.max_usd_per_hour
     for group in cluster.groups:
         place = "" if group.name == MAIN_GROUP else f"groups.{group.name}."

@@ -31,7 +31,7 @@ from headway.clusterfile.models.software.scripts import resolve_scripts
 from headway.clusterfile.models.storage import MountedVolumePart
 from headway.clusterfile.models.teams import BudgetPart, TeamPart, resolve_member_limits
 from headway.clusterfile.rules.file_rules import dataset_mount, preemption_rules
-from headway.domain.billing.cost_settings import CostSettings
+from headway.domain.billing.cost_settings import CostSettings, InvoiceSettings
 from headway.domain.cluster import (
     Alerts,
     BackupRule,
@@ -132,6 +132,13 @@ def _costs(part: CostPart) -> CostSettings:
         broken=part.broken,
         fixed=part.fixed,
         fixed_usd_per_hour={name: Decimal(str(usd)) for name, usd in sorted(part.fixed_usd_per_hour.items())},
+        invoice=InvoiceSettings(
+            tuple(part.invoice.issuer.strip().splitlines()),
+            tuple(part.invoice.recipient.strip().splitlines()),
+            Decimal(str(part.invoice.tax_percent)),
+            part.invoice.due_days,
+            tuple(part.invoice.note.strip().splitlines()),
+        ),
         pue=part.pue,
         usd_per_kwh=None if price is None else Decimal(str(price)),
     )

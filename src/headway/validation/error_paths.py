@@ -99,6 +99,8 @@ class _Walker:
                 allowed, most = syntax_rules.ARMORED_TEXT, syntax_rules.MAX_ARMORED
             elif (loc[:1], loc[-1:]) == (("scripts",), ("text",)):
                 allowed, most = syntax_rules.SCRIPT_TEXT, syntax_rules.MAX_SCRIPT
+            elif loc[:2] == ("cost", "invoice"):
+                allowed = syntax_rules.INVOICE_TEXT
             problem = syntax_rules.text_fault(value, allowed) or ("is too long" if len(value) > most else "")
             if problem:
                 self._note(loc, problem)

@@ -26,6 +26,7 @@ URL_TEXT = re.compile(r"[A-Za-z0-9_@%+=:,./~?&-]*")  # for URLs, which are only 
 REQUIREMENTS_TEXT = re.compile(r"[\t\n\x20-\x7e]*")
 # Scripts of the site: lines of any characters that a file in UTF-8 can have.
 SCRIPT_TEXT = re.compile(r"[\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]*")
+INVOICE_TEXT = re.compile(r"[\n\x20-\x7e\xa1-\ud7ff\ue000-\U0010ffff]*")  # lines that only pages show
 MAX_SCRIPT = 64 * 1024
 ARMORED_TEXT = re.compile(r"[A-Za-z0-9+/=:;,.@<>() \t\r\n-]*")  # an OpenPGP key as ASCII
 MAX_ARMORED = 64 * 1024

@@ -14,12 +14,13 @@ from headway.catalog.plans import load_catalogue
 from headway.clusterfile.json_schema import cluster_file_schema
 from headway.clusterfile.load import check_cluster_file, resolve_cluster_file
 from headway.clusterfile.starter_file import starting_file
-from headway.domain.billing.cost_settings import CostSettings
+from headway.domain.billing.cost_settings import CostSettings, InvoiceSettings
 from headway.domain.cluster import Alerts, Cluster, Host, Slot, Switch
 from headway.domain.machines.machine import Jump
 from headway.domain.network_policy import Network, NetworkPolicy
 from headway.domain.teams import Budget, GpuHourCap, UserLimits
 from headway.errors import Fault, InvalidSpec
+from headway.render.escaping import check_plain_strings
 from headway.validation.yaml_parser import parse_yaml
 
 CATALOGUE = load_catalogue({})
@@ -420,7 +421,8 @@ def test_resolves_cost_settings_and_team_budgets() -> None:
         nodes: 1
         cost:
           {timezone: Europe/Berlin, idle: "centre:platform", spare: use, usd_per_kwh: 0.31, fixed: "centre:it",
-           fixed_usd_per_hour: {head: 1.1, disks: 0.42}}
+           fixed_usd_per_hour: {head: 1.1, disks: 0.42},
+           invoice: {issuer: "Example Ltd\\n1 Main Street", tax_percent: 19.5, due_days: 14}}
         teams:
           vision: {users: [carol], budget: {usd: 20000.5, warn: 0.5}}
           speech: {users: [carol], budget: {gpu_hours: 40, per: week, cap: false}}
@@ -435,7 +437,9 @@ def test_resolves_cost_settings_and_team_budgets() -> None:
         Decimal("0.31"),
         "centre:it",
         {"disks": Decimal("0.42"), "head": Decimal("1.1")},
+        InvoiceSettings(("Example Ltd", "1 Main Street"), (), Decimal("19.5"), 14),
     )
+    check_plain_strings(got)  # rendering refuses texts of several lines
     assert got.teams[0].budget == Budget("usd", Decimal("20000.5"), "month", 0.5, True)
     assert got.teams[1].budget == Budget("gpu_hours", Decimal(40), "week", 0.8, False)
     assert cluster("{name: lab, plan: h100-8, nodes: 1}").costs == CostSettings()

@@ -19,6 +19,25 @@ from headway.validation.field_types import (
 FixedPrice = Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)]
 
 
+InvoiceText = Annotated[str, Field(max_length=1000)]
+
+
+class InvoicePart(FileSection):
+    """What a printed invoice says besides its lines."""
+
+    issuer: InvoiceText = Field(
+        "", description="Name, address and tax number of the party that sends the invoice, in several lines."
+    )
+    recipient: InvoiceText = Field("", description="Name and address of the party that pays, in several lines.")
+    tax_percent: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = Field(
+        0, description="Tax that is added to the sum, in percent."
+    )
+    due_days: Annotated[int, Field(ge=0, le=365)] = Field(
+        DEFAULT_COST_SETTINGS.invoice.due_days, description="Days from the date of the invoice until it is due."
+    )
+    note: InvoiceText = Field("", description="Text below the sum, such as the bank account.")
+
+
 class CostPart(FileSection):
     """Cost limit and division of costs."""
 
@@ -44,6 +63,11 @@ class CostPart(FileSection):
     )
     fixed: SharedBy = Field(
         DEFAULT_COST_SETTINGS.fixed, description=f"Division of the costs in fixed_usd_per_hour: {SHARED_BY}"
+    )
+    invoice: InvoicePart = Field(
+        default_factory=InvoicePart,
+        description="Parties, tax and due date of the invoice.",
+        examples=[{"issuer": "Example Ltd, 1 Main Street, London", "recipient": "Acme Inc", "tax_percent": 20}],
     )
     pue: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] = Field(
         DEFAULT_COST_SETTINGS.pue,

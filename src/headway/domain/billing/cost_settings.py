@@ -14,6 +14,18 @@ COST_CENTRE = "centre:"  # followed by its name
 
 
 @dataclass(frozen=True, slots=True)
+class InvoiceSettings:
+    """What a printed invoice says besides its lines. `issuer`, `recipient` and `note` are the lines of texts.
+    `tax_percent` is added to the sum; `due_days` are the days from the invoice's date until it is due."""
+
+    issuer: tuple[str, ...] = ()
+    recipient: tuple[str, ...] = ()
+    tax_percent: Decimal = Decimal(0)
+    due_days: int = 30
+    note: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CostSettings:
     """How the costs of a cluster are computed. `idle`, `spare`, `broken`: who pays for capacity that was allocated to no
     job, and `fixed` for costs that do not depend on nodes: BY_USE, BY_SHARE or COST_CENTRE with a name.
@@ -28,6 +40,7 @@ class CostSettings:
     usd_per_kwh: Decimal | None = None
     fixed: str = BY_SHARE
     fixed_usd_per_hour: Mapping[str, Decimal] = field(default_factory=dict)
+    invoice: InvoiceSettings = InvoiceSettings()
 
 
 DEFAULT_COST_SETTINGS = CostSettings()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from pydantic import Field
 
 from headway.schemas.base import RequestModel, ResponseModel
@@ -24,7 +26,9 @@ class InvoiceLineOut(ResponseModel):
 
 
 class InvoiceOut(ResponseModel):
-    """A month's invoice. `state` is open (counted up to `as_of`) or closed (never changed again)."""
+    """A month's invoice. `state` is open (counted up to `as_of`) or closed (never changed again). `number` and
+    `reference` are of a closed invoice. `tax_usd` is `tax_percent` of the sum `total_usd`, and `due_usd` both together;
+    `due_at` is when it is to be paid."""
 
     cluster: str
     period: str
@@ -38,6 +42,15 @@ class InvoiceOut(ResponseModel):
     closed_by: str = ""
     lines: list[InvoiceLineOut]
     total_usd: Usd
+    reference: str = ""
+    issuer: str = ""
+    recipient: str = ""
+    note: str = ""
+    currency: str = "USD"
+    tax_percent: float = 0
+    tax_usd: Usd = Decimal(0)
+    due_usd: Usd = Decimal(0)
+    due_at: int | None = None
 
 
 class CloseIn(RequestModel):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from headway.billing import chargeback, cluster_invoice
 from headway.billing.chargeback import Chargeback
-from headway.billing.money import usd
+from headway.billing.money import cents, usd
 from headway.billing.periods import Period
+from headway.domain.billing.ledger import DAY_S
 from headway.schemas.billing.chargeback import ChargebackOut, TeamCostOut, UnassignedOut
 from headway.schemas.billing.invoices import InvoiceLineOut, InvoiceOut
 from headway.services.app_state import AppState
@@ -32,7 +35,9 @@ async def load_chargeback(state: AppState, scope: ReportScope) -> ChargebackOut:
 
 
 def _invoice_out(billed: BilledCluster, bill: Bill) -> InvoiceOut:
-    row, period = bill.closed_row, bill.period
+    row, period, settings = bill.closed_row, bill.period, bill.settings(billed)
+    total_cents = bill.chargeback.invoice.total_cents
+    tax_cents = cents(Fraction(total_cents, 100) * Fraction(settings.tax_percent) / 100)
     return InvoiceOut(
         cluster=billed.name,
         period=period.name,
@@ -57,7 +62,15 @@ def _invoice_out(billed: BilledCluster, bill: Bill) -> InvoiceOut:
             )
             for line in bill.chargeback.invoice.lines
         ],
-        total_usd=usd(bill.chargeback.invoice.total_cents),
+        total_usd=usd(total_cents),
+        reference=f"{billed.name}-{period.name}-{row.number}" if row else "",
+        issuer="\n".join(settings.issuer),
+        recipient="\n".join(settings.recipient),
+        note="\n".join(settings.note),
+        tax_percent=float(settings.tax_percent),
+        tax_usd=usd(tax_cents),
+        due_usd=usd(total_cents + tax_cents),
+        due_at=int(row.closed_at) + settings.due_days * DAY_S if row else None,
     )
 
 

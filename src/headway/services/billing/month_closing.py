@@ -11,7 +11,7 @@ from headway.services.access.audit import write_audit_line
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
-from headway.services.billing.monthly_bill import compute_chargeback, join_to_last_closed, month_after
+from headway.services.billing.monthly_bill import compute_chargeback, join_to_last_closed, month_after, packed_settings
 from headway.services.billing.reports.report_scope import BilledCluster
 from headway.store import InvoiceRow
 
@@ -48,6 +48,7 @@ async def close_month(state: AppState, who: Principal, billed: BilledCluster, pe
         "chargeback": chargeback.packed(found),
         "timezone": billed.costs.timezone,
         "rules": asdict(billed.rules),
+        "settings": packed_settings(billed.costs.invoice),
     }
     row = await state.store.invoices.close(billed.name, period.name, document, who.person)
     await write_audit_line(state, who, "invoice.close", f"{billed.name}/{period.name}", number=row.number)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from headway.billing import chargeback, cluster_invoice, intervals
 from headway.billing.chargeback import Chargeback
 from headway.billing.cluster_invoice import Invoice
 from headway.billing.periods import Period, month_of, month_period, time_zone
+from headway.domain.billing.cost_settings import InvoiceSettings
 from headway.domain.billing.ledger import fixed_cost_name
 from headway.services.app_state import AppState
 from headway.services.billing.priced_usage import SegmentTotals, cut_by_prices
@@ -37,6 +41,10 @@ class Bill:
             else billed.costs.timezone
         )
 
+    def settings(self, billed: BilledCluster) -> InvoiceSettings:
+        """Returns the parties, tax and due date; for a closed invoice those at its closing."""
+        return unpacked_settings(self.closed_row.document) if self.closed_row else billed.costs.invoice
+
     def rules(self, billed: BilledCluster) -> dict[str, str]:
         """Returns how capacity without jobs and fixed costs are charged; for a closed invoice the rules at its closing."""
         return (
@@ -44,6 +52,20 @@ class Bill:
             if self.closed_row
             else asdict(billed.rules)
         )
+
+
+def packed_settings(settings: InvoiceSettings) -> dict[str, object]:
+    """Returns the settings as the JSON value stored with a closed invoice."""
+    return {**asdict(settings), "tax_percent": str(settings.tax_percent)}
+
+
+def unpacked_settings(document: Mapping[str, Any]) -> InvoiceSettings:
+    """Returns the settings of a closed invoice's document. One that was closed before they existed has none."""
+    kept = document.get("settings")
+    if not kept:
+        return InvoiceSettings()
+    texts = {name: tuple(kept[name]) for name in ("issuer", "recipient", "note")}
+    return InvoiceSettings(**texts, tax_percent=Decimal(kept["tax_percent"]), due_days=kept["due_days"])
 
 
 async def load_bill(state: AppState, billed: BilledCluster, period: Period, sums: SegmentTotals | None = None) -> Bill:

@@ -97,6 +97,7 @@
     stream.show();
     return stream;
   };
+  document.addEventListener("click", (event) => { if (event.target.closest("[data-print]")) print(); });
   document.addEventListener("visibilitychange", () => {
     for (const stream of streams) { if (document.hidden) stream.hide(); else stream.show(); }
     held = performance.now();

@@ -52,6 +52,9 @@ def invoice(
         for line in found.lines
     ]  # fmt: skip
     rows.append(["total", "", "", "", "", (formatting.usd(found.total_usd), "bold"), ""])
+    if found.tax_percent:
+        rows.append([f"tax {found.tax_percent:g} %", "", "", "", "", formatting.usd(found.tax_usd), ""])
+        rows.append(["due", "", "", "", "", (formatting.usd(found.due_usd), "bold"), ""])
     print_rows(columns, rows)
 
 

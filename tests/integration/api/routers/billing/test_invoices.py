@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.billing.cost_settings import CostSettings
+from headway.domain.billing.cost_settings import CostSettings, InvoiceSettings
 from headway.domain.billing.ledger import DAY_S, MachineLifetime, NodePrice, NodeSpan, SpanKind
 from headway.errors import HeadwayError
 from headway.services.billing.billing_round import run_billing_round
@@ -465,3 +465,26 @@ async def test_reused_job_ids_of_a_recreated_cluster_keep_earlier_runs(server: S
     assert [row.start - OCTOBER.start for row in rows] == [0, 3 * H]
     [lost] = await server.store.usage.runs_of_job("lab", 2)
     assert (lost.end - OCTOBER.start, lost.state) == (2 * H, "UNKNOWN")
+
+
+async def test_closed_invoice_keeps_its_parties_tax_and_due_date(server: Server) -> None:
+    """The file changes after the closing."""
+    await machines(server, 1, ended=3 * H)
+    at(server, 10 * H)
+    theirs = InvoiceSettings(("Example Ltd", "1 Main Street"), ("Acme <Inc>",), Decimal("19.5"), 14, ("Bank 123",))
+    server.backend.clusters["lab"]["costs"] = CostSettings(invoice=theirs)
+    await server.apply("lab", note="parties")
+    ann = await server.client()
+    still_open = await got(ann, "invoice?period=2026-10")
+    assert (still_open["total_usd"], still_open["tax_usd"], still_open["due_usd"]) == (24.0, 4.68, 28.68)
+    assert (still_open["reference"], still_open["due_at"]) == ("", None)
+    at(server, 31 * DAY_S + H)
+    closed = (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).json()
+    assert (closed["reference"], closed["currency"]) == (f"lab-2026-10-{closed['number']}", "USD")
+    assert closed["due_at"] == int(closed["closed_at"]) + 14 * DAY_S
+    server.backend.clusters["lab"]["costs"] = CostSettings()
+    await server.apply("lab", note="no parties")
+    assert await got(ann, "invoice?period=2026-10") == closed
+    page = (await ann.get("/clusters/lab/costs?section=invoice&period=2026-10")).text
+    for part in (closed["reference"], "Example Ltd\n1 Main Street", "Acme &lt;Inc&gt;", "Bank 123", "19.5 %", "28.68"):
+        assert part in page
