@@ -170,12 +170,17 @@ async def _nodes_cost(
     state: AppState, billed: BilledCluster, period: Period, lives: Sequence[MachineLifetime], groups: set[str]
 ) -> Fraction:
     segments = await cut_by_prices(state, billed, period, groups)
-    nodes = cluster_invoice.metered(lives, (), segments, billed.now)
     cost = Fraction(0)
     for segment in segments:
-        here = [one for one in nodes if one.segment is segment]
-        seconds = sum(end - start for one in here for start, end in one.there)
-        cost += segment.usd_per_second * (seconds + cluster_invoice.unused(segment, here, billed.now))
+        here = [life for life in lives if life.group == segment.group]
+        if segment.reserved:
+            nodes = cluster_invoice.metered(here, (), [segment], billed.now)
+            seconds = sum(end - start for one in nodes for start, end in one.there)
+            seconds += cluster_invoice.unused(segment, nodes, billed.now)
+        else:
+            end = min(segment.end, billed.now)
+            seconds = sum(max(0, min(life.ended or end, end) - max(life.began, segment.start)) for life in here)
+        cost += segment.usd_per_second * seconds
     return cost
 
 
