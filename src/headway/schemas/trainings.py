@@ -56,6 +56,7 @@ class TrainingOut(ResponseModel):
     state: str
     submitted_at: float  # unix seconds
     reported_at: float  # unix seconds of the newest report
+    stopped_by: str = ""  # why its sweep stopped it early: its CANCELLED was planned
     restarts: int = 0
     incidents: int = 0  # that requeued it
     note: str = ""

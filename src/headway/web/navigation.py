@@ -45,6 +45,7 @@ CLUSTER = (
     Tab("submit", "Submit", "/submit", roles=CAN_SUBMIT, group="Work", letter="s"),
     Tab("trainings", "Trainings", "/trainings", group="Work", letter="t"),
     Tab("sweeps", "Sweeps", "/sweeps", group="Work", letter="w"),
+    Tab("pipelines", "Pipelines", "/pipelines", group="Work", letter="l"),
     Tab("services", "Services", "/services", group="Work", letter="v"),
     Tab("batches", "Batches", "/batches", group="Work", letter="r"),
     Tab("notebooks", "Notebooks", "/notebooks", group="Work", letter="b"),

@@ -43,6 +43,7 @@ from tests.support.site import (
     ledger,
     notebooks,
     operations,
+    pipelines,
     services,
     storage,
     sweeps,
@@ -339,6 +340,7 @@ async def furnish(state: AppState, work: FakeBackend) -> None:
     await operations.put(state.store)
     await notebooks.put(state.store, work, TRAIN, 105)
     await sweeps.put(state.store)
+    await pipelines.put(state.store)
     await services.put(state)
     await batches.put(state.store)
     await ledger.put(state, state.store)

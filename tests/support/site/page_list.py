@@ -83,6 +83,11 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("no-sweeps", "/clusters/prod/sweeps"),
     ),
     "/clusters/{name}/sweeps/{sweep}": (Place("sweep", "/clusters/demo/sweeps/lr-search", role="member"),),
+    "/clusters/{name}/pipelines": (
+        Place("pipelines", "/clusters/demo/pipelines", role="member"),
+        Place("no-pipelines", "/clusters/prod/pipelines"),
+    ),
+    "/clusters/{name}/pipelines/{pipeline}": (Place("pipeline", "/clusters/demo/pipelines/tune", role="member"),),
     "/clusters/{name}/batches": (
         Place("batches", "/clusters/demo/batches", role="member"),
         Place("no-batches", "/clusters/prod/batches"),

@@ -42,10 +42,14 @@ def print_trainings(found: TrainingsOut, metrics: Sequence[str]) -> None:
 def _cells(one: TrainingOut, shown: Sequence[str]) -> list[tables.Cell]:
     commit = f"{one.origin.commit[:_COMMIT]}{'+' if one.origin.dirty else ''}" if one.origin else ""
     return [
-        one.label, one.name, one.user, (one.state, formatting.job_style(one.state)), *(_value(one, name) for name in shown),
+        one.label, one.name, one.user, _state(one), *(_value(one, name) for name in shown),
         str(one.restarts or ""), f"{one.cost.gpu_hours:,.2f}" if one.cost else "",
         formatting.usd(one.cost.usd) if one.cost else "", commit, ", ".join(one.tags),
     ]  # fmt: skip
+
+
+def _state(one: TrainingOut) -> tables.Cell:
+    return ("stopped by its sweep", "dim") if one.stopped_by else (one.state, formatting.job_style(one.state))
 
 
 def _value(one: TrainingOut, name: str) -> str:

@@ -89,10 +89,10 @@ def pipeline_out(
 
 
 def shown_state(job: JobState | None, result: StepResult | None) -> str:
-    """Returns the state of a step: CACHED or SKIPPED, or that of its job."""
+    """Returns the state of a step: CACHED or SKIPPED, or that of its job. Slurm forgets jobs; a step with a result succeeded."""
     if result is not None and result.shown_state:
         return result.shown_state
-    return job.state if job else "UNKNOWN"
+    return job.state if job else "COMPLETED" if result else "UNKNOWN"
 
 
 def _state(states: Sequence[str]) -> str:

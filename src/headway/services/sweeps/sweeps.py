@@ -27,6 +27,7 @@ from headway.services.jobs.submission import new_folder_suffix, node_offer, subm
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.sweeps.stored_sweep import StoredSweep
 from headway.store import SweepRow, TrialRow
+from headway.store.jobs.sweeps import TrialSummary
 
 SHOWN_TRIALS = 20  # of a dry run
 
@@ -77,10 +78,11 @@ def _limits(sweep: Sweep, estimate: EstimateOut) -> dict[str, object]:
 
 async def list_sweeps(state: AppState, rows: Sequence[SweepRow]) -> list[SweepOut]:
     """Returns stored sweeps without their trials."""
-    trials: dict[str, list[TrialRow]] = {row.id: [] for row in rows}
-    for trial in await state.store.sweeps.trials(*trials):
-        trials[trial.sweep].append(trial)
-    return [sweep_out(row, trials[row.id]).model_copy(update={"trials": []}) for row in rows]
+    goals = {row.id: StoredSweep.of(row).sweep.metric.goal for row in rows}
+    maximized = [sweep for sweep, goal in goals.items() if goal == "maximize"]
+    minimized = [sweep for sweep, goal in goals.items() if goal != "maximize"]
+    found = await state.store.sweeps.summaries(maximized, minimized)
+    return [_sweep_out(row, found.get(row.id, TrialSummary()), ()) for row in rows]
 
 
 async def get_sweep(state: AppState, name: str, sweep: str) -> SweepOut:
@@ -151,11 +153,20 @@ async def run_best(state: AppState, who: Principal, name: str, sweep: str, reque
 
 
 def sweep_out(row: SweepRow, trials: Sequence[TrialRow]) -> SweepOut:
-    """Returns the answer about a sweep."""
+    """Returns the answer about a sweep with all its trials."""
+    summary = TrialSummary(
+        ended=sum(trial.ended_at is not None for trial in trials),
+        run_s=sum(trial.run_s for trial in trials),
+        first=trials[0] if trials else None,
+        best=best_trial(StoredSweep.of(row).sweep, trials),
+    )
+    return _sweep_out(row, summary, trials)
+
+
+def _sweep_out(row: SweepRow, summary: TrialSummary, trials: Sequence[TrialRow]) -> SweepOut:
     stored = StoredSweep.of(row)
-    sweep, rate = stored.sweep, stored.usd_per_hour
-    best = best_trial(sweep, trials)
-    hours = sum(trial.run_s for trial in trials) / 3600
+    sweep, rate, best, first = stored.sweep, stored.usd_per_hour, summary.best, summary.first
+    hours = summary.run_s / 3600
     return SweepOut(
         id=row.id,
         cluster=row.cluster,
@@ -173,10 +184,10 @@ def sweep_out(row: SweepRow, trials: Sequence[TrialRow]) -> SweepOut:
         trial_count=sweep.trial_count(),
         parallel=sweep.parallel,
         trials=[_trial_out(trial, stored.gpus) for trial in trials],
-        ended_trials=sum(trial.ended_at is not None for trial in trials),
+        ended_trials=summary.ended,
         best=best.number if best else None,
         best_value=best.value if best else None,
-        command=trial_command(sweep.run, trials[0].number, trials[0].parameters) if trials else sweep.run,
+        command=trial_command(sweep.run, first.number, first.parameters) if first else sweep.run,
         gpus=stored.gpus,
         gpu_hours=round(hours * stored.gpus, 4),
         usd=None if rate is None else usd(cents(Fraction(hours * rate))),

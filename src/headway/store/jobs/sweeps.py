@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets as random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sqlalchemy import case, func, insert, select, update
@@ -17,6 +17,16 @@ from headway.store.db.rows import SweepRow, TrialRow
 from headway.store.db.transactions import StorePart, insert_into
 
 SWEEP_ID = "s-"  # begins the ids of sweeps; those of pipelines begin with p-
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSummary:
+    """All trials of a sweep together. `run_s`: seconds of all their runs."""
+
+    ended: int = 0
+    run_s: float = 0.0
+    first: TrialRow | None = None
+    best: TrialRow | None = None
 
 
 class SweepStore(StorePart):
@@ -94,6 +104,35 @@ class SweepStore(StorePart):
         query = select(r).where(r.c.sweep.in_(sweeps)).order_by(r.c.sweep, r.c.number)
         async with self._database.read() as db:
             return tuple(TrialRow(**row._mapping) for row in await db.execute(query))
+
+    async def summaries(self, maximized: Collection[str], minimized: Collection[str]) -> dict[str, TrialSummary]:
+        """Returns what is known of all trials of these sweeps, by sweep; counted by the database. The metric of `maximized` is
+        better if it is more. Sweeps without trials are left out."""
+        r, ids = t.trials, [*maximized, *minimized]
+        counts = select(
+            r.c.sweep, func.count(r.c.ended_at).label("ended"), func.sum(r.c.run_s).label("run_s")
+        ).where(r.c.sweep.in_(ids)).group_by(r.c.sweep)  # fmt: skip
+        first = select(r).where(r.c.sweep.in_(ids), r.c.number == 1)
+        # As in jobs.sweeps.trial_decisions.best_trial: those that ended well before others
+        order = case((r.c.state == "done", 0), (r.c.state.in_(("running", "pending")), 1), (r.c.state == "stopped", 2))
+        goodness = case((r.c.sweep.in_(maximized), -r.c.value), else_=r.c.value)
+        place = func.row_number().over(partition_by=r.c.sweep, order_by=(order, goodness, r.c.number)).label("place")
+        valued = select(r, place).where(r.c.sweep.in_(ids), r.c.value.is_not(None), order.is_not(None)).subquery()
+        async with self._database.read() as db:
+            found = {row.sweep: TrialSummary(row.ended, row.run_s) for row in await db.execute(counts)}
+            for row in await db.execute(first):
+                found[row.sweep] = replace(found[row.sweep], first=TrialRow(**row._mapping))
+            for row in await db.execute(select(valued).where(valued.c.place == 1)):
+                fields = {name: value for name, value in row._mapping.items() if name != "place"}
+                found[row.sweep] = replace(found[row.sweep], best=TrialRow(**fields))
+        return found
+
+    async def stopped_trials(self, cluster: str, jobs: Collection[int]) -> dict[int, TrialRow]:
+        """Returns the trials of these jobs that their sweep stopped early, by job."""
+        r = t.trials
+        query = select(r).where(r.c.cluster == cluster, r.c.job_id.in_(jobs), r.c.state == "stopped").order_by(r.c.at)
+        async with self._database.read() as db:
+            return {row.job_id: TrialRow(**row._mapping) for row in await db.execute(query)}
 
     async def add_given_trials(
         self, row: SweepRow, parameters: Sequence[Mapping[str, Any]], most: int

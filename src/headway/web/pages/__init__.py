@@ -23,7 +23,17 @@ from headway.web.pages.cluster import (
     search,
     storage,
 )
-from headway.web.pages.jobs import batches, job, notebooks, queue, services, submit, sweeps, trainings
+from headway.web.pages.jobs import (
+    batches,
+    job,
+    notebooks,
+    pipelines,
+    queue,
+    services,
+    submit,
+    sweeps,
+    trainings,
+)
 
 PAGES: tuple[ModuleType, ...] = (
     home,
@@ -40,6 +50,7 @@ PAGES: tuple[ModuleType, ...] = (
     node,
     notebooks,
     sweeps,
+    pipelines,
     services,
     batches,
     nodes,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.schemas.submission.sweeps import SweepOut
+from headway.web.views.axis_ticks import even_ticks, log_ticks
 
 WIDTH, HEIGHT = 640.0, 220.0  # units of the drawing
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 12.0, 12.0, 26.0
@@ -63,12 +64,11 @@ def sweep_chart(sweep: SweepOut) -> SweepChart | None:
         for trial, value in values
     )
     done = [(x_of(trial.number), value) for trial, value in values if trial.state == "done"]
-    ticks = [begin + (end - begin) * part for part in (0.1, 0.5, 0.9)]
-    marks = [10**tick if logarithmic else tick for tick in ticks]
+    marks = log_ticks(10**begin, 10**end) if logarithmic else even_ticks(begin, end)
     return SweepChart(
         points,
         _best_path([(x, value, y_of(value)) for x, value in done], maximize=sweep.goal == "maximize"),
-        tuple((y_of(value), f"{value:.3g}") for value in marks),
+        tuple((y_of(value), f"{value:.6g}") for value in marks),
         tuple((x_of(number), str(number)) for number in sorted({1, (last + 1) // 2, last})),
         logarithmic,
     )

@@ -27,7 +27,7 @@ from headway.services.app_state import AppState
 from headway.services.billing.reports.report_scope import load_billed_cluster, visible_teams
 from headway.services.billing.reports.runs import whole_run_lines
 from headway.services.cursors import decode_cursor, encode_cursor
-from headway.store import JobRecord
+from headway.store import JobRecord, TrialRow
 from headway.store.jobs.trainings import MetricKey, TrainingQuery, TrainingRow
 
 GROUPS = ("user", "team", "name", "state", "tag", "commit")
@@ -174,6 +174,7 @@ async def _describe(
     lines = await _runs(state, who, cluster.name, numbers)
     incidents = await state.store.incidents.requeue_counts(cluster.name, numbers)
     records = await state.store.jobs.latest(cluster.name, numbers)
+    stopped = await state.store.sweeps.stopped_trials(cluster.name, numbers)
     live = state.live.snapshot(cluster.name).by_id
     found = []
     for row in rows:
@@ -188,6 +189,7 @@ async def _describe(
                 user=row.user,
                 team=row.team,
                 state=job.state if job else row.state,
+                stopped_by=_stopped_by(record, stopped.get(row.job_id)),
                 submitted_at=row.submitted_at,
                 reported_at=row.reported_at,
                 restarts=max(job.restarts if job else 0, len({line.start for line in runs}) - 1),
@@ -200,6 +202,13 @@ async def _describe(
             )
         )
     return found
+
+
+def _stopped_by(record: JobRecord | None, trial: TrialRow | None) -> str:
+    """Returns why the job's sweep stopped it early; "" if it did not. Another job may have had the trial's number."""
+    if record is None or trial is None or (record.pipeline, record.step) != (trial.sweep, str(trial.number)):
+        return ""
+    return f"sweep {trial.sweep}, trial {trial.number}: {trial.why}"
 
 
 def values_out(

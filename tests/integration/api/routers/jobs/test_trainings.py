@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from headway.schemas.submission.exec_commands import ExecOut
+from headway.store import TrialRow
 from headway.store.jobs.trainings import TrainingRow
 from tests.support.billing import billing_cluster
 from tests.support.billing.billing_cluster import V1, Accounting, H, accounting, got, run, server
@@ -55,6 +56,37 @@ async def client(server: Server, accounting: Accounting) -> httpx.AsyncClient:
         )
     await server.store.trainings.save([row(1, 2.0), row(2, 1.5), row(3, None, user="sam", team="speech")])
     return found
+
+
+async def test_training_that_its_sweep_stopped_says_why(client: httpx.AsyncClient, server: Server) -> None:
+    document = {"script": "x"}
+    for job, sweep in ((1, "s-1"), (2, "s-2")):
+        await server.store.jobs.record(
+            "lab",
+            job,
+            person="alice",
+            user="alice",
+            kind="run",
+            request=document,
+            facts={},
+            audit={},
+            pipeline=sweep,
+            step="3",
+        )
+    why = "loss 2 at step 9: number 5 of 7"
+    await server.store.sweeps.add_trials(
+        [
+            TrialRow("s-1", "lab", 3, {}, 1.0, "stopped", 1, 2.0, 9, 2.0, {"9": 2.0}, why),
+            TrialRow("s-2", "lab", 3, {}, 1.0, "done", 2, 2.0, 9, 1.5),
+            TrialRow("s-3", "lab", 3, {}, 1.0, "stopped", 2, 2.0, 9, 1.5, {}, "another job had this number"),
+        ]
+    )
+    told = await got(client, "trainings")
+    assert {one["job"]: one["stopped_by"] for one in told["trainings"]} == {
+        1: f"sweep s-1, trial 3: {why}",
+        2: "",
+        3: "",
+    }
 
 
 async def test_rows_have_values_cost_and_origin(client: httpx.AsyncClient) -> None:
