@@ -204,6 +204,21 @@ def test_unmodified_programs_log_to_mlflow(lab: Lab, tmp_path: Path, text: str, 
     assert metric in known
 
 
+def test_lineage_leads_from_a_registered_model_to_its_job_and_code(lab: Lab, tmp_path: Path) -> None:
+    job = start(lab, tmp_path / "files", "alice", SKLEARN)
+    lab.wait_job(job, "COMPLETED", patience_s=LONG_S)
+
+    def latest() -> str:
+        graph = lab.cli("lineage", "show", "iris", "--cluster", "flow", "-o", "json").json()
+        return graph["start"] if [f"job:{job}", graph["start"]] in graph["edges"] else ""
+
+    model = lab.wait(latest, f"the model of job {job} in the lineage", LONG_S)
+    shown = lab.cli("lineage", "show", model, "--cluster", "flow").out
+    assert f"└─ job {job}  program · alice  COMPLETED" in shown, shown
+    assert "files " in shown, shown
+    assert f"model {model.partition(':')[2]}" in lab.cli("lineage", "show", str(job), "--cluster", "flow").out
+
+
 def test_nothing_is_lost_while_mlflow_is_down(lab: Lab, tmp_path: Path) -> None:
     program = lab.state / "mlflow" / "env" / "bin" / "mlflow"
     away = program.with_name("mlflow.away")

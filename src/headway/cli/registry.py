@@ -111,6 +111,7 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
         "Data",
         (
             CommandEntry("storage", "data.storage:app", "Show volumes: nodes, usage, throughput."),
+            CommandEntry("lineage", "data.lineage:app", "Show what a job, dataset, model or service was made of."),
             CommandEntry("dataset", "data.dataset:app", "Manage versioned datasets, read-only on every machine."),
             CommandEntry("env", "data.env:app", "Manage software environments: Python packages for jobs."),
             CommandEntry(

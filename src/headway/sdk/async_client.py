@@ -22,6 +22,7 @@ from headway.sdk.resources.clusters import Clusters, Operations
 from headway.sdk.resources.exec_commands import Commands
 from headway.sdk.resources.incidents import Incidents
 from headway.sdk.resources.jobs import POLL_S, Job, Jobs
+from headway.sdk.resources.lineage import Lineage
 from headway.sdk.resources.nodes import Nodes
 from headway.sdk.resources.notebooks import Notebooks
 from headway.sdk.resources.pipelines import Pipelines
@@ -165,6 +166,12 @@ class AsyncNotebooks(AsyncResource[Notebooks]):
     get = _threaded(Notebooks.get)
     link = _threaded(Notebooks.link)
     stop = _threaded(Notebooks.stop)
+
+
+class AsyncLineage(AsyncResource[Lineage]):
+    """`Lineage` for asyncio."""
+
+    show = _threaded(Lineage.show)
 
 
 class AsyncPipelines(AsyncResource[Pipelines]):
@@ -342,6 +349,7 @@ class AsyncClient:
         self.operations = AsyncOperations(sync.operations)
         self.jobs = AsyncJobs(sync.jobs)
         self.notebooks = AsyncNotebooks(sync.notebooks)
+        self.lineage = AsyncLineage(sync.lineage)
         self.pipelines = AsyncPipelines(sync.pipelines)
         self.sweeps = AsyncSweeps(sync.sweeps)
         self.batches = AsyncBatches(sync.batches)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headway.sdk.resources.exec_commands import Commands
     from headway.sdk.resources.incidents import Incidents
     from headway.sdk.resources.jobs import Job, Jobs
+    from headway.sdk.resources.lineage import Lineage
     from headway.sdk.resources.nodes import Nodes
     from headway.sdk.resources.notebooks import Notebooks
     from headway.sdk.resources.pipelines import Pipelines
@@ -42,6 +43,7 @@ PARTS = {
     "operations": ("clusters", "Operations"),
     "jobs": ("jobs", "Jobs"),
     "notebooks": ("notebooks", "Notebooks"),
+    "lineage": ("lineage", "Lineage"),
     "pipelines": ("pipelines", "Pipelines"),
     "services": ("services", "Services"),
     "sweeps": ("sweeps", "Sweeps"),
@@ -71,6 +73,7 @@ class Client:
     operations: Operations
     jobs: Jobs
     notebooks: Notebooks
+    lineage: Lineage
     pipelines: Pipelines
     sweeps: Sweeps
     batches: Batches

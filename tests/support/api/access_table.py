@@ -192,6 +192,7 @@ TABLE: dict[str, Row] = {
     "POST api/clusters/{name}/pipelines": Row(
         WORK, body={"document": {"name": "p", "steps": {"one": {"run": "true"}}}}
     ),
+    "GET api/clusters/{name}/lineage": Row(WORK),
     "GET api/clusters/{name}/pipelines": Row(ALL),
     "GET api/clusters/{name}/pipelines/{pipeline}": Row(ALL),
     "POST api/clusters/{name}/pipelines/{pipeline}/retry": OWNER,
@@ -330,6 +331,7 @@ TABLE: dict[str, Row] = {
     "GET /clusters/{name}/batches/{batch}": Row(ALL),
     "POST /clusters/{name}/batches/{batch}/stop": TOUCH,
     "POST /clusters/{name}/batches/{batch}/retry": OWNER,
+    "GET /clusters/{name}/lineage": Row(WORK),
     "GET /clusters/{name}/pipelines": Row(ALL),
     "GET /clusters/{name}/pipelines/{pipeline}": Row(ALL),
     "POST /clusters/{name}/pipelines/{pipeline}/retry": OWNER,

@@ -88,6 +88,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("no-pipelines", "/clusters/prod/pipelines"),
     ),
     "/clusters/{name}/pipelines/{pipeline}": (Place("pipeline", "/clusters/demo/pipelines/tune", role="member"),),
+    "/clusters/{name}/lineage": (Place("lineage", "/clusters/demo/lineage?of=job:331", role="member"),),
     "/clusters/{name}/batches": (
         Place("batches", "/clusters/demo/batches", role="member"),
         Place("no-batches", "/clusters/prod/batches"),

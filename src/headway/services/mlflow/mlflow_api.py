@@ -65,7 +65,7 @@ class MlflowApi:
             if error.code != "RESOURCE_ALREADY_EXISTS":
                 raise
 
-    async def get(self, name: str, **params: str) -> dict[str, Any]:
+    async def get(self, name: str, /, **params: str) -> dict[str, Any]:
         """Returns the answer of a GET request, such as `runs/get`. Raises MlflowRefused, and Unreachable."""
         return await self._call("GET", API + name, None, {WORKSPACE_HEADER: self.workspace}, params)
 

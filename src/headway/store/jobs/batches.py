@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Select, case, select, update
+from sqlalchemy import ColumnElement, Select, case, select, update
 
 from headway.errors import NotFound
 from headway.store.db import cluster_schema as t
@@ -82,6 +82,19 @@ class BatchStore(StorePart):
         query = select(b).where(b.c.cluster == cluster, b.c.id.in_(ids)).order_by(b.c.at.desc(), b.c.id.desc())
         async with self._database.read() as db:
             return tuple(BatchRow(**row._mapping) for row in await db.execute(query))
+
+    async def of_job(self, cluster: str, job_id: int) -> tuple[BatchRow, ...]:
+        """Returns the batches whose rows this job computes."""
+        return await self._rows(t.batches.c.cluster == cluster, t.batches.c.job_id == job_id)
+
+    async def of_dataset(self, cluster: str, label: str) -> tuple[BatchRow, ...]:
+        """Returns the batches whose results are this dataset version, NAME@VERSION."""
+        return await self._rows(t.batches.c.cluster == cluster, t.batches.c.dataset == label)
+
+    async def _rows(self, *conditions: ColumnElement[bool]) -> tuple[BatchRow, ...]:
+        async with self._database.read() as db:
+            rows = await db.execute(select(t.batches).where(*conditions).order_by(t.batches.c.at))
+            return tuple(BatchRow(**row._mapping) for row in rows)
 
     async def unfinished(self) -> tuple[BatchRow, ...]:
         """Returns the batches of all clusters that have not ended, the oldest first."""

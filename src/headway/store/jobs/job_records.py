@@ -92,6 +92,21 @@ class JobRecordStore(StorePart):
         async with self._database.read() as db:
             return tuple(_record(row) for row in await db.execute(query))
 
+    async def children(self, cluster: str, job_id: int, *, limit: int = 50) -> list[int]:
+        """Returns the newest jobs that repeat or continue this one."""
+        j = t.jobs
+        query = select(j.c.job_id).where(j.c.cluster == cluster, j.c.parent == job_id).order_by(j.c.number.desc())
+        async with self._database.read() as db:
+            return sorted({int(row.job_id) for row in await db.execute(query.limit(limit))})
+
+    async def in_folder(self, cluster: str, folder: str, *, limit: int = 50) -> list[int]:
+        """Returns the newest jobs that work in this folder."""
+        j = t.jobs
+        same = j.c.request["chdir"].as_string() == folder
+        query = select(j.c.job_id).where(j.c.cluster == cluster, same).order_by(j.c.number.desc())
+        async with self._database.read() as db:
+            return sorted({int(row.job_id) for row in await db.execute(query.limit(limit))})
+
 
 def _record(row: Row[Any]) -> JobRecord:
     fields = dict(row._mapping)

@@ -26,6 +26,7 @@ from headway.web.pages.cluster import (
 from headway.web.pages.jobs import (
     batches,
     job,
+    lineage,
     notebooks,
     pipelines,
     queue,
@@ -51,6 +52,7 @@ PAGES: tuple[ModuleType, ...] = (
     notebooks,
     sweeps,
     pipelines,
+    lineage,
     services,
     batches,
     nodes,
