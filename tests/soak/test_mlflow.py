@@ -123,24 +123,36 @@ LONG_S = 900.0  # imports of torch on a busy machine
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A cluster whose users have MLflow's client in one venv, and a server with MLflow."""
-    folder = tmp_path_factory.mktemp("flow")
-    wheels = Path(os.environ.get("HEADWAY_MLFLOW_WHEELS") or folder / "wheels")
-    made = Lab(folder / "state", name="flow")
+def flow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A cluster, and a server with MLflow. Apart from `lab`, because a test with its fixtures may take 20 minutes."""
+    made = Lab(tmp_path_factory.mktemp("flow") / "state", name="flow")
     with made.applied(SPEC):
-        made.cli("mlflow", "install", timeout_s=1800)
-        version = made.head("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").out.strip()
-        if not wheels.is_dir():
-            download(wheels, version)
-        made.podman("cp", str(wheels), f"{made.container('flow-head')}:/scratch/wheels")
-        made.head("chmod", "-R", "a+rX", "/scratch/wheels")
-        made.head("python3", "-m", "venv", "--system-site-packages", VENV)
-        pip = (f"{VENV}/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/scratch/wheels")
-        made.head(*pip, *PACKAGES)
-        made.head(*pip, "--no-deps", "--ignore-installed", *WITHOUT_TORCH)
-        made.wait(lambda: made.cli("mlflow", "status", check=False).code == 0, "MLflow to run")
+        made.cli("mlflow", "install", timeout_s=1000)
         yield made
+
+
+@pytest.fixture(scope="module")
+def lab(flow: Lab) -> Lab:
+    """The cluster, whose users have MLflow's client in one venv."""
+    wheels = Path(os.environ.get("HEADWAY_MLFLOW_WHEELS") or flow.state.parent / "wheels")
+    version = flow.head("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").out.strip()
+    if not wheels.is_dir():
+        download(wheels, version)
+    flow.podman("cp", str(wheels), f"{flow.container('flow-head')}:/scratch/wheels")
+    flow.head("chmod", "-R", "a+rX", "/scratch/wheels")
+    flow.head("python3", "-m", "venv", "--system-site-packages", VENV)
+    pip = (f"{VENV}/bin/pip", "install", "--quiet", "--no-index", "--find-links", "/scratch/wheels")
+    flow.head(*pip, *PACKAGES)
+    flow.head(*pip, "--no-deps", "--ignore-installed", *WITHOUT_TORCH)
+    return flow
+
+
+def test_mlflow_runs_after_its_installation(flow: Lab) -> None:
+    flow.wait(lambda: flow.cli("mlflow", "status", check=False).code == 0, "MLflow to run")
+
+
+def test_users_can_import_the_client(lab: Lab) -> None:
+    assert "3.17" in lab.head(f"{VENV}/bin/python", "-c", "import mlflow; print(mlflow.__version__)").out
 
 
 def download(wheels: Path, version: str) -> None:
