@@ -18,7 +18,7 @@ PAGE_TO_DOC = {
     "events": "howto/dashboard",
     "notebooks": "howto/dashboard",
     "sweeps": "howto/sweeps",
-    "pipelines": "howto/pipelines",
+    "pipelines": "howto/jobs",
     "services": "howto/services",
     "batches": "howto/batch-inference",
     "teams": "howto/access",
