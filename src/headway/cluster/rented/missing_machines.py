@@ -14,12 +14,13 @@ from headway.domain.machines.machine import Machine, MachineRequest, MachineStat
 from headway.domain.machines.offer import Offer
 from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress, natural_key
-from headway.errors import HeadwayError, Refused
+from headway.errors import HeadwayError, Refused, Unreachable
 from headway.providers.base import RentingProvider
 from headway.store import StoreUnavailable
 
 _AT_ONCE = 32
 _BOOT_S = 300.0
+_RETRY_S = 1.0
 _FIRST_BOOT = "command -v cloud-init >/dev/null && cloud-init status --wait"
 # The key comes by standard input. The daemon reads it when it reloads; open connections stay.
 _TAKE_KEY = """set -e
@@ -107,15 +108,28 @@ async def _settle(
             if time.monotonic() >= ends:
                 raise
             await asyncio.sleep(1)
-    await context.connections.drop(machine.name)
-    await context.connections.wait_ready(machine, timeout_s=_BOOT_S)
-    # What the image does at its first boot holds the lock of the packages; its result is of no concern here.
-    await context.connections.remote(machine, ["sh", "-c", _FIRST_BOOT], timeout_s=_BOOT_S, check=False)
+    await _wait_for_first_boot(context, machine, ends)
     if machine.host_key != _line(own):
         key = request.host_key_private.encode()
         await context.connections.remote(machine, ["sh", "-c", _TAKE_KEY], timeout_s=60, input=key)
         await context.connections.drop(machine.name)
     await provider.settle(machine.cluster, machine.name, _line(own))
+
+
+async def _wait_for_first_boot(context: ClusterContext, machine: Machine, ends: float) -> None:
+    """Waits until cloud-init has ended, whatever its result: until then it holds the lock of the packages. It also restarts the
+    SSH daemon, which closes connections: then the machine is asked again. Raises Unreachable after `ends`."""
+    while True:
+        await context.connections.drop(machine.name)
+        try:
+            await context.connections.wait_ready(machine, timeout_s=_BOOT_S)
+            await context.connections.remote(machine, ["sh", "-c", _FIRST_BOOT], timeout_s=_BOOT_S, check=False)
+        except Unreachable:
+            if time.monotonic() >= ends:
+                raise
+            await asyncio.sleep(_RETRY_S)
+        else:
+            return
 
 
 async def rent_and_claim(

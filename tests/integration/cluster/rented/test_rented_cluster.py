@@ -16,6 +16,7 @@ from headway.catalog.providers import AWS
 from headway.cluster.context import ClusterContext
 from headway.cluster.keys.secrets import host_key_name, new_key, public_key
 from headway.cluster.owned import gpu_drivers, machine_claims
+from headway.cluster.rented import missing_machines
 from headway.cluster.rented.leases import renew_leases
 from headway.cluster.rented.missing_machines import rent_and_claim, rent_missing
 from headway.cluster.rented.plan_notes import with_rental_notes
@@ -46,6 +47,7 @@ class Wire:
         self.provider = provider
         self.shown: dict[str, str] = {}
         self.dead: set[str] = set()
+        self.closes: dict[str, int] = {}  # machine -> commands during which its connection is closed
         self.ran: list[tuple[str, str]] = []
 
     async def first_host_key(self, machine: Machine, own: str) -> Machine:
@@ -61,6 +63,9 @@ class Wire:
     async def remote(self, machine: Machine, argv: Sequence[str], **options: Any) -> Any:
         if machine.name in self.dead:
             raise Unreachable(f"{machine.name} does not answer")
+        if self.closes.get(machine.name):
+            self.closes[machine.name] -= 1
+            raise Unreachable(f"{machine.name} did not start {argv[0]}: SSH connection closed")
         self.ran.append((machine.name, argv[-1].splitlines()[-1]))
         if options.get("input"):
             self.shown[machine.name] = line(options["input"].decode())
@@ -103,6 +108,20 @@ async def test_each_machine_gets_a_key_that_its_user_data_does_not_have(site: Si
     calls = len(site.cloud.calls)
     await site.rent()
     assert "launch" not in site.cloud.calls[calls:]
+
+
+async def test_daemon_that_cloud_init_restarts_is_asked_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first boot of some images restarts the SSH daemon after it has answered, which closes connections."""
+    monkeypatch.setattr(missing_machines, "_RETRY_S", 0.0)
+    site.wire.closes = dict.fromkeys(NAMES, 2)
+    await site.rent()
+    assert site.wire.shown == {name: line(KEYS[host_key_name(name)]) for name in NAMES}
+    monkeypatch.setattr(missing_machines, "_BOOT_S", 0.0)
+    await site.provider.give_up("lab", NAMES[1])
+    site.wire.shown.clear()
+    site.wire.closes = {NAMES[1]: 1}
+    with pytest.raises(Unreachable, match="SSH connection closed"):
+        await site.rent(NAMES[1])
 
 
 async def test_key_is_not_replaced_twice_after_a_kill(site: Site) -> None:
