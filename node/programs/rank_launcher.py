@@ -9,16 +9,19 @@ Python 3.8 or newer. It changes no variable that is already set.
   rank_launcher.py quote ARGV...       prints ARGV for HEADWAY_COMMAND, which tasks of srun get it from: Slurm shows the
                                       arguments of srun to all users
   rank_launcher.py task [-- ARGV...]   once for each task: sets network, threads and ranks for this node, then becomes ARGV
+  rank_launcher.py run -- ARGV...      instead of the batch script: `task` in another process, which gets SIGTERM too, then `end`
   rank_launcher.py end CODE            after the program: waits for Slurm's requeue if a node was lost, else ends with CODE
   rank_launcher.py PYTHON-ARGS...      as torchrun's interpreter (PYTHON_EXEC): binds to the CPUs near the worker's GPU,
                                       then becomes Python"""
 
+import contextlib
 import errno
 import fcntl
 import os
 import re
 import shlex
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -42,12 +45,9 @@ def main(words):
         print(shlex.join(words[1:]))
         return 0
     if words[:1] == ["task"]:
-        given = shlex.split(os.environ.pop("HEADWAY_COMMAND", ""))
-        argv = with_torchrun(words[2:] or given)
-        os.environ.update(venv(argv, os.environ))
-        settings = task_variables(dict(os.environ), argv)
-        os.environ.update(settings)
-        return exec_command(argv)
+        return task(words[2:])
+    if words[:1] == ["run"]:
+        return run(words[2:])
     if words[:1] == ["end"]:
         return end(int(words[1]))
     near = gpu_cpus(os.environ.get("LOCAL_RANK", ""), os.environ)
@@ -55,8 +55,35 @@ def main(words):
     return exec_command([os.environ.get("HEADWAY_PYTHON") or sys.executable, *words])
 
 
+def run(argv):
+    """Runs `task` in a process of its own, then `end`. Returns the exit code as bash does. Slurm sends SIGTERM to the batch
+    script alone, and kills the job's other processes when the script ends: so the program gets the signal too and is waited
+    for. Then the signal ends the script, as it ends other scripts."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    program = os.fork()
+    if program == 0:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        return task(argv)
+    terminated = []
+
+    def pass_on(*_):
+        terminated.append(True)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(program, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    status = os.waitpid(program, 0)[1]
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if terminated:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return end(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
 def exec_command(argv):
     """Replaces this process with the command. Returns the exit status if that fails."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores them, and its children would
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
@@ -125,6 +152,15 @@ def end(code):
 
 
 # --- once for each task
+
+
+def task(argv):
+    """Becomes the command: `argv`, or HEADWAY_COMMAND. Returns the exit status if that fails."""
+    given = shlex.split(os.environ.pop("HEADWAY_COMMAND", ""))
+    argv = with_torchrun(argv or given)
+    os.environ.update(venv(argv, os.environ))
+    os.environ.update(task_variables(dict(os.environ), argv))
+    return exec_command(argv)
 
 
 def task_variables(env, argv, sys_root=SYS):

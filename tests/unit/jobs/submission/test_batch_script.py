@@ -137,6 +137,7 @@ def test_srun_launcher_starts_one_task_per_gpu_and_python_one_process() -> None:
     python = make("python3", "train.py", gpus=2)
     assert python.launcher == "python"
     assert not any(line.startswith("srun") for line in lines(python))
+    assert lines(python)[-1] == 'exec python3 "$helper" run -- "$@"'
 
 
 def test_ray_launcher_starts_one_ray_of_all_nodes() -> None:

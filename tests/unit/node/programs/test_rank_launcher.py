@@ -4,6 +4,7 @@ GPU."""
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -235,3 +236,34 @@ def test_ray_gets_the_network_and_divides_the_cpus_itself(tmp_path: Path) -> Non
     hca(tmp_path, "mlx5_0", "InfiniBand")
     env = {"HEADWAY_LAUNCHER": "ray", "SLURM_LOCALID": "0", "SLURM_CPUS_ON_NODE": "8", "SLURM_PROCID": "0"}
     assert launch.task_variables(env, ["ray", "start"], str(tmp_path)) == {"NCCL_IB_HCA": "=mlx5_0:1"}
+
+
+def started_run(program: str) -> subprocess.Popen[str]:
+    """Starts a shell program as a batch script does, and waits until the program has printed "begun"."""
+    argv = [sys.executable, launch.__file__, "run", "--", "bash", "-c", program]
+    started = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert started.stdout
+    assert started.stdout.readline() == "begun\n"
+    return started
+
+
+def test_run_passes_sigterm_on_and_waits_for_the_program() -> None:
+    started = started_run("sleep 600 & trap 'kill $!; echo saved; exit 0' TERM; echo begun; wait")
+    os.kill(started.pid, signal.SIGTERM)
+    assert started.communicate(timeout=60)[0] == "saved\n"
+    assert started.returncode == -signal.SIGTERM, "Slurm must see the end of a script by its signal"
+
+
+@pytest.mark.parametrize(("program", "code"), [("echo begun; exit 3", 3), ("echo begun; kill -KILL $$", 137)])
+def test_run_ends_with_the_code_of_the_program(program: str, code: int) -> None:
+    started = started_run(program)
+    started.communicate(timeout=60)
+    assert started.returncode == code
+
+
+def test_program_of_run_has_no_signal_blocked_or_ignored() -> None:
+    started = started_run("echo begun; grep -E 'Sig(Blk|Ign)' /proc/self/status; kill -TERM $$")
+    masks = {name: int(value, 16) for name, value in map(str.split, started.communicate(timeout=60)[0].splitlines())}
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGPIPE):
+        assert not any(mask >> (number - 1) & 1 for mask in masks.values())
+    assert started.returncode == 128 + signal.SIGTERM
