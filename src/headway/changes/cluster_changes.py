@@ -11,7 +11,7 @@ from headway.changes.account_changes import account_changes
 from headway.changes.machine_changes import DesiredMachine, machine_changes
 from headway.changes.quota_changes import quota_notes
 from headway.changes.reservation_changes import reservation_changes
-from headway.domain.changeset import REBUILD, Change, ChangeSet, Disturbs
+from headway.domain.changeset import REBUILD, RESTART, Change, ChangeSet, Disturbs
 from headway.domain.cluster import MAIN_GROUP, Cluster
 from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.machines.machine import MachineState
@@ -142,7 +142,7 @@ def _all_changes(goal: DesiredState, observed: Observed) -> Iterator[Change]:
             for change in machine_changes(name, goal.roles[role], seen):
                 yield _with_diff(change, goal, observed)
         elif name in observed.unreachable:
-            yield Change("machine.restart", name, name, observed.unreachable[name], Disturbs.JOBS)
+            yield Change(RESTART, name, name, observed.unreachable[name], Disturbs.JOBS)
     if observed.accounts is not None:
         yield from account_changes(goal.accounts, observed.accounts)
     elif goal.cluster.head in observed.machines:

@@ -21,12 +21,13 @@ from headway.cluster.rented.missing_machines import end_surplus, rent_missing
 from headway.cluster.rented.plan_notes import with_rental_notes
 from headway.cluster.scaling.scale_in import BackgroundTasks
 from headway.cluster.scaling.slot_selection import leaving_with_jobs, select_slots
-from headway.domain.changeset import ChangeSet
+from headway.domain.changeset import RESTART, ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.machines.observed_state import Observed
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.machines.scale_in_order import choose_slots
 from headway.domain.operation_progress import ReportProgress
+from headway.domain.slurm.hostlist import compress
 from headway.errors import Refused
 
 
@@ -73,13 +74,15 @@ async def apply_cluster(
     rests: bool = False,
     divided: Collection[str] = (),
     has_drivers: bool = False,
+    restarts: bool = True,
 ) -> None:
     """Carries out what must change. `deadline`: until when jobs on leaving nodes may run; with None no node with jobs
     is removed, and nodes that another operation drains are left alone. `waiting_work`: work to do while those jobs are waited
     for. `before`: stage -> function that runs on the head right before that stage. `new`: secrets that replace others;
     they are stored once every running machine can take them. `rests`: the controller was stopped for a restore, so it
     is not known what runs where, and no machine is removed. `divided`: as in `observe_with_parts`. `has_drivers`: this
-    apply has installed the GPU drivers of its machines. Raises HeadwayError naming every machine that failed, and
+    apply has installed the GPU drivers of its machines. `restarts` False: machines that do not answer stay as they are, with
+    a warning, instead of being restarted. Raises HeadwayError naming every machine that failed, and
     YieldedToOperation (cluster.scaling.scale_in) if another operation goes before the rest of this one."""
     began = time.monotonic()
     problems = [problem for problem in await context.provider.preflight(cluster) if problem.fatal]
@@ -108,6 +111,8 @@ async def apply_cluster(
     site, goal, observed = await observe_with_parts(cluster, context, site, have, divided)
     goal = with_effects(goal, observed)
     changes = changeset(goal, observed)
+    if not restarts:
+        changes = await without_restarts(changes, report)
     if changes.empty:
         await report("changes", f"nothing to do: {changes.why_empty}", done=True, seconds=time.monotonic() - began)
         await secrets.store_new_secrets(context.store, cluster, new)
@@ -127,13 +132,25 @@ async def apply_cluster(
             # Slurm counts only GPUs with a driver, so the machines are surveyed again.
             await apply_cluster(
                 cluster, context, report, deadline, waiting_work, before, new=new, rests=rests, divided=divided,
-                has_drivers=True,
+                has_drivers=True, restarts=restarts,
             )  # fmt: skip
             return
         run.goal = with_effects(await render_desired_state(cluster, site, have), observed)
     if await run.clear():  # read all facts again, because machines were created or deleted meanwhile
-        await apply_cluster(cluster, context, report, deadline, before=before, new=new, divided=divided)
+        await apply_cluster(
+            cluster, context, report, deadline, before=before, new=new, divided=divided, restarts=restarts
+        )
         return
     await run.replace_munge_key()
     await run.execute()
     await report("cluster", f"{cluster.name} is ready", done=True, seconds=time.monotonic() - began)
+
+
+async def without_restarts(changes: ChangeSet, report: ReportProgress) -> ChangeSet:
+    """Returns the changes without restarts of machines that do not answer, and reports these machines."""
+    silent = [change.where for change in changes.changes if change.kind == RESTART]
+    if not silent:
+        return changes
+    text = "does not answer and is not restarted: the next apply makes its changes"
+    await report(compress(silent), text, level="warning", done=True)
+    return replace(changes, changes=tuple(change for change in changes.changes if change.where not in silent))

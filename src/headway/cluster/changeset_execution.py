@@ -26,7 +26,7 @@ from headway.cluster.parallel_machines import failed_machines_error, run_all
 from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for_nodes, wait_for_slurmrestd
 from headway.cluster.rented.missing_machines import rent_and_claim
 from headway.cluster.scaling.scale_in import BackgroundTasks, MachineRemoval, YieldedToOperation
-from headway.domain.changeset import REBUILD, Change, ChangeSet
+from headway.domain.changeset import REBUILD, RESTART, Change, ChangeSet
 from headway.domain.cluster import ACCOUNTING_FOLDER, RESTORING_SUFFIX
 from headway.domain.machines.machine import Machine, MachineRequest
 from headway.domain.machines.observed_state import NOT_OBSERVED, Observed, ObservedMachine
@@ -45,7 +45,7 @@ from headway.store import StoreUnavailable
 MAKE_AT_ONCE = 6
 BOOT_S = 120
 BeforeStage = Callable[[Machine], Awaitable[None]]
-BRINGS_UP = ("machine.create", "machine.start", "machine.restart", REBUILD)  # machines that must register with Slurm
+BRINGS_UP = ("machine.create", "machine.start", RESTART, REBUILD)  # machines that must register with Slurm
 
 
 @dataclass
@@ -266,7 +266,7 @@ class ChangeSetExecution:
         if not fresh:
             await self.report(name, "machine is being started")
             try:
-                await self._start(name, again="machine.restart" in kinds)
+                await self._start(name, again=RESTART in kinds)
             except (Unreachable, CommandFailed) as error:
                 if not self.goal.cluster.provider_of(name).creates_machines:
                     raise

@@ -9,6 +9,7 @@ from enum import StrEnum
 from headway.domain.machines.survey import Difference
 
 REBUILD = "machine.rebuild"  # kind of a Change: the machine is created again from another node image
+RESTART = "machine.restart"  # kind of a Change: the machine runs but does not answer
 
 
 class Disturbs(StrEnum):

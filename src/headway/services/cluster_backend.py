@@ -95,10 +95,12 @@ class ClusterLifecycle(Protocol):
         report: ReportProgress,
         deadline: Deadline | None = None,
         waiting: WaitForJobs | None = None,
+        *,
+        restarts: bool = True,
     ) -> bool:
         """Applies the cluster's file. Jobs on nodes that are to be removed may run until `deadline`; None: no node with
-        jobs is removed. Returns True if it stopped because another operation must run first (`waiting`); the nodes stay
-        drained."""
+        jobs is removed. `restarts` False: machines that do not answer are left alone. Returns True if it stopped because
+        another operation must run first (`waiting`); the nodes stay drained."""
         ...
 
     async def take_down(self, cluster: Cluster, report: ReportProgress, delete_data: bool) -> tuple[str, ...]:

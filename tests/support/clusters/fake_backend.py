@@ -63,8 +63,16 @@ class FakeLifecycle(_Part):
     async def plan(self, cluster: Cluster) -> Any:
         return await self._fake.call("plan", cluster)
 
-    async def apply(self, cluster: Cluster, report: Any, deadline: Deadline | None = None, waiting: Any = None) -> Any:
-        self._fake.deadline, self._fake.waiting = deadline, waiting
+    async def apply(
+        self,
+        cluster: Cluster,
+        report: Any,
+        deadline: Deadline | None = None,
+        waiting: Any = None,
+        *,
+        restarts: bool = True,
+    ) -> Any:
+        self._fake.deadline, self._fake.waiting, self._fake.restarts = deadline, waiting, restarts
         return await self._fake.call("apply", cluster, report)
 
     async def take_down(self, cluster: Cluster, report: Any, delete_data: bool) -> Any:
@@ -361,6 +369,7 @@ class FakeBackend:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.tags: list[str] = []  # idempotency tags of submissions
         self.deadline: Deadline | None = None  # deadline of the last apply
+        self.restarts = True  # of the last apply
         self.waiting: Any = None  # the `waiting` argument of the last apply
         self.clusters: dict[str, dict[str, Any]] = {}  # further fields of a resolved cluster, by name
         self.whole: dict[str, Cluster] = {}  # complete clusters by name, where the builders' cluster does not suffice

@@ -44,6 +44,8 @@ class LifecycleBackend:
         report: ReportProgress,
         deadline: Deadline | None = None,
         waiting: WaitForJobs | None = None,
+        *,
+        restarts: bool = True,
     ) -> bool:
         from headway.cluster.apply import apply_cluster
         from headway.cluster.scaling.scale_in import YieldedToOperation
@@ -52,8 +54,9 @@ class LifecycleBackend:
         async with self._pool.machine_lock(cluster) as opened:
             try:
                 await apply_cluster(
-                    cluster, opened.context, report, deadline, ApplyWait(opened, report, cluster, waiting)
-                )
+                    cluster, opened.context, report, deadline, ApplyWait(opened, report, cluster, waiting),
+                    restarts=restarts,
+                )  # fmt: skip
             except YieldedToOperation:
                 return True
             opened.cluster = cluster

@@ -16,7 +16,7 @@ from headway.datasets.manifest import DatasetManifest
 from headway.datasets.s3_source import SCHEME, S3Access, S3Source
 from headway.datasets.source import DatasetSource
 from headway.datasets.verify_files import damage_text
-from headway.domain.changeset import Change
+from headway.domain.changeset import RESTART, Change
 from headway.domain.cluster import Cluster
 from headway.domain.dataset import FOLDER, DatasetVersion, format_bytes
 from headway.domain.operation_kinds import DatasetParams
@@ -168,7 +168,7 @@ class DatasetOperations:
             await self._place(attached=False)
 
     async def _place(self, *, attached: bool) -> None:
-        """Mounts the dataset's folder on every machine, or unmounts it; does nothing if that is already so. This
+        """Mounts the dataset's folder on every machine that answers, or unmounts it; does nothing if that is already so. This
         applies the cluster's current file, unless that would also make other changes that need a confirmation."""
         state = self._state
         state.clusters.forget_datasets(self._cluster)
@@ -176,7 +176,8 @@ class DatasetOperations:
         changes = await state.backend.lifecycle.plan(cluster)
         if not any(self._mine(change) for change in changes.changes):
             return
-        if any(not self._mine(change) for change in changes.disturbing_changes):
+        others = [change for change in changes.disturbing_changes if not self._mine(change)]
+        if any(change.kind != RESTART for change in others):
             todo = "mounts it" if attached else "unmounts it"
             text = f"{cluster.name} has other disturbing changes: headway apply {todo} with them"
             await self._report("machines", text, level="warning", done=True)
@@ -185,7 +186,7 @@ class DatasetOperations:
 
     async def _apply(self, cluster: Cluster, word: str) -> None:
         try:
-            await self._state.backend.lifecycle.apply(cluster, self._report)
+            await self._state.backend.lifecycle.apply(cluster, self._report, restarts=False)
         except HeadwayError as error:
             raise Refused(
                 f"{FOLDER}/{self._name} could not be {word} everywhere: {error.message}",

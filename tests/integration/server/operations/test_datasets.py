@@ -15,7 +15,7 @@ from headway.datasets import file_store
 from headway.datasets.async_file_store import LocalDatasetFileStore
 from headway.datasets.file_progress import FileProgress, Stopped
 from headway.datasets.folder_source import FolderSource
-from headway.domain.changeset import Change, Disturbs
+from headway.domain.changeset import RESTART, Change, Disturbs
 from headway.domain.dataset import conflicting_field
 from headway.domain.storage.folders import Dataset, StorageFolders, Volume
 from headway.errors import Unreachable
@@ -88,6 +88,16 @@ async def test_mount_with_disruptive_changes_waits_for_an_apply(server: Server, 
     assert mounts.there == set()
     events = await server.store.operations.events_after(operation.id)
     assert any("headway apply mounts it" in event.text and event.level == "warning" for event in events)
+
+
+async def test_machine_that_does_not_answer_keeps_no_dataset_from_the_others(
+    server: Server, mounts: Mounts, source: Path
+) -> None:
+    """A node that is being repaired does not answer for a while."""
+    mounts.other = (Change(RESTART, "lab-1-2", "lab-1-2", "does not answer SSH", Disturbs.JOBS),)
+    await add(server, source)
+    assert mounts.there == {"tiny"}
+    assert server.backend.restarts is False, "its jobs may still run"
 
 
 async def test_failed_mount_fails_the_operation_but_keeps_the_version(
