@@ -1,9 +1,11 @@
-"""Schemas of JobSet and RayJob for tests: the fields that Headway writes, with the names, types and requirements of the
+"""Schemas of Kubernetes' objects for tests: the fields that Headway writes, with the names, types and requirements of the
 published definitions, and nothing else allowed.
 
-Source: jobset.x-k8s.io_jobsets.yaml of kubernetes-sigs/jobset at 08dfbdfd, version v1alpha2, and ray.io_rayjobs.yaml of
-ray-project/kuberay at feeaf72f, version v1 (both Apache License 2.0). With HEADWAY_CRDS=FOLDER, a folder with these two
-files, objects are also compared with the files, and the fields below as well."""
+Sources (Apache License 2.0): jobset.x-k8s.io_jobsets.yaml of kubernetes-sigs/jobset at 08dfbdfd, version v1alpha2;
+ray.io_rayjobs.yaml and ray.io_rayservices.yaml of ray-project/kuberay at feeaf72f, v1; kubeflow.org_pytorchjobs.yaml of
+kubeflow/training-operator 1.9.0, v1; serving.kserve.io_inferenceservices.yaml (full) of kserve/kserve at aaac4e29, v1beta1.
+With HEADWAY_CRDS=FOLDER, a folder with these files, objects are also compared with the files, and the fields below as well.
+Deployment and Service are those of Kubernetes' API, apps/v1 and v1."""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ NUMBER: Schema = {"type": "integer"}
 SWITCH: Schema = {"type": "boolean"}
 FREE: Schema = {"type": "object"}
 QUANTITIES: Schema = {"type": "object", "additionalProperties": {"type": ["integer", "string"]}}
-FILES = {"JobSet": ("jobset.x-k8s.io_jobsets.yaml", "v1alpha2"), "RayJob": ("ray.io_rayjobs.yaml", "v1")}
+FILES = {
+    "JobSet": ("jobset.x-k8s.io_jobsets.yaml", "v1alpha2"), "RayJob": ("ray.io_rayjobs.yaml", "v1"),
+    "RayService": ("ray.io_rayservices.yaml", "v1"), "PyTorchJob": ("kubeflow.org_pytorchjobs.yaml", "v1"),
+    "InferenceService": ("serving.kserve.io_inferenceservices.yaml", "v1beta1"),
+}  # fmt: skip
 HAS_FILES = bool(os.environ.get("HEADWAY_CRDS"))
 
 
@@ -69,19 +75,80 @@ RAYJOB = fields(
         ),
     ),
 )  # fmt: skip
-OWN: dict[str, Schema] = {"JobSet": JOBSET, "RayJob": RAYJOB}
+REPLICAS = fields(replicas=NUMBER, restartPolicy=TEXT, template=fields(spec=POD))
+PYTORCHJOB = fields(
+    apiVersion=TEXT, kind=TEXT, metadata=FREE,
+    spec=fields(
+        "pytorchReplicaSpecs", runPolicy=fields(suspend=SWITCH, backoffLimit=NUMBER, activeDeadlineSeconds=NUMBER),
+        pytorchReplicaSpecs={"type": "object", "additionalProperties": REPLICAS},
+    ),
+)  # fmt: skip
+PROBE = fields(
+    httpGet=fields(path=TEXT, port={"type": ["integer", "string"]}), periodSeconds=NUMBER, failureThreshold=NUMBER,
+)  # fmt: skip
+SERVER = fields(
+    "name", **CONTAINER["properties"], ports=list_of(fields("containerPort", containerPort=NUMBER, protocol=TEXT)),
+    startupProbe=PROBE, readinessProbe=PROBE, lifecycle=fields(preStop=fields(sleep=fields("seconds", seconds=NUMBER))),
+)  # fmt: skip
+INFERENCESERVICE = fields(
+    apiVersion=TEXT, kind=TEXT, metadata=FREE,
+    spec=fields(
+        "predictor",
+        predictor=fields(
+            minReplicas=NUMBER, maxReplicas=NUMBER, scaleMetric=TEXT, scaleTarget=NUMBER,
+            terminationGracePeriodSeconds=NUMBER, containers=list_of(SERVER), volumes=POD["properties"]["volumes"],
+        ),
+    ),
+)  # fmt: skip
+RAYSERVICE = fields(
+    apiVersion=TEXT, kind=TEXT, metadata=FREE,
+    spec=fields(
+        "rayClusterConfig", serveConfigV2=TEXT,
+        rayClusterConfig=fields(
+            "headGroupSpec", enableInTreeAutoscaling=SWITCH,
+            headGroupSpec=fields("template", rayStartParams=RAY_PARAMETERS, template=TEMPLATE),
+            workerGroupSpecs=list_of(WORKERS),
+        ),
+    ),
+)  # fmt: skip
+LABELS: Schema = {"type": "object", "additionalProperties": TEXT}
+DEPLOYMENT = fields(
+    apiVersion=TEXT, kind=TEXT, metadata=FREE,
+    spec=fields(
+        "selector", "template", replicas=NUMBER,
+        strategy=fields(type=TEXT, rollingUpdate=fields(maxSurge=NUMBER, maxUnavailable=NUMBER)),
+        selector=fields(matchLabels=LABELS),
+        template=fields(
+            metadata=fields(labels=LABELS),
+            spec=fields(
+                "containers", containers=list_of(SERVER), terminationGracePeriodSeconds=NUMBER,
+                volumes=POD["properties"]["volumes"],
+            ),
+        ),
+    ),
+)  # fmt: skip
+SERVICE = fields(
+    apiVersion=TEXT, kind=TEXT, metadata=FREE,
+    spec=fields(selector=LABELS, ports=list_of(fields("port", name=TEXT, port=NUMBER, targetPort=NUMBER))),
+)  # fmt: skip
+OWN: dict[str, Schema] = {
+    "JobSet": JOBSET, "RayJob": RAYJOB, "PyTorchJob": PYTORCHJOB, "InferenceService": INFERENCESERVICE,
+    "RayService": RAYSERVICE, "Deployment": DEPLOYMENT, "Service": SERVICE,
+}  # fmt: skip
 
 
 def schema_faults(text: str) -> list[str]:
-    """Returns the faults of an object, given as YAML: path and message."""
-    document = yaml.safe_load(text)
-    kind = document["kind"]
-    schemas = [OWN[kind], *([published_schema(kind)] if HAS_FILES else [])]
+    """Returns the faults of objects, given as YAML: path and message."""
     return [
         f"{'.'.join(map(str, fault.instance_path))}: {fault.message}"
-        for schema in schemas
+        for document in yaml.safe_load_all(text)
+        for schema in _schemas(document["kind"])
         for fault in jsonschema_rs.validator_for(schema).iter_errors(document)
     ]
+
+
+def _schemas(kind: str) -> list[Schema]:
+    return [OWN[kind], *([published_schema(kind)] if HAS_FILES and kind in FILES else [])]
 
 
 @cache
@@ -126,6 +193,8 @@ def differences(own: Schema, published: Schema, path: str = "") -> list[str]:
             found.append(f"{path}: requires {own['required']}, published {sorted(required)}")
         for name in of_both:
             found += differences(own["properties"][name], published["properties"][name], f"{path}.{name}")
+    if isinstance(own.get("additionalProperties"), dict) and own["additionalProperties"]["type"] == "object":
+        found += differences(own["additionalProperties"], published["additionalProperties"], f"{path}.*")
     if own["type"] == "array":
         found += differences(own["items"], published["items"], f"{path}[]")
     return found

@@ -24,7 +24,9 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
         (
             CommandEntry("init", "cluster.cluster_file:init", "Write a commented cluster.yaml to start from."),
             CommandEntry("import", "cluster.import_site:import_site", "Make a cluster file of a running Slurm site."),
-            CommandEntry("export", "cluster.export:app", "Write plain Slurm files that run without Headway."),
+            CommandEntry(
+                "export", "cluster.export:app", "Write a cluster for plain Slurm, a job or service for Kubernetes."
+            ),
             CommandEntry(
                 "rehearse", "cluster.rehearse:rehearse", "Submit a site's last jobs to the rehearsal of its cluster."
             ),

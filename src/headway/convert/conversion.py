@@ -29,6 +29,7 @@ from headway.convert.readers.skypilot import read_skypilot
 from headway.convert.readers.slurm import read_slurm
 from headway.convert.reading_state import SECRET_REMEDY, Reading
 from headway.convert.writers.jobset import write_jobset
+from headway.convert.writers.pytorchjob import write_pytorchjob
 from headway.convert.writers.rayjob import write_rayjob
 from headway.convert.writers.sbatch import write_sbatch
 from headway.convert.yaml_fields import Field, root_field
@@ -44,7 +45,8 @@ _FIELD_READERS: Mapping[Source, Callable[[Reading, Field], Job]] = {
     Source.SAGEMAKER: read_sagemaker,
 }  # fmt: skip
 _WRITERS: Mapping[Target, Callable[[Job], tuple[str, list[Loss]]]] = {
-    Target.SLURM: write_sbatch, Target.JOBSET: write_jobset, Target.RAYJOB: write_rayjob,
+    Target.SLURM: write_sbatch, Target.JOBSET: write_jobset, Target.PYTORCHJOB: write_pytorchjob,
+    Target.RAYJOB: write_rayjob,
 }  # fmt: skip
 
 
@@ -82,9 +84,14 @@ def convert_file(
     else:
         job = _FIELD_READERS[source](reading, root_field(document, reading))
     job.image = image or job.image
+    return Converted(source, target, *write_job(reading, job, target), tuple(reading.carried))
+
+
+def write_job(reading: Reading, job: Job, target: Target) -> tuple[str, tuple[Loss, ...]]:
+    """Returns the text of a job that was read, without values of secrets, and what is not in it. Raises InvalidSpec."""
     job.program = _without_secrets(reading, job.program)
     written, losses = _WRITERS[target](job)
-    return Converted(source, target, written, tuple(in_file_order([*reading.losses, *losses])), tuple(reading.carried))
+    return written, tuple(in_file_order([*reading.losses, *losses]))
 
 
 def _decoded(data: bytes) -> str:

@@ -37,6 +37,7 @@ class Target(StrEnum):
 
     SLURM = "slurm"
     JOBSET = "jobset"
+    PYTORCHJOB = "pytorchjob"
     RAYJOB = "rayjob"
 
 

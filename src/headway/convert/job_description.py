@@ -83,6 +83,29 @@ class RayProgram:
 Program = Script | PerNode | RayProgram
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a job has used of each node, with a reserve. Pods request it; what the job had is their limit."""
+
+    cpus: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How an HTTP server is served: `words` is the command of a replica, which listens on `port`. More than `least` replicas run,
+    up to `most`, while more than `requests` requests for each of them run."""
+
+    words: tuple[str, ...]
+    port: int
+    health: str
+    least: int
+    most: int
+    requests: int
+    start_s: int
+    drain_s: int
+
+
 @dataclass(slots=True)
 class Job:
     """A job. `options`: options of sbatch by their long names, with "" for those without a value. `places`: where each
@@ -97,6 +120,8 @@ class Job:
     workdir: str = ""
     preamble: list[str] = field(default_factory=list)  # shell lines before the program
     program: Program = Script(())
+    used: Used | None = None  # of each node; None: not known
+    queue: str = ""  # of Kueue; "": none
 
     def number(self, option: str) -> int | None:
         """Returns the value of an option that is a whole number, else None."""

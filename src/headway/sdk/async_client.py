@@ -135,6 +135,7 @@ class AsyncJobs(AsyncResource[Jobs]):
     check = _threaded(Jobs.check)
     create_run = _threaded(Jobs.create_run)
     tasks = _threaded(Jobs.tasks)
+    script = _threaded(Jobs.script)
     lineage = _threaded(Jobs.lineage)
     retry = _threaded(Jobs.retry)
     rerun = _threaded(Jobs.rerun)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from headway.convert.job_description import Group, Job, Loss, PerNode, Place, RayProgram, Script
-from headway.convert.writers.pod_template import PodWriter, dns_name, node_count, shell_command
+from headway.convert.writers.pod_template import PodWriter, dns_name, metadata, node_count, shell_command
 from headway.convert.writers.script_in_pods import script_in_pods
 from headway.errors import Fault, InvalidSpec
 from headway.validation.yaml_parser import dump_yaml
@@ -43,7 +43,12 @@ def write_jobset(job: Job) -> tuple[str, list[Loss]]:
     else:
         spec["replicatedJobs"] = [_of_group(job.program, group, writer, losses) for group in job.program.groups]
     writer.finish()
-    document = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": spec}
+    document = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": metadata(job, name),
+        "spec": spec,
+    }
     return dump_yaml(document), losses
 
 

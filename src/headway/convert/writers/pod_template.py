@@ -13,6 +13,8 @@ from headway.errors import Fault, InvalidSpec
 _GRES_GPU = re.compile(r"(?:gres:|gres/)?gpu(?:[:/][A-Za-z]\w*)?(?::|=)?(\d+)?")
 _NO_COUNTERPART = "Kubernetes has no counterpart"
 _LOGS = ("the log is the pods' output", "kubectl logs")
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+_OF_QUEUE = ("partition", "account", "qos", "wckey", "reservation")
 _QUEUE = ("partitions, accounts and QOS are queues of Kueue", "add the label kueue.x-k8s.io/queue-name")
 REASONS = {
     "output": _LOGS,
@@ -61,6 +63,11 @@ def dns_name(job: Job, losses: list[Loss]) -> str:
     return found
 
 
+def metadata(job: Job, name: str) -> dict[str, Any]:
+    """Returns the metadata of an object, with the label of Kueue if the job has a queue there."""
+    return {"name": name, "labels": {QUEUE_LABEL: job.queue}} if job.queue else {"name": name}
+
+
 def require_image(job: Job) -> str:
     """Returns the image. Raises InvalidSpec if the job has none."""
     if not job.image:
@@ -95,17 +102,19 @@ class PodWriter:
             container["env"] = [{"name": key, "value": value} for key, value in job.environment.items()]
         amounts = self._amounts()
         if amounts:
-            container["resources"] = {"requests": amounts, "limits": amounts}
-        spec: dict[str, Any] = {"containers": [container]}
-        volumes = [self._volume(number, mount.source) for number, mount in enumerate(job.mounts.values())]
-        if volumes:
+            container["resources"] = {"requests": self._requests(amounts), "limits": amounts}
+        if job.mounts:
             container["volumeMounts"] = [
                 {"name": f"folder-{number}", "mountPath": mount.target}
                 | ({"readOnly": True} if mount.read_only else {})
                 for number, mount in enumerate(job.mounts.values())
             ]
-            spec["volumes"] = volumes
-        return spec
+        return {"containers": [container], **self.volumes()}
+
+    def volumes(self) -> dict[str, Any]:
+        """Returns the field `volumes` of a pod, {} if the job has no mounts."""
+        found = [self._volume(number, mount.source) for number, mount in enumerate(self.job.mounts.values())]
+        return {"volumes": found} if found else {}
 
     def _volume(self, number: int, source: str) -> dict[str, Any]:
         if source == "tmpfs":
@@ -124,8 +133,17 @@ class PodWriter:
             amounts["nvidia.com/gpu"] = str(gpus)
         memory = self._memory(tasks * (cpus or 1), gpus)
         if memory:
-            amounts["memory"] = f"{memory // 1024}Gi" if memory % 1024 == 0 else f"{memory}Mi"
+            amounts["memory"] = _quantity(memory)
         return amounts
+
+    def _requests(self, limits: dict[str, str]) -> dict[str, str]:
+        """Returns what a pod requests: what the job has used, at most its limits."""
+        used = self.job.used
+        if used is None:
+            return limits
+        found = limits | {"cpu": str(min(used.cpus, int(limits.get("cpu", used.cpus))))}
+        limit = memory_mib(limits.get("memory", f"{used.memory_mib}Mi").removesuffix("i"), default_unit="M")
+        return found | {"memory": _quantity(min(used.memory_mib, limit))}
 
     def tasks_per_node(self) -> int:
         """Returns the tasks of each node."""
@@ -198,7 +216,9 @@ class PodWriter:
             if name in self.written or name not in self.job.places:
                 continue
             place = self.job.places[name]
-            if name in SAME:
+            if name in _OF_QUEUE and self.job.queue:
+                self._change(name, f"the queue of Kueue is {self.job.queue}", "")
+            elif name in SAME:
                 self.losses.append(
                     Loss(place.where, place.text, "same", REASONS.get(name, ("Kubernetes does this", ""))[0])
                 )
@@ -212,6 +232,10 @@ class PodWriter:
     def _change(self, name: str, why: str, remedy: str) -> None:
         place = self.job.places.get(name, Place("", f"--{name}"))
         self.losses.append(Loss(place.where, place.text, "changed", why, remedy))
+
+
+def _quantity(mib: int) -> str:
+    return f"{mib // 1024}Gi" if mib % 1024 == 0 else f"{mib}Mi"
 
 
 def shell_command(interpreter: str, text: str) -> list[str]:

@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from headway.convert.job_description import Job, Loss, PerNode, RayProgram, Script
-from headway.convert.writers.pod_template import PodWriter, dns_name, node_count
+from headway.convert.writers.pod_template import PodWriter, dns_name, metadata, node_count
 from headway.convert.writers.script_in_pods import script_in_pods
 from headway.validation.yaml_parser import dump_yaml
 
@@ -37,7 +37,7 @@ def write_rayjob(job: Job) -> tuple[str, list[Loss]]:
         writer.written.add("hold")
     writer.finish()
     spec["rayClusterSpec"] = cluster
-    document = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": name}, "spec": spec}
+    document = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": metadata(job, name), "spec": spec}
     return dump_yaml(document), losses
 
 

@@ -11,7 +11,7 @@ from headway.domain.slurm.sbatch_options import parse_options
 _VARIABLES = {
     "SLURM_JOB_ID": "{name}", "SLURM_JOBID": "{name}", "SLURM_JOB_NAME": "{name}",
     "SLURM_NNODES": "{nodes}", "SLURM_JOB_NUM_NODES": "{nodes}", "SLURM_NTASKS": "{tasks}", "SLURM_NPROCS": "{tasks}",
-    "SLURM_NODEID": "${{JOB_COMPLETION_INDEX:-0}}", "SLURM_PROCID": "${{JOB_COMPLETION_INDEX:-0}}", "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "{rank}", "SLURM_PROCID": "{rank}", "SLURM_LOCALID": "0",
     "SLURM_SUBMIT_DIR": "$PWD", "SLURM_JOB_NODELIST": "pods", "SLURM_NODELIST": "pods", "SLURMD_NODENAME": "$HOSTNAME",
     "SLURM_CPUS_PER_TASK": "{cpus}", "SLURM_GPUS_ON_NODE": "{gpus}", "SLURM_GPUS_PER_NODE": "{gpus}",
     "SLURM_NTASKS_PER_NODE": "{per_node}", "SLURM_ARRAY_TASK_ID": "{index}",
@@ -40,16 +40,17 @@ def script_in_pods(
     host: str | None,
     index: str,
     losses: list[Loss],
+    rank: str = "JOB_COMPLETION_INDEX",
 ) -> str:
     """Returns the text that each pod runs. `host`: shell text of a pod's name in the network, with $index; None
-    if pods have no such names. `index`: shell
-    text of the number of an array's task."""
+    if pods have no such names. `index`: shell text of the number of an array's task. `rank`: the variable with the number
+    of a pod."""
     added = len(job.preamble)
     lines = [*job.preamble, *script.lines]
     text = "\n".join(lines)
     values = {
         "name": name, "nodes": str(nodes), "tasks": str(nodes * tasks_per_node), "per_node": str(tasks_per_node),
-        "cpus": job.options.get("cpus-per-task", "1"), "gpus": str(gpus), "index": index,
+        "cpus": job.options.get("cpus-per-task", "1"), "gpus": str(gpus), "index": index, "rank": f"${{{rank}:-0}}",
     }  # fmt: skip
     head: list[str] = []
     found = [
@@ -65,7 +66,7 @@ def script_in_pods(
         where = f"line {script.first_line + at - added}" if at >= added else ""
         if not line.lstrip().startswith("#"):
             _name_unknown(line, where, [one for one in found if one not in _VARIABLES], host is not None, losses)
-            line = _without_srun(line, where, tasks_per_node, losses)
+            line = _without_srun(line, where, tasks_per_node, rank, losses)
         kept.append(line)
     return "\n".join([*head, *kept])
 
@@ -98,7 +99,7 @@ def _name_unknown(line: str, where: str, variables: list[str], has_names: bool, 
             losses.append(Loss(where, match[1], "lost", "pods have no commands of Slurm", "remove it"))
 
 
-def _without_srun(line: str, where: str, tasks_per_node: int, losses: list[Loss]) -> str:
+def _without_srun(line: str, where: str, tasks_per_node: int, rank: str, losses: list[Loss]) -> str:
     match = _SRUN.search(line)
     if match is None:
         return line
@@ -111,7 +112,7 @@ def _without_srun(line: str, where: str, tasks_per_node: int, losses: list[Loss]
         removed += left[:count]
         left = left[max(1, count) :]
     why = "every pod runs the whole script, so srun is left out"
-    remedy = "lines that must run once: test $JOB_COMPLETION_INDEX"
+    remedy = f"lines that must run once: test ${rank}"
     if tasks_per_node > 1:
         why += f"; of {tasks_per_node} tasks on a node one is started"
         remedy = "start the others by torchrun --nproc-per-node or mpirun"

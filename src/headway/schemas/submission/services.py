@@ -101,5 +101,6 @@ class ServiceOut(ResponseModel):
     retries: int = 0
     first_byte_ms: int = 0
     total_ms: int = 0
+    file: dict[str, Any] = {}  # the service file; only of one service, for those who may change it
     script: list[ScriptLine] = []  # of a replica, for a dry run
     warning: str = ""

@@ -12,7 +12,7 @@ from typing import TypedDict, Unpack
 from headway.domain.slurm.job_states import ENDED
 from headway.errors import NotFound, Unreachable
 from headway.schemas.job_list import JobsPage
-from headway.schemas.jobs import ArrayOut, JobOut, JobStacksOut
+from headway.schemas.jobs import ArrayOut, JobOut, JobStacksOut, ScriptOut
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.reruns import ResumeIn, RetryIn
@@ -68,6 +68,11 @@ class Jobs(Resource):
     def tasks(self, cluster: str, job_id: int) -> ArrayOut:
         """Returns the task counts of an array."""
         return self._connection.get(cluster_path(cluster, "jobs", str(int(job_id)), "tasks"), ArrayOut)
+
+    def script(self, cluster: str, job_id: int) -> ScriptOut:
+        """Returns the script of a job, its arguments and the flags of sbatch. Values of secrets are masked for others than
+        its owner."""
+        return self._connection.get(cluster_path(cluster, "jobs", str(int(job_id)), "script"), ScriptOut)
 
     def lineage(self, cluster: str, job_id: int) -> LineageOut:
         """Returns the lineage of a job: its script, files, datasets and parent job. Raises NotFound for a job that

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from headway.domain.cluster import Cluster
 from headway.domain.service_proxy import SERVICE_PORT, ProxyReading, ServiceReading, service_path
-from headway.errors import Conflict, Refused
+from headway.errors import Conflict, NotAllowed, Refused
 from headway.jobs.serving.service_file import Service, read_service, replica_run
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_run
 from headway.schemas.submission.run_request import ScriptLine
@@ -95,6 +96,15 @@ async def get_service(state: AppState, name: str, service: str) -> ServiceOut:
     await state.clusters.row(name)
     row = await state.store.services.get(name, service)
     return service_out(state, row, await state.store.services.replicas(row.id))
+
+
+async def get_service_with_file(state: AppState, who: Principal, name: str, service: str) -> ServiceOut:
+    """Returns the service with this id, TEAM:NAME or name, with its file if the person may change it. Raises NotFound."""
+    found = await get_service(state, name, service)
+    with contextlib.suppress(NotAllowed):
+        row = await _to_change(state, who, name, found.id, "read the file of")
+        found.file = StoredService.of(row).document()["file"]
+    return found
 
 
 async def stop_service(state: AppState, who: Principal, name: str, service: str) -> ServiceOut:

@@ -378,3 +378,14 @@ async def test_name_of_several_running_services_needs_its_team(lab: Lab) -> None
     answer = await eve.get(f"{SERVICES}/chat")
     assert (answer.status_code, answer.json()["hint"]) == (409, "give one of blue/chat, eve/chat")
     assert (await eve.get(f"{SERVICES}/eve:chat")).json()["team"] == "eve"
+
+
+async def test_file_of_a_service_is_read_by_those_who_may_change_it(lab: Lab) -> None:
+    eve = await start(lab)
+    file = (await eve.get(f"{SERVICES}/chat")).json()["file"]
+    assert (file["name"], file["run"], file["drain_s"]) == ("chat", ["serve", "{port}"], 30)
+    mallory = await lab.server.client("mallory", "member")
+    found = (await mallory.get(f"{SERVICES}/chat")).json()
+    assert (found["name"], found.get("file")) == ("chat", {})
+    (listed,) = (await eve.get(SERVICES)).json()
+    assert not listed.get("file")

@@ -32,9 +32,9 @@ async def list_services(
 
 
 @router.get("/{service}")
-async def get_service(name: str, service: str, state: State, _who: Anyone) -> ServiceOut:
-    """Returns the service with this id, TEAM:NAME or name."""
-    return await service_calls.get_service(state, name, service)
+async def get_service(name: str, service: str, state: State, who: Anyone) -> ServiceOut:
+    """Returns the service with this id, TEAM:NAME or name. Those who may change it get its file, too."""
+    return await service_calls.get_service_with_file(state, who, name, service)
 
 
 @router.post("/{service}/stop", name="stop")

@@ -1,4 +1,4 @@
-"""export: writes plain Slurm files of a cluster."""
+"""export slurm|kubernetes: plain Slurm files of a cluster; a job or a service as objects of Kubernetes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headway.cli import common
+from headway.cli.commands.cluster.export_kubernetes import kubernetes
 from headway.cli.common import ClusterName
 from headway.cli.output.formatting import plural
 from headway.cli.output.output_formats import Format, Output, print_json
@@ -16,8 +17,9 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Write plain Slurm files that run without Headway.",
+    help="Write plain Slurm files of a cluster, or objects of Kubernetes for a job or service.",
 )
+app.command("kubernetes")(kubernetes)
 
 
 @app.callback()

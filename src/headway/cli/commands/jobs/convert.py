@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from headway.cli import common
-from headway.cli.output import tables
-from headway.cli.output.terminal import detect_terminal
+from headway.cli.output.losses import print_losses
 from headway.convert.formats import MAX_BYTES, Source, Target
 from headway.errors import InvalidSpec, NotFound, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headway.convert.job_description import Loss
-
-_STYLES = {"lost": "bad", "changed": "warn", "same": "dim"}
 
 
 def convert(
@@ -66,7 +57,7 @@ def convert(
             out.write_text(converted.text)
         except OSError as error:
             raise Refused(f"{out}: {error.strerror}", hint="name a file in a folder of yours") from None
-    _print_losses(converted.losses, show_all=show_all)
+    print_losses(converted.losses, show_all=show_all)
 
 
 def _read(file: Path) -> bytes:
@@ -78,23 +69,3 @@ def _read(file: Path) -> bytes:
             return opened.read(MAX_BYTES + 1)
     except OSError as error:
         raise NotFound(f"{file}: {error.strerror}", hint="name a job file of this machine") from None
-
-
-def _print_losses(losses: Sequence[Loss], *, show_all: bool) -> None:
-    shown = [loss for loss in losses if show_all or loss.outcome != "same"]
-    if not losses:
-        common.print_note("everything is carried")
-        return
-    columns = [
-        tables.Column("WHERE"), tables.Column("IN THE FILE", shrink=True), tables.Column("RESULT"),
-        tables.Column("WHY", shrink=True, min_width=24), tables.Column("INSTEAD", shrink=True, min_width=24),
-    ]  # fmt: skip
-    rows: list[list[tables.Cell]] = [
-        [loss.where, loss.text, (loss.outcome, _STYLES[loss.outcome]), loss.why, loss.remedy] for loss in shown
-    ]
-    for line in tables.table_lines(columns, rows, detect_terminal()) if rows else ():
-        common.print_note(line)
-    counts = {outcome: sum(1 for loss in losses if loss.outcome == outcome) for outcome in _STYLES}
-    words = [f"{count} {outcome}" for outcome, count in counts.items() if count]
-    hint = " (--all lists them)" if counts["same"] and not show_all else ""
-    common.print_note(f"{', '.join(words)}{hint}; the rest is carried")

@@ -1,0 +1,64 @@
+"""Reads the batch scripts that `headway run` makes: their program without Headway's launcher, which pods do not have."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+_HELPER = re.compile(r"^helper=\S+/launch-[0-9a-f]+\.py\b", re.MULTILINE)
+_LAUNCHER = re.compile(r"^export HEADWAY_LAUNCHER=(\w+)", re.MULTILINE)
+_WORKERS = re.compile(r"^export HEADWAY_WORKERS=(\d+)(.*)$", re.MULTILINE)
+_GPUS = re.compile(r"^#SBATCH --gpus-per-node=(\d+)", re.MULTILINE)
+_CONTAINER = re.compile(r'^container=\("\$\{@:1:(\d+)\}"\)', re.MULTILINE)
+_NAMED_TORCHRUN = re.compile(r"^torchrun=\$1; shift", re.MULTILINE)
+_TORCHRUN = re.compile(r' quote (?:python3 "\$warner" )?(?:"\$torchrun"|torchrun)(.*) "\$@"\)')
+_OF_FOLDER = re.compile(
+    r"#SBATCH --(output|open-mode|chdir)="
+)  # the job's folder on the cluster, which pods do not have
+_MEETS = (
+    'export MASTER_ADDR="${MASTER_ADDR:-$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)}"',
+    'export MASTER_PORT="${MASTER_PORT:-29500}"',
+)
+
+
+def is_launcher_script(text: str) -> bool:
+    """Returns whether `headway run` has made the script."""
+    return _HELPER.search(text) is not None
+
+
+def launcher(text: str) -> str:
+    """Returns the launcher of a script that `headway run` has made."""
+    found = _LAUNCHER.search(text)
+    return found[1] if found else "python"
+
+
+def plain_script(text: str, arguments: Sequence[str]) -> str:
+    """Returns the same job as a script that starts the program itself. `arguments` are those of a script that `headway run` has
+    made: options of the container, the torchrun that the user named, the command."""
+    words = list(arguments)
+    container = _CONTAINER.search(text)
+    flags = [words.pop(0) for _ in range(int(container[1]) if container else 0)]
+    if _NAMED_TORCHRUN.search(text):
+        words.pop(0)
+    head = [line for line in text.splitlines() if line.startswith(("#!", "#SBATCH")) and not _OF_FOLDER.match(line)]
+    head += [f"#SBATCH {flag}" for flag in flags if not flag.startswith("--container-workdir")]
+    command = shlex.join(words)
+    match launcher(text):
+        case "torchrun":
+            options = _TORCHRUN.search(text)
+            program = [*_MEETS, f"torchrun{_with_workers(options[1] if options else '', text)} {command}"]
+        case "srun" | "mpi" if words[0].rpartition("/")[2] not in ("mpirun", "mpiexec", "prterun"):
+            program = [f"srun {command}"]
+        case _:
+            program = [command]
+    return "\n".join([*head, *program, ""])
+
+
+def _with_workers(options: str, text: str) -> str:
+    """Returns torchrun's options with the number of its workers: one for each GPU, also of a job whose GPUs were simulated."""
+    workers, gpus = _WORKERS.search(text), _GPUS.search(text)
+    count = workers[1] if workers else "1"
+    if workers and gpus and "SIMULATED" in workers[2]:
+        count = gpus[1]
+    return options.replace('"$HEADWAY_WORKERS"', count)
