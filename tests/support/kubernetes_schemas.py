@@ -83,12 +83,14 @@ PYTORCHJOB = fields(
         pytorchReplicaSpecs={"type": "object", "additionalProperties": REPLICAS},
     ),
 )  # fmt: skip
-PROBE = fields(
-    httpGet=fields(path=TEXT, port={"type": ["integer", "string"]}), periodSeconds=NUMBER, failureThreshold=NUMBER,
-)  # fmt: skip
+PORT: Schema = {"type": ["integer", "string"]}
+PROBE = fields(httpGet=fields("port", path=TEXT, port=PORT), periodSeconds=NUMBER, failureThreshold=NUMBER)
+READINESS = fields(
+    httpGet=fields(path=TEXT, port=PORT), periodSeconds=NUMBER, failureThreshold=NUMBER
+)  # KServe knows the port
 SERVER = fields(
     "name", **CONTAINER["properties"], ports=list_of(fields("containerPort", containerPort=NUMBER, protocol=TEXT)),
-    startupProbe=PROBE, readinessProbe=PROBE, lifecycle=fields(preStop=fields(sleep=fields("seconds", seconds=NUMBER))),
+    startupProbe=PROBE, readinessProbe=READINESS, lifecycle=fields(preStop=fields(sleep=fields("seconds", seconds=NUMBER))),
 )  # fmt: skip
 INFERENCESERVICE = fields(
     apiVersion=TEXT, kind=TEXT, metadata=FREE,
