@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headway.sdk.client import Client
 
 _REPLICAS = 20  # of a service, the latest, whose use is read
+_BEFORE_S = 30 * 86400  # of the submission, whose time a requeue renews, until the first run
 
 
 def kubernetes(
@@ -113,6 +114,6 @@ def _service(
 
 def _used(api: Client, cluster: str, jobs: list[int], since: int) -> Used | None:
     """Returns what these jobs have used of each node, from accounting."""
-    start = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    start = datetime.fromtimestamp(max(0, since - _BEFORE_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     runs = [run for job in jobs for run in api.billing.usage_runs(cluster, job=job, start=start).runs]
     return used_per_node(RunUse(run.node_count, run.elapsed_s, run.used_cpu_s, run.used_memory_mib) for run in runs)

@@ -31,7 +31,8 @@ def run_line(**values: Any) -> RunLine:
 def job(cli: Cli) -> Cli:
     cli.api.on("clusters.only_name", "lab")
     cli.api.on(
-        "jobs.get", JobOut(id=12, name="a", user="a", account="t", partition="p", state="COMPLETED", submit_time=1)
+        "jobs.get",
+        JobOut(id=12, name="a", user="a", account="t", partition="p", state="COMPLETED", submit_time=10_000_000),
     )
     script = "#!/bin/bash\n#SBATCH --mem=64G\n./a\n"
     cli.api.on("jobs.script", ScriptOut(name="a.sh", text=script, kind="sbatch"))
@@ -53,6 +54,8 @@ def test_job_requests_what_it_has_used(job: Cli) -> None:
     done = job("export", "kubernetes", "lab", "12", *IMAGE)
     assert requests(done.out) == {"cpu": "5", "memory": "25Gi"}
     assert done.err.splitlines()[-1] == "each pod requests 5 CPUs and 25 GiB: what was used, and 25% more"
+    (asked,) = [call[2] for call in job.api.calls if call[0] == "billing.usage_runs"]
+    assert asked == {"job": 12, "start": "1970-03-27T17:46:40Z"}, "a requeue renews the time of submission"
     assert requests(job("export", "kubernetes", "12", *IMAGE, "--as-requested").out) == {"memory": "64Gi"}
 
 
