@@ -27,7 +27,8 @@ def test_list_job_files_prints_checkpoints_and_images(tmp_path: Path) -> None:
     used.write_text('{"image": "a"}\n7\n')
     document = json.loads(run("list_job_files", str(tmp_path), str(used)).stdout)
     assert document == {"checkpoints": ["step-10", "used"], "used": [{"image": "a"}]}
-    assert json.loads(run("list_job_files", "/nonexistent", "/nonexistent").stdout) == {"checkpoints": [], "used": []}
+    absent = str(tmp_path / "absent")
+    assert json.loads(run("list_job_files", absent, absent).stdout) == {"checkpoints": [], "used": []}
 
 
 def test_heartbeat_ages_are_seconds_since_each_heartbeat(tmp_path: Path) -> None:
