@@ -55,6 +55,7 @@ from headway.api.routers.cluster import (
     rentals,
     rollouts,
     storage,
+    whatif,
 )
 from headway.api.routers.jobs import (
     batches,
@@ -102,6 +103,7 @@ def create_app(state: AppState) -> FastAPI:
         storage,
         rentals,
         fabric_tests,
+        whatif,
         datasets,
         environments,
         rollouts,

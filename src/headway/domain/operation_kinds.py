@@ -23,6 +23,7 @@ class OperationKind(StrEnum):
     ROLL = "roll"
     REPLACE = "replace"
     FABRIC_TEST = "fabric test"
+    WHATIF = "what-if"
 
     @property
     def heading(self) -> str:
@@ -138,6 +139,13 @@ _TRAITS = {
         "fabric test",
         "the fabric of {} is measured",
         audit_action="fabric.test",
+        changes_cluster=False,
+    ),
+    OperationKind.WHATIF: _Traits(
+        "What-if of",
+        "what-if",
+        "the queue of {} is replayed",
+        audit_action="whatif",
         changes_cluster=False,
     ),
 }
@@ -302,6 +310,23 @@ class FabricTestParams(OperationParams):
     kind: ClassVar[OperationKind] = OperationKind.FABRIC_TEST
     nodes: Sequence[str] = ()
     scheduled: bool = False
+
+
+@dataclass(frozen=True)
+class WhatIfParams(OperationParams):
+    """Parameters of a what-if, as in schemas.whatif.WhatIfIn."""
+
+    kind: ClassVar[OperationKind] = OperationKind.WHATIF
+    nodes: Sequence[str] = ()
+    caps: Sequence[str] = ()
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    since: str = "now-1days"
+    until: str = "now"
+
+    @property
+    def subject(self) -> str:
+        """What-ifs of a cluster: they change nothing, and delay no apply."""
+        return "what-if"
 
 
 def own_secret(kind: str, params: Mapping[str, Any]) -> str:

@@ -30,7 +30,12 @@ from headway.schemas.nodes.incidents import FaultIn
 from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.schemas.submission.exec_commands import ExecIn, ExecOut
 from headway.schemas.submission.submit_request import SubmitIn, SubmitOut
-from headway.services.cluster_backend_measurements import ClusterFabricTests, ClusterMonitoring, ClusterUsage
+from headway.services.cluster_backend_measurements import (
+    ClusterFabricTests,
+    ClusterMonitoring,
+    ClusterUsage,
+    ClusterWhatIf,
+)
 from headway.services.cluster_backend_proxy import ClusterServiceProxy
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
@@ -492,6 +497,11 @@ class ClusterBackend(Protocol):
     @property
     def fabric(self) -> ClusterFabricTests:
         """Returns the calls that measure the bandwidth between nodes."""
+        ...
+
+    @property
+    def whatif(self) -> ClusterWhatIf:
+        """Returns the call that replays the queue of a cluster."""
         ...
 
     @property

@@ -10,6 +10,7 @@ from headway.domain.billing.ledger import CheckpointStats, JobRun, NodeSpan, Not
 from headway.domain.cluster import Cluster
 from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.schemas.nodes.fabric_tests import FabricTestOut
+from headway.schemas.whatif import WhatIfOut
 
 
 class ClusterFabricTests(Protocol):
@@ -21,6 +22,18 @@ class ClusterFabricTests(Protocol):
         """Measures these nodes, or all idle ones for (), and opens an incident for each node or link that is slow. Jobs
         do not wait: a node where one starts leaves the test. Ends early if another operation must run (`waits`). Raises
         Refused if fewer than two nodes can be measured."""
+        ...
+
+
+class ClusterWhatIf(Protocol):
+    """Replays the queue of a cluster through slurmctld."""
+
+    async def replay(
+        self, cluster: Cluster, changed: Cluster | None, since: str, until: str, operation: str, report: ReportProgress
+    ) -> WhatIfOut:
+        """Returns the figures of the jobs between `since` and `until` (sacct's words) on the cluster and, unless None, on the
+        changed one, from containers of this machine, named after the operation. Raises Refused if there are no jobs, or too
+        many; CommandFailed or Unreachable if accounting, podman or a program in a container fails."""
         ...
 
 

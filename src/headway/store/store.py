@@ -44,6 +44,7 @@ from headway.store.clusters.operations import OperationStore
 from headway.store.clusters.secrets import ClusterSecretStore
 from headway.store.clusters.symptoms import SymptomStore
 from headway.store.clusters.volume_speeds import VolumeSpeedStore
+from headway.store.clusters.whatifs import WhatIfStore
 from headway.store.db.engine import database_url, open_engine
 from headway.store.db.sealing import SecretBox, open_box
 from headway.store.db.server_values import ServerValueStore
@@ -86,6 +87,7 @@ class Store:
         self.node_images = NodeImageStore(database)
         self.volume_speeds = VolumeSpeedStore(database)
         self.fabric_tests = FabricTestStore(database)
+        self.whatifs = WhatIfStore(database)
         self.datasets = DatasetStore(database)
         self.environments = EnvironmentStore(database)
         self.operations = OperationStore(database, self.secrets)

@@ -28,10 +28,20 @@ class Changes:
     def __bool__(self) -> bool:
         return bool(self.nodes or self.caps or self.policy)
 
+    @property
+    def in_words(self) -> list[str]:
+        """Returns each change as a person would say it."""
+        caps = [one.partition("=")[::2] for one in self.caps]
+        return [
+            *(f"nodes {one.replace('=', ' ')}" for one in self.nodes),
+            *(f"no cap for {team}" if most == "none" else f"at most {most} GPUs for {team}" for team, most in caps),
+            *(f"policy: {field}" for field in self.policy),
+        ]
+
 
 def changed_file(spec: Mapping[str, Any], cluster: Cluster, changes: Changes) -> dict[str, Any]:
     """Returns the cluster file's mapping with the changes. Raises Refused and NotFound for those that it has no place for."""
-    made: dict[str, Any] = _merged(copy.deepcopy(dict(spec)), changes.policy)
+    made: dict[str, Any] = copy.deepcopy(dict(spec))
     counts: dict[str, int] = {}
     for text in changes.nodes:
         match = _NODES.fullmatch(text)
@@ -50,7 +60,8 @@ def changed_file(spec: Mapping[str, Any], cluster: Cluster, changes: Changes) ->
         if match is None:
             raise Refused(f"--cap {text!r} is no limit", hint="give TEAM=GPUS, or TEAM=none")
         _set_cap(made, cluster, match[1], match[2])
-    return made
+    patched: dict[str, Any] = _merged(made, changes.policy)  # last, because its values are not checked yet
+    return patched
 
 
 def _set_cap(made: dict[str, Any], cluster: Cluster, team: str, value: str) -> None:

@@ -42,15 +42,16 @@ class OnProgress(Protocol):
     def __call__(self, progress: Progress) -> None: ...
 
 
-async def run_replay(cluster: Cluster, trace: Trace, on_progress: OnProgress) -> Outcome:
-    """Replays the jobs on the cluster and returns when each ran. The image is built if it is missing.
+async def run_replay(cluster: Cluster, trace: Trace, on_progress: OnProgress, *, container: str = "") -> Outcome:
+    """Replays the jobs on the cluster and returns when each ran. The image is built if it is missing. `container`: the end of
+    the container's name; one that an earlier, killed run left under this name is removed.
 
     Raises Refused for a cluster that can't be replayed, and CommandFailed if podman or a program in the container fails."""
     files = replay_files(cluster)
     image = await ensure_image(IMAGE, state_dir=state_dir())
     podman = Podman(state_dir())
     limits = await podman.limits(image.tag)
-    name = f"headway-whatif-{os.getpid()}-{secrets.token_hex(4)}"
+    name = f"headway-whatif-{container or f'{os.getpid()}-{secrets.token_hex(4)}'}"
     named = {f"j{number}": job for number, job in enumerate(trace.jobs)}
     environment = {"HEAD": files.head, "ABSENT": files.absent, "START": str(int(trace.first) - _LEAD_S)}
     argv = [
@@ -61,6 +62,8 @@ async def run_replay(cluster: Cluster, trace: Trace, on_progress: OnProgress) ->
         *(image.tag, "sh", "-c", _UNPACK),
     ]
     lines: list[str] = []
+    remove = [*podman.base(), "rm", "--force", "--ignore", "--time", "0", name]
+    await run_process(remove, timeout_s=60, check=False)
     try:
         await run_process(
             argv,
@@ -74,7 +77,7 @@ async def run_replay(cluster: Cluster, trace: Trace, on_progress: OnProgress) ->
             return read_outcome(named, lines)
         raise
     finally:
-        await run_process([*podman.base(), "rm", "--force", "--time", "0", name], timeout_s=60, check=False)
+        await run_process(remove, timeout_s=60, check=False)
     return read_outcome(named, lines)
 
 

@@ -63,7 +63,10 @@ def read_outcome(jobs: Mapping[str, TraceJob], lines: Iterable[str]) -> Outcome:
             case "done":
                 done = True
             case "failed":
-                raise Refused(f"the replay failed: {rest}", hint="headway image build --update, then try again")
+                raise Refused(
+                    f"the replay failed: {rest}",
+                    hint="try again while the machine is less busy, or headway image build --update",
+                )
     if not done:
         raise CommandFailed(["slurmctld"], None, "the replay ended early", where="the container of the replay")
     return found

@@ -81,7 +81,7 @@ BODIES: dict[str, Any] = {
 WAITING = {"hold", "release"}
 _QUEUED = (  # these don't ask the cluster
     "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link", "/backup", "/restore", "/rotate",
-    "/datasets", "/environments", "/verify", "/remove", "/fabric-test",
+    "/datasets", "/environments", "/verify", "/remove", "/fabric-test", "/whatif",
     "/roll", "/roll/plan",
 )  # fmt: skip
 

@@ -117,6 +117,15 @@ class FakeFabricTests(_Part):
         return await self._fake.call("test_fabric", cluster, nodes, report, waits)
 
 
+class FakeWhatIf(_Part):
+    """Stands in for services.cluster_backend.ClusterWhatIf."""
+
+    async def replay(
+        self, cluster: Cluster, changed: Cluster | None, since: str, until: str, operation: str, report: Any
+    ) -> Any:
+        return await self._fake.call("replay", cluster, changed, since, until, operation, report)
+
+
 class FakeRollouts(_Part):
     """Stands in for services.cluster_backend.ClusterRollouts."""
 
@@ -380,6 +389,7 @@ class FakeBackend:
         self.rentals = FakeRentals(self)
         self.storage = FakeStorage(self)
         self.fabric = FakeFabricTests(self)
+        self.whatif = FakeWhatIf(self)
         self.slurm = FakeSlurmState(self)
         self.jobs = FakeJobs(self)
         self.job_secrets = FakeJobSecrets(self)
@@ -424,6 +434,7 @@ PARTS = (
     FakeRollouts,
     FakeRentals,
     FakeFabricTests,
+    FakeWhatIf,
     FakeStorage,
     FakeSlurmState,
     FakeJobs,

@@ -48,6 +48,7 @@ from tests.support.site import (
     storage,
     sweeps,
     training_metrics,
+    whatif,
 )
 from tests.support.site.snapshots import (
     CHECKS,
@@ -346,6 +347,7 @@ async def furnish(state: AppState, work: FakeBackend) -> None:
     await ledger.put(state, state.store)
     await storage.put(state.store)
     await fabric.put(state.store)
+    await whatif.put(state.store)
 
 
 GROUPS = (

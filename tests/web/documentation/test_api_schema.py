@@ -20,6 +20,7 @@ from headway.schemas.nodes.fabric_tests import FabricTestOut
 from headway.schemas.storage.volumes import VolumeSpeedOut
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
+from headway.schemas.whatif import WhatIfOut
 from headway.server.cluster_backend.cluster_lifecycle import LifecycleBackend
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
@@ -74,6 +75,7 @@ def answers() -> dict[str, Any]:
         "test_node": (("gpus", True, "answer"),),
         "rank_stacks": JobStacksOut(),
         "volume_space": (),
+        "replay": WhatIfOut(hours=1.0, jobs=0, figures={}),
         "test_fabric": FabricTestOut(cluster="lab", operation="", at=0.0),
         "measure_volumes": (VolumeSpeedOut(path="/scratch", write_mib_s=900.0),),
         "shares": (AccountShare("default", 1.0, 0.5, 0.4, 12.5),),

@@ -38,7 +38,7 @@ AUDITED_WITHIN_S = 60.0  # seconds; an operation's audit line is written this so
 REPLAYED = "idempotency-replayed"
 _KEEP_HEADERS = ("content-type", "location")
 _QUEUES = (
-    r"apply|scale|down|backup|restore|roll|fabric-test|keys/rotate|datasets|datasets/.+/(verify|remove)"
+    r"apply|scale|down|backup|restore|roll|fabric-test|whatif|keys/rotate|datasets|datasets/.+/(verify|remove)"
     r"|environments|environments/.+/remove"
 )
 _SUBMITS = r"jobs|run|jobs/\d+/(retry|rerun)|pipelines|pipelines/[^/]+/retry|sweeps|sweeps/[^/]+/best|batches"

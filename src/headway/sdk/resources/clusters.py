@@ -23,6 +23,7 @@ from headway.schemas.clusters import (
 from headway.schemas.key_rotation import RotateIn
 from headway.schemas.nodes.rollouts import RollIn
 from headway.schemas.operations import EventOut, OperationOut
+from headway.schemas.whatif import WhatIfIn, WhatIfOut
 from headway.sdk.connection import Resource, cluster_path, path_segment
 from headway.sdk.reconnect import RECONNECT_S
 from headway.sdk.server_address import start_command
@@ -67,6 +68,19 @@ class Clusters(Resource):
         """Queues a change of the number of nodes by group ("" if there is one group). Raises the same errors as `apply`."""
         body = ScaleGroupsIn(groups=dict(groups), digest=digest, confirmed=confirmed, deadline_s=deadline_s)
         return self._connection.post(cluster_path(cluster, "scale"), OperationOut, body)
+
+    def whatif(self, cluster: str, request: WhatIfIn) -> OperationOut:
+        """Queues a what-if: the queue replayed through slurmctld with the changes of `request`. `whatif_result` returns its
+        result. Raises Refused, NotFound and InvalidSpec for changes that the cluster file has no place for."""
+        return self._connection.post(cluster_path(cluster, "whatif"), OperationOut, request)
+
+    def whatif_result(self, cluster: str, operation: str) -> WhatIfOut:
+        """Returns the result of a what-if. Raises NotFound if the operation has none, or no longer."""
+        return self._connection.get(cluster_path(cluster, "whatif", operation), WhatIfOut)
+
+    def whatifs(self, cluster: str) -> builtins.list[WhatIfOut]:
+        """Returns the latest results of what-ifs, the newest first, without the starts of jobs."""
+        return self._connection.get_list(cluster_path(cluster, "whatif"), WhatIfOut)
 
     def plan_roll(
         self, cluster: str, *, back: bool = False, head: bool = False, by_s: int | None = None

@@ -22,6 +22,7 @@ from headway.server.cluster_backend.service_proxy import ServiceProxyBackend
 from headway.server.cluster_backend.slurm_state import SlurmStateBackend
 from headway.server.cluster_backend.storage import StorageBackend
 from headway.server.cluster_backend.user_changes import UserChangesBackend
+from headway.server.cluster_backend.whatif import WhatIfBackend
 from headway.store import Store
 
 
@@ -45,6 +46,7 @@ class Backend:
         self.commands = CommandsBackend(pool)
         self.nodes = NodeActionsBackend(pool)
         self.fabric = FabricTestsBackend(pool)
+        self.whatif = WhatIfBackend(pool)
         self.usage = UsageBackend(pool)
         self.monitoring = MonitoringBackend(pool)
         self.health = HealthLoop(pool, self.slurm)

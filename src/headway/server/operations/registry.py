@@ -15,6 +15,7 @@ from headway.server.operations.operation_run import Handler
 from headway.server.operations.replacement import replace_machine
 from headway.server.operations.rollouts import roll_cluster
 from headway.server.operations.teardown import take_down
+from headway.server.operations.whatif import replay_queue
 
 HANDLERS: Mapping[OperationKind, Handler] = {
     OperationKind.APPLY: apply_cluster,
@@ -28,4 +29,5 @@ HANDLERS: Mapping[OperationKind, Handler] = {
     OperationKind.ROLL: roll_cluster,
     OperationKind.REPLACE: replace_machine,
     OperationKind.FABRIC_TEST: test_fabric,
+    OperationKind.WHATIF: replay_queue,
 }

@@ -472,6 +472,17 @@ fabric_tests = Table(
     Index("ix_fabric_tests_cluster_at", "cluster", "at"),
 )
 
+# The results of what-ifs, as schemas.whatif.WhatIfOut.
+whatifs = Table(
+    "whatifs",
+    metadata,
+    Column("operation", String(32), primary_key=True),
+    Column("cluster", String(64), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("result", JSON, nullable=False),
+    Index("ix_whatifs_cluster_at", "cluster", "at"),
+)
+
 # Responses to requests with an idempotency key. A response can only be read with the token of the client that made the
 # request.
 answers = Table(

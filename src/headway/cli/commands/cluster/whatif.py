@@ -1,11 +1,10 @@
-"""whatif: replays a queue through the real slurmctld, with a changed cluster. The replay runs on this machine."""
+"""whatif: replays a queue through the real slurmctld, with a changed cluster, on the server's machine or on this one."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +12,14 @@ import typer
 
 from headway.cli import common
 from headway.cli.output import formatting, tables
+from headway.cli.output.operation_progress import follow_operation
 from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import InvalidSpec, Refused
 
 if TYPE_CHECKING:
     from headway.domain.cluster import Cluster
+    from headway.schemas.whatif import ReplayFiguresOut, WhatIfOut
+    from headway.whatif.changes import Changes
     from headway.whatif.outcome import Outcome
     from headway.whatif.trace import Trace
 
@@ -59,31 +61,54 @@ def whatif(
 ) -> None:
     """Replay yesterday's queue with more nodes, other caps or another policy.
 
-    The jobs run through the real slurmctld with the configuration that the cluster file gives, in a container on this machine,
-    in virtual time. Waits by team and size, utilisation and price are shown next to those of the present cluster.
+    The jobs run through the real slurmctld with the configuration that the cluster file gives, in a container, in virtual time:
+    for a cluster on the server's machine, which stores the result; for a cluster file or with --trace on this machine. Waits by
+    team and size, utilisation and price are shown next to those of the present cluster.
 
     headway whatif lab --nodes +4
     headway whatif lab --cap vision=16 --since 2026-11-20 --until 2026-11-21
     headway whatif cluster.yaml --trace jobs.txt --policy policy.yaml"""
-    from headway.whatif.changes import Changes, changed_file
+    from headway.schemas.whatif import WhatIfIn
+    from headway.whatif.changes import Changes
 
     changes = Changes(tuple(nodes or ()), tuple(cap or ()), _policy(policy))
+    if _is_file(cluster) or trace is not None or dry_run:
+        found = _replay_here(cluster, changes, trace, since, until, dry_run=dry_run, quiet=output is Format.json)
+        if found is None:
+            return
+    else:
+        api = common.connect()
+        name = common.require_cluster_name(cluster)
+        request = WhatIfIn(
+            nodes=list(changes.nodes), caps=list(changes.caps), policy=dict(changes.policy), since=since, until=until
+        )
+        operation = follow_operation(api, api.clusters.whatif(name, request), quiet=output is Format.json)
+        found = api.clusters.whatif_result(name, operation.id)
+    if output is Format.json:
+        print_json(found)
+        return
+    _print_answer(found)
+
+
+def _replay_here(
+    cluster: str, changes: Changes, trace: Path | None, since: str, until: str, *, dry_run: bool, quiet: bool
+) -> WhatIfOut | None:
+    """Replays on this machine. None for a dry run, which prints only the jobs."""
+    from headway.whatif.changes import changed_file
+    from headway.whatif.comparison import compare_replays
+
     spec, catalogue, owner = _cluster_file(cluster)
     present = _resolved(spec, catalogue, owner)
     changed = _resolved(changed_file(spec, present, changes), catalogue, owner) if changes else None
     jobs = _trace(present, trace, since, until, stored=not _is_file(cluster))
-    if output is Format.table or dry_run:
+    if dry_run or not quiet:
         _print_trace(jobs, dry_run=dry_run)
     if dry_run:
-        return
+        return None
     outcomes = _replay(jobs, present, changed)
-    answer = _answer(
-        jobs, [("present", present, outcomes[0]), *([("changed", changed, outcomes[1])] if changed else [])]
-    )
-    if output is Format.json:
-        print_json({"changes": asdict(changes), **answer})
-        return
-    _print_answer(answer)
+    replays = [("present", present, outcomes[0]), *([("changed", changed, outcomes[1])] if changed else [])]
+    found = compare_replays(jobs, replays)
+    return found.model_copy(update={"cluster": present.name, "changes": changes.in_words})
 
 
 def _is_file(cluster: str) -> bool:
@@ -205,45 +230,24 @@ def _replay(trace: Trace, present: Cluster, changed: Cluster | None) -> list[Out
         raise errors.exceptions[0] from None
 
 
-def _answer(trace: Trace, replays: list[tuple[str, Cluster, Outcome]]) -> dict[str, Any]:
-    from headway.whatif.figures import figures
-    from headway.whatif.outcome import real_runs
-
-    runs = {name: outcome.runs for name, _, outcome in replays}
-    found = {name: figures(cluster, trace, outcome.runs) for name, cluster, outcome in replays}
-    if real := real_runs(trace.jobs):
-        runs = {"real": real, **runs}
-        found = {"real": figures(replays[0][1], trace, real), **found}
-    return {
-        "jobs": len(trace.jobs),
-        "hours": (trace.last - trace.first) / 3600,
-        "left_out": dict(trace.left_out),
-        "warnings": list(trace.warnings),
-        "figures": {name: asdict(one) for name, one in found.items()},
-        "starts": {name: {run.job.job_id: run.start for run in listed} for name, listed in runs.items()},
-        "never_started": {name: outcome.never for name, _, outcome in replays},
-        "refused": {name: outcome.refused for name, _, outcome in replays},
-    }
-
-
-def _print_answer(answer: dict[str, Any]) -> None:
+def _print_answer(answer: WhatIfOut) -> None:
     columns = {"real": "AS IT WAS", "present": "REPLAYED", "changed": "CHANGED"}
-    found: dict[str, dict[str, Any]] = answer["figures"]
-    keys = list(dict.fromkeys((row["team"], row["size"]) for one in found.values() for row in one["waits"]))
+    figures = answer.figures
+    keys = list(dict.fromkeys((row.team, row.size) for one in figures.values() for row in one.waits))
     heads = [tables.Column("TEAM"), tables.Column("SIZE")]
-    heads += [tables.Column(f"{columns[name]} median, p90 wait", right=True) for name in found]
+    heads += [tables.Column(f"{columns[name]} median, p90 wait", right=True) for name in figures]
     rows = []
     for team, size in keys:
         row = [team, size]
-        for one in found.values():
-            waits = next((w for w in one["waits"] if (w["team"], w["size"]) == (team, size)), None)
-            row.append(f"{_time(waits['median_s'])}, {_time(waits['p90_s'])}" if waits else "-")
+        for one in figures.values():
+            waits = next((w for w in one.waits if (w.team, w.size) == (team, size)), None)
+            row.append(f"{_time(waits.median_s)}, {_time(waits.p90_s)}" if waits else "-")
         rows.append(row)
     tables.print_table(heads, rows)
     common.print_line()
-    facts = [tables.Column("")] + [tables.Column(columns[name], right=True) for name in found]
-    tables.print_table(facts, _fact_rows(found.values()))
-    for name, kinds in (("can never start", answer["never_started"]), ("refused", answer["refused"])):
+    facts = [tables.Column("")] + [tables.Column(columns[name], right=True) for name in figures]
+    tables.print_table(facts, _fact_rows(list(figures.values())))
+    for name, kinds in (("can never start", answer.never_started), ("refused", answer.refused)):
         for where, reasons in kinds.items():
             for why, jobs in reasons.items():
                 more = " ..." if len(jobs) > 5 else ""
@@ -252,16 +256,20 @@ def _print_answer(answer: dict[str, Any]) -> None:
                 )
 
 
-def _fact_rows(found: Any) -> list[list[str]]:
-    def row(title: str, key: str, text: Any) -> list[str]:
-        return [title, *("-" if one[key] is None else text(one[key]) for one in found)]
+def _fact_rows(found: Sequence[ReplayFiguresOut]) -> list[list[str]]:
+    def row(title: str, values: Iterable[float | None], text: Callable[[float], str]) -> list[str]:
+        return [title, *("-" if value is None else text(value) for value in values)]
 
     return [
-        row("utilisation", "utilisation", lambda value: f"{100 * value:.1f} %"),
-        row("free on nodes with jobs, while jobs wait", "fragmentation", lambda value: f"{100 * value:.1f} %"),
-        row("all jobs ended after", "last_end_s", _time),
-        row("price of the nodes", "usd", lambda value: f"${value:,.0f}"),
-        row("price of a GPU-hour in use", "usd_per_gpu_hour", lambda value: f"${value:,.2f}"),
+        row("utilisation", (one.utilisation for one in found), lambda value: f"{100 * value:.1f} %"),
+        row(
+            "free on nodes with jobs, while jobs wait",
+            (one.fragmentation for one in found),
+            lambda value: f"{100 * value:.1f} %",
+        ),
+        row("all jobs ended after", (one.last_end_s for one in found), _time),
+        row("price of the nodes", (one.usd for one in found), lambda value: f"${value:,.0f}"),
+        row("price of a GPU-hour in use", (one.usd_per_gpu_hour for one in found), lambda value: f"${value:,.2f}"),
     ]
 
 

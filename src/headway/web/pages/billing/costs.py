@@ -4,23 +4,28 @@ behind it."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import Query
-from starlette.responses import HTMLResponse, Response
+from fastapi import Query, Request
+from pydantic import ValidationError
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from headway.api.auth.dependencies import Anyone, State
+from headway.api.auth.dependencies import Anyone, Operator, State
 from headway.api.http.billing_parameters import NodeStateNames, TimeText, UsageFilterQuery
 from headway.api.http.pagination import Cursor
 from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.api.http.security_headers import PAGE_HEADERS
 from headway.billing import capacity
 from headway.billing.periods import Period, days, month_of, previous_month, time_zone
+from headway.domain.operation_kinds import WhatIfParams
+from headway.errors import Refused
 from headway.schemas.billing.goodput import CauseOut
 from headway.schemas.billing.usage import RunsOut, UsageRow
+from headway.schemas.whatif import WhatIfIn
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import cached_budgets, spent_or_nearly_spent
@@ -41,12 +46,14 @@ from headway.services.billing.reports.report_scope import (
 from headway.services.billing.reports.runs import SORTS, RunSelection, load_runs
 from headway.services.billing.reports.spending import Spending, load_burn_downs, load_spending
 from headway.services.billing.reports.usage import UsageFilter, load_usage, usage_selection
+from headway.services.cluster import whatif as whatifs
 from headway.store.billing.run_sums import NONE, Only, ReportSpan
 from headway.store.billing.usage import BY, list_filter
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
 from headway.web.views.month_heatmap import heat
 from headway.web.views.spending_chart import burn_down_chart, day_chart, sum_chart
+from headway.web.views.whatif_table import WhatIfView, whatif_table
 
 router = page_router()
 SECTIONS = (
@@ -138,6 +145,7 @@ async def costs_page(
     sort: Annotated[str, Query(max_length=12)] = "",
     job: Annotated[int, Query(ge=0, le=MAX_PATH_NUMBER)] = 0,
     cursor: Cursor = "",
+    whatif: Annotated[str, Query(max_length=32)] = "",
 ) -> Response:
     """Returns one section of the cluster's costs."""
     billed = await load_billed_cluster(state, name)
@@ -184,6 +192,8 @@ async def costs_page(
         sorted_by=query.sort,
         link=link,
         cluster=billed.cluster,
+        whatif=await _whatif(state, billed, whatif) if section == "capacity" else None,
+        may_replay=who.may(Right.OPERATE_NODES),
         may_close=who.may(Right.ADMIN),
         timezone=billed.costs.timezone,
     )
@@ -216,6 +226,36 @@ async def _no_costs(state: AppState, billed: BilledCluster, month: Period, who: 
     if any(total.runs or total.gpu_s for total in await state.store.usage.totals(billed.name, span, [], Only(seen))):
         return ""
     return f"{billed.name} had no machine and no job in {title}"
+
+
+@router.post("/clusters/{name}/whatif")
+async def start_whatif(name: str, request: Request, state: State, who: Operator) -> Response:
+    """Queues a what-if and redirects to its progress."""
+    from headway.validation.yaml_parser import parse_yaml
+
+    form = await request.form()
+    sent = {key: str(form.get(key, "")).strip() for key in ("nodes", "team", "gpus", "policy", "since")}
+    try:
+        wanted = WhatIfIn(
+            nodes=sent["nodes"].split(),
+            caps=[f"{sent['team']}={sent['gpus'] or 'none'}"] if sent["team"] else [],
+            policy=await asyncio.to_thread(parse_yaml, sent["policy"], "policy") if sent["policy"] else {},
+            since=sent["since"] or "now-1days",
+        )
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise Refused(f"{first['loc'][0]}: {first['msg']}", hint=f"headway whatif {name} --help") from None
+    operation = await whatifs.start_whatif(state, who, name, wanted)
+    return RedirectResponse(f"/operations/{operation.id}", status_code=303)
+
+
+async def _whatif(state: AppState, billed: BilledCluster, operation: str) -> WhatIfView:
+    """Returns the result of the operation, or the newest one, and all results that are kept."""
+    results = await whatifs.list_whatifs(state, billed.name)
+    shown = next((one for one in results if one.operation == operation), results[0] if results else None)
+    running = await state.store.operations.active(billed.name, WhatIfParams().subject)
+    teams = tuple(team.name for team in billed.cluster.teams) if billed.cluster else ()
+    return WhatIfView(tuple(results), whatif_table(shown) if shown else None, running.id if running else "", teams)
 
 
 async def _load_section(

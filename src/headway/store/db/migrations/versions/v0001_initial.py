@@ -682,6 +682,15 @@ def _create_tables() -> None:
     )
     op.create_index("ix_fabric_tests_cluster_at", "fabric_tests", ["cluster", "at"], unique=False)
     op.create_table(
+        "whatifs",
+        sa.Column("operation", sa.String(length=32), nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("result", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("operation", name="pk_whatifs"),
+    )
+    op.create_index("ix_whatifs_cluster_at", "whatifs", ["cluster", "at"], unique=False)
+    op.create_table(
         "events",
         sa.Column("operation", sa.String(length=32), nullable=False),
         sa.Column("seq", sa.Integer(), autoincrement=False, nullable=False),
