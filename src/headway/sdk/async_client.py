@@ -315,6 +315,7 @@ class AsyncBilling(AsyncResource[Billing]):
     budgets = _threaded(Billing.budgets)
     energy = _threaded(Billing.energy)
     capacity = _threaded(Billing.capacity)
+    purchase = _threaded(Billing.purchase)
     estimate = _threaded(Billing.estimate)
     rebuild_ledger = _threaded(Billing.rebuild_ledger)
     offers = _threaded(Billing.offers)

@@ -161,6 +161,8 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("costs-chargeback", "/clusters/demo/costs?section=chargeback"),
         Place("costs-goodput", "/clusters/demo/costs?section=goodput"),
         Place("costs-capacity", "/clusters/demo/costs?section=capacity"),
+        Place("costs-buy", "/clusters/demo/costs?section=buy&spot_share=0.3"),
+        Place("costs-buy-none", "/clusters/demo/costs?section=buy&years=0", role="viewer"),
         Place("costs-energy", "/clusters/demo/costs?section=energy"),
         Place("costs-runs", "/clusters/demo/costs?section=runs"),
         Place("costs-nodes", "/clusters/demo/costs?section=nodes"),

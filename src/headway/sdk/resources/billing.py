@@ -15,6 +15,7 @@ from headway.schemas.billing.goodput import GoodputOut, JobGoodputOut
 from headway.schemas.billing.invoices import CloseIn, InvoiceOut
 from headway.schemas.billing.node_states import NodeStatesOut
 from headway.schemas.billing.offers import OffersOut, RefreshedOffersOut
+from headway.schemas.billing.purchase import PurchaseIn, PurchaseOut
 from headway.schemas.billing.sizes import SizeIn, SizeOut
 from headway.schemas.billing.usage import CollectedOut, RunsOut, UsageOut
 from headway.schemas.submission.submission_check import CheckJobIn
@@ -120,6 +121,14 @@ class Billing(Resource):
     def capacity(self, cluster: str, period: str = "") -> CapacityOut:
         """Returns a month's GPU utilisation, fragmentation and queue waits."""
         return self._connection.get(_path(cluster, "capacity", period=period), CapacityOut)
+
+    def purchase(self, cluster: str, request: PurchaseIn | None = None) -> PurchaseOut:
+        """Returns the mix of owned, reserved and rented GPUs that would have served the usage at the lowest price. Raises Refused
+        without usage, or without a price of on-demand machines."""
+        wanted = request.model_dump(exclude_defaults=True) if request else {}
+        return self._connection.get(
+            _path(cluster, "purchase", **{key: str(value) for key, value in wanted.items()}), PurchaseOut
+        )
 
     def estimate(self, cluster: str, request: CheckJobIn) -> EstimateOut:
         """Returns a job's maximum price and expected start; submits nothing. Raises InvalidSpec with the job's faults."""

@@ -114,7 +114,7 @@ def _progress(trace: Trace, texts: asyncio.Queue[str]) -> OnProgress:
         nonlocal told
         if time.monotonic() - told >= _REPORT_S:
             told = time.monotonic()
-            hour = f"hour {progress.virtual_s / 3600:.1f} of {(trace.last - trace.first) / 3600:.1f}"
-            texts.put_nowait(f"{hour}, {progress.started:,} of {len(trace.jobs):,} jobs started")
+            started = f"{progress.started:,} of {len(trace.jobs):,} jobs started"
+            texts.put_nowait(f"{started}, {progress.virtual_s / 3600:.1f} virtual hours after the first submission")
 
     return tell

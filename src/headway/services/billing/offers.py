@@ -117,6 +117,19 @@ async def offer_names(state: AppState) -> OfferNames:
     )
 
 
+async def cheapest_offers(state: AppState, gpu_type: str, gpus_per_node: int) -> dict[PurchaseOption, Offer]:
+    """Returns the offer with the lowest price of a GPU of this type, by the way to buy it: of machines with `gpus_per_node` GPUs
+    or more where there are some. A way without an offer is missing."""
+    offers, _ = await asyncio.to_thread(_load, state.settings.data / FILE)
+    found: dict[PurchaseOption, Offer] = {}
+    for option in PurchaseOption:
+        every = [offer for offer in offers if (offer.gpu_type, offer.purchase) == (gpu_type, option) and offer.gpus]
+        large = [offer for offer in every if offer.gpus >= gpus_per_node]
+        if every:
+            found[option] = min(large or every, key=lambda offer: offer.price_usd_per_gpu_hour)
+    return found
+
+
 async def refresh_offers(state: AppState, who: Principal) -> RefreshedOffersOut:
     """Fetches the prices that gpuhunt publishes and keeps them for all servers. Clouds that could not be fetched keep the
     prices that they have. Raises Unreachable if none could be fetched."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.api.http.billing_parameters import MonthText
 from headway.schemas.base import API_PREFIX
 from headway.schemas.billing.capacity import CapacityOut
+from headway.schemas.billing.purchase import PurchaseIn, PurchaseOut
 from headway.services.billing.ledger.ledger_refresh import load_report_scope
+from headway.services.billing.purchase import load_purchase
 from headway.services.billing.reports.capacity import load_capacity
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["costs"])
@@ -19,3 +23,10 @@ async def get_capacity(name: str, state: State, who: Anyone, period: MonthText =
     """Returns utilisation and fragmentation by hour and GPU type, waiting times by job size, and what is free now, for
     all teams together."""
     return await load_capacity(state, await load_report_scope(state, name, who, period))
+
+
+@router.get("/purchase")
+async def get_purchase(name: str, state: State, who: Anyone, wanted: Annotated[PurchaseIn, Query()]) -> PurchaseOut:
+    """Returns the hours a month from which on reserved or own GPUs are cheaper than rented ones, and the mix that would have
+    served the usage of the last days at the lowest price, for all teams together."""
+    return await load_purchase(state, name, who, wanted)

@@ -24,6 +24,7 @@ from headway.billing.periods import Period, days, month_of, previous_month, time
 from headway.domain.operation_kinds import WhatIfParams
 from headway.errors import Refused
 from headway.schemas.billing.goodput import CauseOut
+from headway.schemas.billing.purchase import PurchaseIn, PurchaseOut
 from headway.schemas.billing.usage import RunsOut, UsageRow
 from headway.schemas.whatif import WhatIfIn
 from headway.services.access.role_rights import Principal, Right
@@ -32,6 +33,7 @@ from headway.services.billing.budgets import cached_budgets, spent_or_nearly_spe
 from headway.services.billing.invoice_views import load_chargeback, load_invoice
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.ledger.node_states import NodeStateFilter, load_node_states_page, parse_states
+from headway.services.billing.purchase import load_purchase
 from headway.services.billing.reports.capacity import load_capacity
 from headway.services.billing.reports.energy import load_energy
 from headway.services.billing.reports.goodput import load_goodput
@@ -65,6 +67,7 @@ SECTIONS = (
     ("budgets", "Budgets"),
     ("energy", "Energy"),
     ("capacity", "Capacity"),
+    ("buy", "Buy"),
     ("runs", "Runs"),
     ("nodes", "Nodes"),
 )
@@ -127,9 +130,20 @@ class RunsView:
     cause: CauseOut | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PurchaseView:
+    """The form of the section Buy, and its answer or why there is none."""
+
+    sent: dict[str, str]
+    found: PurchaseOut | None
+    trouble: str = ""
+    hint: str = ""
+
+
 @router.get("/clusters/{name}/costs")
 async def costs_page(
     name: str,
+    request: Request,
     state: State,
     who: Anyone,
     which: UsageFilterQuery,
@@ -156,7 +170,11 @@ async def costs_page(
     shown = tuple(entry for entry in SECTIONS if entry[0] != "invoice" or sees_all_teams(who))
     section = section if section in dict(shown) else "spending"
     by = by if by in _BY.values() else "team"
-    nothing = await _no_costs(state, billed, month, who, month_title) if not start and section != "budgets" else ""
+    nothing = (
+        await _no_costs(state, billed, month, who, month_title)
+        if not start and section not in ("budgets", "buy")
+        else ""
+    )
     query = CostsQuery(which, start, end, job, lossy, waited, node_states, cause, sort if sort in SORTS else "", cursor)
     found = None if nothing else await _load_section(state, billed, who, section, month, by, query)
 
@@ -192,6 +210,7 @@ async def costs_page(
         sorted_by=query.sort,
         link=link,
         cluster=billed.cluster,
+        purchase=await _purchase(state, name, who, request) if section == "buy" else None,
         whatif=await _whatif(state, billed, whatif) if section == "capacity" else None,
         may_replay=who.may(Right.OPERATE_NODES),
         may_close=who.may(Right.ADMIN),
@@ -249,6 +268,19 @@ async def start_whatif(name: str, request: Request, state: State, who: Operator)
     return RedirectResponse(f"/operations/{operation.id}", status_code=303)
 
 
+async def _purchase(state: AppState, name: str, who: Principal, request: Request) -> PurchaseView:
+    """Returns the cheapest mix for the prices in the address, or why there is none."""
+    sent = {key: request.query_params.get(key, "").strip() for key in PurchaseIn.model_fields}
+    try:
+        wanted = PurchaseIn.model_validate({key: value for key, value in sent.items() if value})
+        return PurchaseView(sent, await load_purchase(state, name, who, wanted))
+    except ValidationError as invalid:
+        first = invalid.errors(include_url=False)[0]
+        return PurchaseView(sent, None, f"{first['loc'][0]}: {first['msg']}")
+    except Refused as refused:
+        return PurchaseView(sent, None, refused.message, refused.hint)
+
+
 async def _whatif(state: AppState, billed: BilledCluster, operation: str) -> WhatIfView:
     """Returns the result of the operation, or the newest one, and all results that are kept."""
     results = await whatifs.list_whatifs(state, billed.name)
@@ -280,6 +312,8 @@ async def _load_section(
         filters = NodeStateFilter(group=query.which.group, states=parse_states(query.node_states))
         await refresh_ledger(state, billed)
         return await load_node_states_page(state, billed, span, filters, query.cursor, MAX_NODE_STATES)
+    if section == "buy":
+        return None
     await refresh_ledger(state, billed)
     if section == "spending":
         return await load_spending(state, scope)
