@@ -109,7 +109,7 @@ class GroupOut(ResponseModel):
     spares: int = 0
     idle_s: int | None = None  # set if the group scales automatically between `nodes` and `max`
     spot: bool = False
-    price_usd_per_node_hour: str = ""
+    price_usd_per_node_hour: str = ""  # "" where its machines are rented
 
 
 class DownIn(RequestModel):
@@ -162,7 +162,9 @@ class ClusterOut(ResponseModel):
     simulated_gpus: bool
     jobs_running: int = 0
     jobs_pending: int = 0
-    price_usd_per_hour: str = ""  # price of the nodes and spares, and of any further machines
+    price_usd_per_hour: str = (
+        ""  # price of the nodes and spares, and of any further machines; "" where machines are rented
+    )
     groups: list[GroupOut] = []
     created_at: float = 0
     as_of: float | None = None  # when the live figures were read from Slurm; None: never

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from headway.domain.cluster import MAIN_GROUP, Cluster
+from headway.domain.cluster import MAIN_GROUP, Cluster, Group
 from headway.schemas.clusters import ClusterOut
 from headway.services.read_model.snapshot import Snapshot
 from headway.store import ClusterRow
 
 
 def summary_of(cluster: Cluster) -> dict[str, Any]:
-    """Returns what lists show of a cluster; it is stored in the cluster's row."""
+    """Returns what lists show of a cluster; it is stored in the cluster's row. Prices of rented machines are left out: the
+    cloud says them."""
     return {
         "provider": cluster.provider.name,
         "image": cluster.image,
@@ -25,7 +26,7 @@ def summary_of(cluster: Cluster) -> dict[str, Any]:
         "spares": cluster.spares,
         "gpus": cluster.gpus,
         "simulated_gpus": cluster.simulated_gpus,
-        "price_usd_per_hour": f"{cluster.min_usd_per_hour:.2f}",
+        "price_usd_per_hour": "" if cluster.rents_machines else f"{cluster.min_usd_per_hour:.2f}",
         "groups": [
             {
                 "name": group.name,
@@ -35,11 +36,16 @@ def summary_of(cluster: Cluster) -> dict[str, Any]:
                 "spares": group.spares,
                 "idle_s": group.idle_s,
                 "spot": group.spot,
-                "price_usd_per_node_hour": f"{group.price_usd_per_node_hour:.2f}",
+                "price_usd_per_node_hour": _file_price(cluster, group),
             }
             for group in cluster.groups
         ],
     }
+
+
+def _file_price(cluster: Cluster, group: Group) -> str:
+    rents = (group.provider or cluster.provider).rents_machines
+    return "" if rents else f"{group.price_usd_per_node_hour:.2f}"
 
 
 def cluster_out(row: ClusterRow, snapshot: Snapshot) -> ClusterOut:
@@ -81,10 +87,12 @@ def _machines(cluster: str, group: Mapping[str, Any], snapshot: Snapshot) -> int
 
 def _price_now(price: str, groups: Iterable[Mapping[str, Any]]) -> str:
     """Returns the price including the machines beyond the number that the file requests, which automatically scaling
-    groups have."""
+    groups have; "" without a price."""
+    if not price:
+        return ""
     more = (
         Decimal(group["price_usd_per_node_hour"]) * max(0, group["machines"] - group["nodes"] - group["spares"])
         for group in groups
     )
     extra = sum(more, Decimal(0))
-    return f"{Decimal(price) + extra:.2f}" if price and extra else price
+    return f"{Decimal(price) + extra:.2f}" if extra else price

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
+from headway.catalog.providers import AWS
 from headway.domain.cluster import Cluster, Group
 from headway.schemas.clusters import ClusterOut
 from headway.services.cluster.cluster_to_schema import cluster_out, summary_of
@@ -36,3 +38,13 @@ def test_hourly_price_counts_wanted_or_existing_machines_per_group() -> None:
     for own_there, jobs_there, expected in ((0, 0, "156.00"), (4, 1, "156.00"), (2, 4, "249.60"), (5, 0, "187.20")):
         there = [f"lab-own-1-{i}" for i in range(own_there)] + [f"lab-jobs-1-{i}" for i in range(jobs_there)]
         assert out(cluster, "lab-head", *there).price_usd_per_hour == expected
+
+
+def test_rented_machines_have_no_price_of_the_file() -> None:
+    rented = out(builders.cluster(2, 0, provider=AWS), "lab-head", "lab-1-1", "lab-1-2")
+    assert (rented.price_usd_per_hour, rented.groups[0].price_usd_per_node_hour) == ("", "")
+    whole = builders.cluster(2, 0)
+    burst = Group("burst", builders.H100, 0, 4, idle_s=60, provider=AWS, price_usd_per_node_hour=Decimal(9))
+    mixed = out(replace(whole, groups=(*whole.groups, burst)), "lab-head", "lab-burst-1-1")
+    assert mixed.price_usd_per_hour == ""
+    assert [group.price_usd_per_node_hour for group in mixed.groups] == ["31.20", ""]

@@ -48,7 +48,7 @@ def _cluster_row(c: ClusterOut) -> list[tables.Cell]:
         [(f"{c.gpus_used}/{c.gpus}" if c.gpus else "-", ""), (simulated, "warn")],
         f"{c.jobs_running} running, {c.jobs_pending} pending",
         c.provider,
-        c.price_usd_per_hour,
+        c.price_usd_per_hour or "-",
     ]
 
 

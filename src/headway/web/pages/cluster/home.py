@@ -121,5 +121,6 @@ def _total(cards: list[Card]) -> dict[str, Any]:
         "pending": sum(card.out.jobs_pending for card in cards),
         "open": sum(card.open for card in cards),
         "price": price(f"{cost:.2f}") if cost else "",
+        "unpriced": any(not card.price for card in cards),
         "simulated": any(card.out.simulated_gpus for card in cards),
     }

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
+from headway.catalog.providers import AWS
 from headway.domain.access.role import Role
 from headway.domain.incident import FaultAction, IncidentState
 from headway.services.access.role_rights import Principal
+from headway.services.cluster.cluster_to_schema import summary_of
 from headway.services.read_model.topic_hub import operation_topic
 from headway.store.db import cluster_schema
 from headway.web.pages.cluster import operations
+from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server
 
 ANN = Principal("ann", Role.ADMIN)
@@ -172,3 +175,15 @@ async def test_idle_operation_stream_sends_pulses(server: Server, monkeypatch: p
     viewer = operations.events(server.state, operation, ANN)
     assert [(await _next(viewer))[0] for _ in range(3)] == ["progress", "pulse", "pulse"]
     await viewer.aclose()
+
+
+async def test_cost_on_the_home_page_leaves_out_clusters_that_rent_machines(server: Server) -> None:
+    client = await server.client()
+    assert "without clusters that rent machines" not in (await client.get("/")).text
+    row = await server.store.clusters.get("lab")
+    assert row is not None
+    rented = summary_of(builders.cluster(4, name="sea", provider=AWS))
+    await server.store.clusters.save("sea", row.document, summary=rented, state="ready", owner="ann")
+    page = (await client.get("/")).text
+    assert "at the plans' prices; without clusters that rent machines" in page
+    assert page.count("<dt>Cost</dt>") == 2, "of all clusters and of lab"
