@@ -214,7 +214,8 @@ class ClusterRentals(Protocol):
         ...
 
     async def offers(self, cluster: Cluster) -> tuple[Offer, ...]:
-        """Returns what the cloud offers now for the cluster's heads and rented groups."""
+        """Returns what the cloud offers now for the cluster's heads and rented groups: nothing for those for which it
+        refuses or does not answer."""
         ...
 
     async def renew_leases(self, cluster: Cluster) -> tuple[str, ...]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
 from headway.domain.machines.offer import Offer
 from headway.domain.machines.rented import CloudSettings, Rental, RentedThing
 from headway.errors import HeadwayError
 from headway.server.cluster_backend.connections import ConnectionPool
+
+if TYPE_CHECKING:
+    from headway.providers.base import RentingProvider
 
 
 class RentalsBackend:
@@ -69,10 +73,19 @@ class RentalsBackend:
             return ()
         names = (cluster.head, *(group.slots[0] for group in cluster.groups if group.slots))
         rented = [name for name in names if cluster.provider_of(name).rents_machines]
-        found = await asyncio.gather(*(provider.offers(cluster, name) for name in rented))
+        found = await asyncio.gather(*(_ask(provider, cluster, name) for name in rented))
         return tuple(offer for some in found for offer in some)
 
     async def renew_leases(self, cluster: Cluster) -> tuple[str, ...]:
         from headway.cluster.rented.leases import renew_leases
 
         return await renew_leases(cluster, await self._pool.context(cluster))
+
+
+async def _ask(provider: RentingProvider, cluster: Cluster, name: str) -> tuple[Offer, ...]:
+    """Returns the offers for a head or slot; none if the cloud sells nothing that fits, or does not answer. A launch asks
+    again, and reports it."""
+    try:
+        return await provider.offers(cluster, name)
+    except HeadwayError:
+        return ()
