@@ -113,6 +113,8 @@ class Autoscaler:
 
     async def _scale_once(self) -> None:
         """Runs one pass: plans the actions and carries them out."""
+        # First: a cloud may answer late, and the machines and states must not be older than the plan.
+        prices = await self.slot_prices.read(self.cluster, self.context.provider, self.clock())
         machines = await self.context.machines(self.cluster.name)
         head = await active_head(self.cluster, self.context, machines)
         if head is None:
@@ -126,7 +128,6 @@ class Autoscaler:
         making = set(self.tasks)
         closed_s = {group.name: retry_delay_s(self.over_budget.get(group.name, 0) + 1) for group in self.cluster.groups}
         begun = await self._begun()
-        prices = await self.slot_prices.read(self.cluster, self.context.provider, now)
         async with self._report_faults("held nodes"):
             await self._hold_slots(head, states, {*machines, *making, *begun}, waiting, prices)
         jobs = await self._waiting_jobs(head, states)

@@ -3,6 +3,7 @@ those of the cloud's offers."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -30,13 +31,18 @@ class SlotPrices:
         group is missing while its cloud has not answered yet; then the price of the cluster file holds."""
         if not isinstance(provider, RentingProvider):
             return {}
+        groups = [
+            group
+            for group in cluster.groups
+            if group.autoscaled
+            and (group.provider or cluster.provider).rents_machines
+            and not (cluster.max_usd_per_hour is None and group.max_usd_per_hour is None)
+        ]
+        await asyncio.gather(*(self._ask(cluster, group, provider, now) for group in groups))
         prices: dict[str, Decimal] = {}
-        for group in cluster.groups:
-            limited = cluster.max_usd_per_hour is not None or group.max_usd_per_hour is not None
-            if limited and group.autoscaled and (group.provider or cluster.provider).rents_machines:
-                await self._ask(cluster, group, provider, now)
-                usd = [rental_price(group, offer=offer) for offer in self.offers.get(group.name, ())]
-                prices |= dict.fromkeys(group.slots, min(usd)) if usd else {}
+        for group in groups:
+            usd = [rental_price(group, offer=offer) for offer in self.offers.get(group.name, ())]
+            prices |= dict.fromkeys(group.slots, min(usd)) if usd else {}
         return {**prices, **await provider.launch_prices(cluster.name)}
 
     async def _ask(self, cluster: Cluster, group: Group, provider: RentingProvider, now: float) -> None:

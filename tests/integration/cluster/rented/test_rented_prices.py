@@ -3,6 +3,7 @@ lists of what is rented; and the price of the cluster file has no part in it whe
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -149,3 +150,16 @@ async def test_cloud_that_never_answered_leaves_the_price_of_the_file(site: Site
     made = burst(site, group_limit="9")
     assert await SlotPrices().read(made, site.provider, 1000.0) == {}
     assert await SlotPrices().read(burst(site), site.provider, 1000.0) == {}
+
+
+async def test_offers_of_all_groups_are_asked_for_at_the_same_time(site: Site, usd: Decimal) -> None:
+    made, offers, both = burst(site, limit="99"), site.provider.offers, asyncio.Barrier(2)
+    groups = [replace(made.groups[0], name=name, slots=(name,)) for name in PAIR]
+
+    async def meet(cluster: Cluster, name: str) -> Any:
+        await asyncio.wait_for(both.wait(), 30)
+        return await offers(cluster, name)
+
+    site.provider.offers = meet  # type: ignore[method-assign]
+    prices = await SlotPrices().read(replace(made, groups=tuple(groups)), site.provider, 1000.0)
+    assert prices == dict.fromkeys(PAIR, usd)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,21 @@ async def test_nodes_of_a_job_are_launched_together_and_ended_when_slurm_needs_t
     world.slurm.states |= {ONE: "idle~", THREE: "idle%"}
     assert f"{ONE}: machine returned: Slurm does not need it" in await world.look()
     assert world.living() == [TWO, LAB.head]
+
+
+async def test_machines_are_not_rented_for_what_slurm_needed_before_the_cloud_said_its_prices(world: World) -> None:
+    limited = replace(LAB, max_usd_per_hour=Decimal(100))
+    world.waker = autoscaler.Autoscaler(limited, world.context, clock=lambda: world.now)
+    world.ask(ONE)
+
+    def job_ends(call: str) -> None:
+        if call == "offers":
+            world.slurm.states[ONE], world.slurm.jobs = "idle~", {}
+
+    world.cloud.before = job_ends
+    await world.look()
+    assert world.slurm.states[ONE] == "idle~", "the cloud was asked for prices"
+    assert world.launched == []
 
 
 async def test_each_offer_that_can_not_be_had_is_a_step_of_the_incident(world: World) -> None:
