@@ -11,10 +11,17 @@ from headway.sdk.connection import Resource, cluster_path
 class Incidents(Resource):
     """Incidents: node faults from the first symptom to the return to service."""
 
-    def list(self, cluster: str, *, steps: bool = False) -> builtins.list[IncidentOut]:
-        """Returns incidents, latest first; with `steps` also each one's steps, requeued jobs and times."""
-        params = {"steps": "true"} if steps else None
-        return self._connection.get_list(cluster_path(cluster, "incidents"), IncidentOut, params)
+    def list(
+        self, cluster: str, *, steps: bool = False, state: str = "", latest: int = 0
+    ) -> builtins.list[IncidentOut]:
+        """Returns incidents, latest first; with `steps` also each one's steps, requeued jobs and times. `state`: only those
+        in this state, or all that are "open" or "closed"; `latest`: only so many, at most 1000 (0: all)."""
+        path = cluster_path(cluster, "incidents")
+        params = ({"steps": "true"} if steps else {}) | ({"state": state} if state else {})
+        if not latest:
+            return self._connection.get_list(path, IncidentOut, params or None)
+        rows = self._connection.request_json("GET", path, params=params | {"limit": str(latest)})
+        return [self._connection.parse(IncidentOut, row) for row in rows]
 
     def get(self, cluster: str, number: int) -> IncidentOut:
         """Returns one incident with all its steps."""

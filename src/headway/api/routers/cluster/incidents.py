@@ -31,7 +31,7 @@ async def list_incidents(
     await state.clusters.row(name)
     found = [
         row
-        for row in await state.store.incidents.search(name, limit=DEEP)
+        for row in await state.store.incidents.search(name, limit=DEEP, unfinished=status == {"open"})
         if fits(row.node, node)
         and (fits(row.state.value, status) or ("closed" if row.state.closed else "open") in status)
         and contains(q, row.what, row.node)

@@ -13,7 +13,6 @@ from headway.cli.common import ClusterName, ClusterOption
 from headway.cli.output import formatting, tables
 from headway.cli.output.output_formats import Format, Output, print_json
 from headway.cli.output.terminal import detect_terminal, paint, without_control_characters
-from headway.domain.incident import IncidentState
 from headway.errors import Refused
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from headway.sdk.client import Client
 
 FOLLOW_S = 1.0  # seconds between two looks for new steps
+LATEST = 50  # incidents among which new ones are looked for
 
 app = typer.Typer(
     help="Show one fault's steps; return its node to service.",
@@ -80,21 +80,25 @@ def _follow(api: Client, name: str) -> None:
 
 
 def _new_steps(api: Client, name: str) -> Iterator[tuple[IncidentOut, IncidentStepOut]]:
-    """Yields the steps of open incidents, then each new step of any incident, without end. Incidents that were closed
-    at the first look are left out until they get a new step."""
+    """Yields the steps of open incidents, then each new step of these and of new incidents, without end. Incidents that were
+    closed at the first look are left out."""
     printed: dict[int, int] = {}  # incident: its printed steps
-    first = True
+    was_open: set[int] = set()  # incidents that were open at the last look
+    newest: int | None = None  # number of the newest incident at the last look
     while True:
-        listed = api.incidents.list(name, steps=True)
-        for found in sorted(listed, key=lambda one: one.number):
-            if first and IncidentState(found.state).closed:
-                printed[found.number] = len(found.steps)
-            for step in found.steps[printed.get(found.number, 0) :]:
-                yield found, step
-            printed[found.number] = len(found.steps)
-        if first and len(printed) == sum(IncidentState(found.state).closed for found in listed):
+        found = {one.number: one for one in api.incidents.list(name, steps=True, state="open")}
+        latest = [one.number for one in api.incidents.list(name, latest=LATEST)]
+        if newest is None and not found:
             common.print_note(f"no open incident on {name}; each new step is printed here, ^C ends")
-        first = False
+        new = {number for number in latest if newest is not None and number > newest}
+        closed = (was_open | new) - found.keys()  # closed since the last look, some of them also opened since
+        was_open = {*found}
+        found |= {number: api.incidents.get(name, number) for number in closed}
+        for number, incident in sorted(found.items()):
+            for step in incident.steps[printed.get(number, 0) :]:
+                yield incident, step
+            printed[number] = len(incident.steps)
+        newest = max([newest or 0, *latest, *found])
         time.sleep(FOLLOW_S)
 
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from headway.cli.commands.nodes import incidents
+from headway.domain.incident import IncidentState
 from headway.schemas.nodes.incidents import IncidentOut, IncidentStepOut
 from tests.support.cli_fakes import Cli, cli, incident
 
@@ -28,23 +29,40 @@ def test_incidents_are_listed_and_show_prints_the_steps_of_one(cli: Cli) -> None
 
 
 class _Looks:
-    """Answers each look with the next list of incidents; the look after the last is interrupted, as by ^C."""
+    """Answers each look with the next incidents; the look after the last is interrupted, as by ^C. Only open incidents have
+    their steps in a list."""
 
-    def __init__(self, *answers: list[IncidentOut]) -> None:
-        self._answers = iter(answers)
+    def __init__(self, cli: Cli, *looks: list[IncidentOut]) -> None:
+        self._looks, self._now = iter(looks), list[IncidentOut]()
+        cli.api.on("incidents.list", self.list).on("incidents.get", self.get)
 
-    def __call__(self, *_: object, **__: object) -> list[IncidentOut]:
-        found = next(self._answers, None)
-        if found is None:
-            raise KeyboardInterrupt
+    def list(self, _: str, *, steps: bool = False, state: str = "", latest: int = 0) -> list[IncidentOut]:
+        if state == "open":
+            assert steps
+            found = next(self._looks, None)
+            if found is None:
+                raise KeyboardInterrupt
+            self._now = found
+            return [one for one in found if not IncidentState(one.state).closed]
+        assert latest, "all incidents are not asked for"
+        return [one.model_copy(update={"steps": []}) for one in self._now]
+
+    def get(self, _: str, number: int) -> IncidentOut:
+        (found,) = (one for one in self._now if one.number == number)
         return found
 
 
-def test_followed_incidents_print_each_step_once(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incidents, "FOLLOW_S", 0.0)
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_followed_incidents_print_each_step_once(cli: Cli) -> None:
     old, now, later = incident(1, "returned"), incident(2, "draining"), incident(2, "jobs moved")
     later.steps.append(IncidentStepOut(at=1003.0, state="jobs moved", actor="headway", text="requeued: 7\x1b[2J"))
-    cli.api.on("clusters.only_name", "lab").on("incidents.list", _Looks([now, old], [later, old], [later, old]))
+    cli.api.on("clusters.only_name", "lab")
+    _Looks(cli, [now, old], [later, old], [later, old])
     done = cli("incidents", "-f")
     assert done.code == 130
     lines = done.out.splitlines()
@@ -56,9 +74,21 @@ def test_followed_incidents_print_each_step_once(cli: Cli, monkeypatch: pytest.M
     assert lines[2].endswith("headway: requeued: 7?[2J")
 
 
-def test_followed_incidents_say_that_none_is_open(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incidents, "FOLLOW_S", 0.0)
-    cli.api.on("incidents.list", _Looks([incident(1, "returned")], [incident(1, "returned")]))
+@pytest.mark.usefixtures("no_pause")
+def test_incidents_that_close_between_two_looks_are_followed_to_their_end(cli: Cli) -> None:
+    """Incident 2 was open at the look before, 3 is opened and closed since."""
+    done = incident(2, "returned")
+    done.steps.append(IncidentStepOut(at=1003.0, state="returned", actor="headway", text="back"))
+    _Looks(cli, [incident(2)], [incident(3, "returned"), done], [incident(3, "returned"), done])
+    lines = cli("incidents", "lab", "-f").out.splitlines()
+    assert [line.split()[2] + line.split()[4] for line in lines] == [
+        "2seen", "2draining", "2returned", "3seen", "3draining"
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_followed_incidents_say_that_none_is_open(cli: Cli) -> None:
+    _Looks(cli, [incident(1, "returned")], [incident(1, "returned")])
     done = cli("incidents", "lab", "-f")
     assert done.out == ""
     assert done.err.splitlines()[0] == "no open incident on lab; each new step is printed here, ^C ends"
