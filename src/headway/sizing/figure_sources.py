@@ -17,5 +17,5 @@ FIGURE_SOURCES = MappingProxyType({
     "checkpoint": "14 bytes a parameter with Adam, written at 2 GB/s a node, at most 200; interval "
                   "sqrt(2 x write time x time between interruptions) (Young; Daly 2006)",
     "energy": "GPUs at their power limit, 25 % more for the rest of the machines, PUE 1.2",
-    "price": "the lowest on-demand price of headway offers' shipped list, or --price",
+    "price": "the lowest on-demand price of headway offers' shipped list, unless a price is given",
 })  # fmt: skip

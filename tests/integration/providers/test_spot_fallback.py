@@ -117,7 +117,7 @@ async def test_plan_says_that_machines_on_demand_would_be_tried(site: Site) -> N
     note = next(rental_notes(site.cluster, [WantedMachines((NODE,), offers, None)], {}))
     assert note.startswith(f"{NODE}: 1 x big in a, spot, 1.00 USD an hour each")
     assert note.endswith(
-        "big in b, then small in a, then small in b, then big in a (on-demand) and 3 more, the last one on-demand"
+        "big in b, then small in a, then small in b, then big in a (on-demand), then 3 more (on-demand)"
     )
 
 

@@ -3,6 +3,7 @@ account's quotas and the cost limit do not allow. Pure."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -78,17 +79,18 @@ def _others(offers: Sequence[Offer]) -> str:
     if not others:
         return "; nothing else would be tried"
     named = [_named(offer, first) for offer in others[:_SHOWN]]
-    left = others[_SHOWN:]
-    bought = next(
-        (f", the last one {offer.purchase}" for offer in left[-1:] if offer.purchase is not first.purchase), ""
-    )
-    more = f" and {len(left)} more{bought}" if left else ""
-    return f"; if it can't be had: {', then '.join(named)}{more}"
+    left = Counter(_kind(offer, first) for offer in others[_SHOWN:])
+    more = [f"{count} more{kind}" for kind, count in left.items()]
+    return f"; if it can't be had: {', then '.join([*named, *more])}"
 
 
 def _named(offer: Offer, first: Offer) -> str:
-    bought = "" if offer.purchase is first.purchase else f" ({offer.purchase})"
-    return f"{offer.instance_type} in {offer.zone}{bought}"
+    return f"{offer.instance_type} in {offer.zone}{_kind(offer, first)}"
+
+
+def _kind(offer: Offer, first: Offer) -> str:
+    """Returns how the machine is bought, where that differs from the first offer."""
+    return "" if offer.purchase is first.purchase else f" ({offer.purchase})"
 
 
 def _quota_notes(wanted: Sequence[WantedMachines]) -> Iterator[str]:
