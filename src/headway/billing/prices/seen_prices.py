@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -34,13 +35,15 @@ def price_ranges(seen: Iterable[SeenPrice], rentals: Iterable[Rental]) -> list[P
     pools: dict[tuple[str, str, str, PurchaseOption], list[SeenPrice]] = {}
     for price in seen:
         pools.setdefault((price.cloud, price.instance_type, price.zone, price.purchase), []).append(price)
-    ran = list(rentals)
+    ran, taken_back = Counter[tuple[str, str, PurchaseOption]](), Counter[tuple[str, str, PurchaseOption]]()
+    for one in rentals:
+        ran[one.instance_type, one.zone, one.purchase] += 1
+        taken_back[one.instance_type, one.zone, one.purchase] += one.taken_back
     ranges = []
     for (cloud, kind, zone, purchase), prices in sorted(pools.items()):
+        pool = (kind, zone, purchase)
         newest = max(prices, key=lambda price: price.since)
         usd = [price.usd_per_hour for price in prices]
-        here = [one for one in ran if (one.instance_type, one.zone, one.purchase) == (kind, zone, purchase)]
-        taken_back = sum(one.taken_back for one in here)
         now = (newest.usd_per_hour, min(usd), max(usd), newest.since, newest.seen_at)
-        ranges.append(PriceRange(cloud, zone, kind, purchase, *now, len(here), taken_back))
+        ranges.append(PriceRange(cloud, zone, kind, purchase, *now, ran[pool], taken_back[pool]))
     return ranges
