@@ -70,6 +70,7 @@ FORMS: dict[str, dict[str, str]] = {
     "POST /clusters/{name}/submit": {"script": "#!/bin/sh\nhostname\n"},
     "POST /clusters/{name}/notebooks": {"gpus": "1"},
     "POST /clusters/{name}/jobs/{job_id}/resume": {"step": "4000"},
+    "POST /clusters/{name}/pipelines/{pipeline}/retry": {"step": "one"},
 }
 UTC = periods.time_zone("UTC")
 NOW = 1_790_000_000.0

@@ -6,6 +6,9 @@ POST /clusters/NAME/pipelines/PIPELINE/retry  submits its failed steps again, an
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from fastapi import Form
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Anyone, Member, State
@@ -57,10 +60,15 @@ async def pipeline_page(name: str, pipeline: str, state: State, who: Anyone) -> 
 
 
 @router.post("/clusters/{name}/pipelines/{pipeline}/retry")
-async def retry_pipeline(name: str, pipeline: str, state: State, who: Member) -> Response:
-    """Submits the failed steps again."""
-    found = await pipelines.retry_pipeline(state, who, name, pipeline, PipelineRetryIn())
-    return redirect_with_message(f"/clusters/{name}/pipelines/{found.id}", f"Failed steps of {found.name} run again")
+async def retry_pipeline(
+    name: str, pipeline: str, state: State, who: Member, step: Annotated[str, Form(max_length=48)] = ""
+) -> Response:
+    """Submits the failed steps again, or the step that is named, and all that need them."""
+    wanted = PipelineRetryIn(steps=[step] if step else [])
+    found = await pipelines.retry_pipeline(state, who, name, pipeline, wanted)
+    return redirect_with_message(
+        f"/clusters/{name}/pipelines/{found.id}", f"{step or 'Failed steps'} of {found.name} run again"
+    )
 
 
 def _graph(pipeline: PipelineOut, name: str) -> GraphDrawing:
