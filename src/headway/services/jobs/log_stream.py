@@ -18,7 +18,7 @@ from headway.services.app_state import AppState
 from headway.services.interruptible_stream import Interrupted, next_piece, pieces_until
 from headway.services.job_secrets.masked_values import log_mask
 
-FIRST_PIECE_TIMEOUT_S = 2.0
+FIRST_PIECE_TIMEOUT_S = 2.0  # of a followed log, whose job may write nothing for long
 
 
 class StreamAborted(Exception):
@@ -50,7 +50,7 @@ async def open_log(
     """Opens the log of a job, or of all tasks of an array (each line then begins with its task number).
 
     With `follow` the stream ends when the job has ended. `resources` gets what must be released after the stream.
-    Waits for the first piece, at most FIRST_PIECE_TIMEOUT_S, so that a missing log raises here. Raises NotFound,
+    Waits for the first piece, so that a missing log raises here; with `follow` at most FIRST_PIECE_TIMEOUT_S. Raises NotFound,
     NotAllowed, TooManyAtOnce."""
     _, cluster = await state.clusters.get(name)
     job = await state.readings.job(cluster, job_id)
@@ -69,7 +69,7 @@ async def open_log(
         if mask.longest:
             stream = mask_stream(stream, mask, start)
         first = next_piece(stream)
-        await asyncio.wait({first}, timeout=FIRST_PIECE_TIMEOUT_S)
+        await asyncio.wait({first}, timeout=FIRST_PIECE_TIMEOUT_S if follow else None)
         if first.done():
             first.result()
         resources.push(entered.pop_all())

@@ -16,6 +16,7 @@ from headway.jobs.logs.follow import log_piece
 from headway.schemas.submission.stream_frames import frame, frames
 from headway.sdk import reconnect
 from headway.services.error_report import error_out
+from headway.services.jobs import log_stream
 from tests.support.api.api_routes import scope_of
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server, reading
@@ -101,6 +102,24 @@ async def test_revoked_access_leaves_the_followed_log_incomplete(
     said, whole = await task
     assert said.startswith(b"one\n--- ")
     assert not whole
+
+
+async def test_missing_log_of_a_slow_head_is_a_404_and_no_broken_stream(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_stream, "FIRST_PIECE_TIMEOUT_S", 0.0)
+    await server.apply()
+    server.backend.answers |= {"read": reading(builders.job(7, user="eve")), "machines": ()}
+    stream = Stream()
+    monkeypatch.setattr(server.backend.jobs, "follow_log", stream)
+    await server.store.people.set_role("eve", "member")
+    client = await server.client("eve", "member")
+    asked_for = asyncio.create_task(client.get(LOG))
+    await eventually(lambda: server.state.open_logs)
+    await asyncio.sleep(0)  # the timeout of a followed log has passed
+    stream.queue.put_nowait(NotFound("job 7 has not written its log"))
+    answer = await asked_for
+    assert (answer.status_code, answer.json()["detail"]) == (404, "job 7 has not written its log")
 
 
 async def test_ended_log_is_complete(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
