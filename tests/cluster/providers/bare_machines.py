@@ -16,13 +16,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.images.apt_mirror import host_mirror
+from headway.images.build import ensure_image
 from headway.images.container_removal import remove_containers
 from headway.images.podman import Podman, file_lock, host_lock_folder
+from headway.images.recipe import BASE_REPOSITORY, base_hash
 from headway.providers.local import network
 from headway.providers.local.provider import systemd_argv
 
 SUITES = {"debian13": "trixie", "debian12": "bookworm", "sid": "sid"}
 PLAIN = "systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,ca-certificates"
+# Units that would act on the host itself, or need a device that a container lacks.
+_MASKED = "systemd-udevd.service systemd-udev-trigger.service systemd-sysctl.service systemd-modules-load.service"
+_BAKED_UNITS = (
+    "slurmctld slurmd slurmdbd slurmrestd munge mariadb prometheus prometheus-alertmanager haproxy nfs-server"
+)
 _BOOT_S = 300  # generous: tests assert outcome, not speed, and machines may boot on a busy host
 
 
@@ -44,11 +51,9 @@ def image(system: str, packages: str = "") -> str:
     make = ["mmdebstrap", "--mode=root", "--variant=minbase", "--format=tar", "--components=main"]
     make += [f"--include={PLAIN},{packages}".rstrip(",")]
     make += [f"--aptopt={text}" for text in mirror.apt_options]
-    # Units that would act on the host itself, or need a device that a container lacks.
-    masked = "systemd-udevd.service systemd-udev-trigger.service systemd-sysctl.service systemd-modules-load.service"
     hooks = [
         'rm -f "$1"/etc/ssh/ssh_host_* "$1"/etc/hostname "$1"/etc/resolv.conf',
-        f'for unit in {masked}; do ln -sf /dev/null "$1/etc/systemd/system/$unit"; done',
+        f'for unit in {_MASKED}; do ln -sf /dev/null "$1/etc/systemd/system/$unit"; done',
         'echo force-unsafe-io >"$1/etc/dpkg/dpkg.cfg.d/quick"',
         'chroot "$1" useradd --create-home --shell /bin/bash ops',
         'echo ops:sesame | chroot "$1" chpasswd',
@@ -60,6 +65,37 @@ def image(system: str, packages: str = "") -> str:
         ["podman", "import", "--quiet", *labels, "-", tag], stdin=packed.stdout, check=False, timeout=900
     )
     assert (packed.wait(), done.returncode) == (0, 0), "the plain image could not be made"
+    return tag
+
+
+def baked_image(system: str = "debian13") -> str:
+    """Returns the tag of a plain image with cloud-init and all packages of the node image, whose base it is made from: on its
+    machines nothing is downloaded. It is built at first use."""
+    asyncio.run(ensure_image(system))
+    base = f"{system}-{base_hash(system)}"
+    tag, draft = f"localhost/headway-bare:{base}-cloud-init", f"headway-bare-draft-{os.getpid()}"
+    if subprocess.run(["podman", "image", "exists", tag], check=False).returncode == 0:
+        return tag
+    podman = Podman(Path("/nonexistent"))
+    limits = asyncio.run(podman.limits(f"{BASE_REPOSITORY}:{base}"))
+    script = f"""set -e
+apt-get --quiet update
+apt-get --quiet --yes --no-install-recommends install cloud-init
+rm -f /etc/ssh/ssh_host_* /etc/machine-id
+touch /etc/machine-id
+for unit in {_MASKED}; do ln -sf /dev/null /etc/systemd/system/$unit; done
+systemctl disable {_BAKED_UNITS}
+systemctl enable ssh.service
+useradd --create-home --shell /bin/bash ops
+echo ops:sesame | chpasswd
+"""
+    options = ("--name", draft, "--label", "headway=1", "--network", "host", "--pull", "never")
+    changes = ("--change", 'CMD ["/sbin/init"]', "--change", "STOPSIGNAL SIGRTMIN+3", "--change", "LABEL headway=1")
+    try:
+        run(*podman.base(), "run", *options, *limits, f"{BASE_REPOSITORY}:{base}", "sh", "-c", script, timeout_s=900)
+        run("podman", "commit", "--quiet", *changes, draft, tag, timeout_s=600)
+    finally:
+        run("podman", "rm", "--force", draft, check=False)
     return tag
 
 
@@ -78,6 +114,7 @@ class Bare:
     system: str = "debian13"
     shared: bool = True
     packages: str = ""
+    tag: str = ""  # of their image; "" = the plain one
     node_image: str = ""  # of the cluster file; "" = the same system as the machines
     name: str = ""
     subnet: str = ""
@@ -106,7 +143,7 @@ class Bare:
 
     def up(self, *numbers: int) -> None:
         """Creates and boots the machines with these numbers."""
-        tag = image(self.system, self.packages)
+        tag = self.tag or image(self.system, self.packages)
         podman = Podman(self.folder)
         limits = asyncio.run(podman.limits(tag))
         for number in numbers:

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from tests.cluster.providers.bare_machines import Bare, image, remove, run
+from tests.cluster.providers.bare_machines import Bare, baked_image, remove, run
 from tests.support.cloud.ec2_stand_in import REGION, Ec2StandIn
 
 from headway.domain.slurm.hostlist import expand
@@ -35,8 +35,8 @@ class CloudMachines:
     made: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.bare = Bare(self.folder / "bare", packages="cloud-init")
-        self.tag = image(self.bare.system, self.bare.packages)
+        self.tag = baked_image()
+        self.bare = Bare(self.folder / "bare", tag=self.tag)
         podman = Podman(self.folder)
         self.base, self.limits = podman.base(), asyncio.run(podman.limits(self.tag))
         self.ec2.born, self.ec2.ended, self.ec2.halted = self.born, self.ended, self.halted
