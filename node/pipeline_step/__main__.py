@@ -3,7 +3,6 @@
 begin PLAN STEP ARGV...   before the command; prints lines for `eval`: variables with the outputs of earlier steps, and the
                           command with outputs in place of {STEP.OUTPUT}; `exit 0` for a step that is skipped or cached
 end PLAN STEP             after a command that succeeded; checks and records its outputs
-show FOLDER               prints the recorded results of all steps as one JSON object
 forget FOLDER STEP...     deletes the results of these steps, which will run again"""
 
 import json
@@ -17,9 +16,6 @@ from pipeline_step.step import Step
 
 def main():
     what, place, words = sys.argv[1], sys.argv[2], sys.argv[3:]
-    if what == "show":
-        print(json.dumps(Results(place).all()))
-        return 0
     if what == "forget":
         for name in words:
             Results(place).forget(name)

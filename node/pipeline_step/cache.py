@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 
-from pipeline_step.outputs import StepFault, tree_digest
+from pipeline_step.outputs import StepFault, in_dataset, tree_digest, tree_entries
 from pipeline_step.results import read_json, write_json
 
 
@@ -54,15 +54,30 @@ def content_key(settings, argv, inputs, folder):
 
 
 def _copy(source, goal):
-    if os.path.realpath(source) == os.path.realpath(goal):
+    source = os.path.realpath(source)
+    if source == os.path.realpath(goal):
         return
     os.makedirs(os.path.dirname(goal), exist_ok=True)
     part = f"{goal}.{os.uname().nodename}.{os.getpid()}"
-    if not os.path.isdir(source):
+    if in_dataset(source):
+        os.symlink(source, part)
+    elif os.path.isdir(source):
+        _copy_folder(source, part)
+    else:
         shutil.copy2(source, part)
-        os.replace(part, goal)
-        return
-    shutil.copytree(source, part, symlinks=True)
     if os.path.isdir(goal) and not os.path.islink(goal):
         shutil.rmtree(goal)
     os.replace(part, goal)
+
+
+def _copy_folder(source, goal):
+    os.makedirs(goal)
+    for name, path, link in tree_entries(source):
+        to = os.path.join(goal, name)
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        if link:
+            os.symlink(link, to)
+        elif os.path.isdir(path):
+            os.makedirs(to, exist_ok=True)
+        else:
+            shutil.copy2(path, to)

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import stat
 
 DATASETS = "/datasets"
 _VERSION = re.compile(r"^[1-9][0-9]{0,8}$")
@@ -64,34 +63,69 @@ def last_metric(path, metric):
 
 
 def tree_digest(path):
-    """Returns the sha256 of a file, or of a folder's names, modes and contents."""
-    if os.path.isdir(path):
-        digest = hashlib.sha256()
-        for parent, folders, files in os.walk(path):
-            folders.sort()
-            for name in sorted([*files, *(name for name in folders if os.path.islink(os.path.join(parent, name)))]):
-                file = os.path.join(parent, name)
-                line = [os.path.relpath(file, path), _mode(file), _content_digest(file)]
-                digest.update(f"{json.dumps(line)}\n".encode())
-        return digest.hexdigest()
-    return _content_digest(path)
+    """Returns the sha256 of a file, or of a folder's names, modes and contents. Links count by the content that they lead to."""
+    path = os.path.realpath(path)
+    if in_dataset(path):
+        return hashlib.sha256(os.fsencode(path)).hexdigest()
+    if not os.path.isdir(path):
+        return _content_digest(path)
+    digest = hashlib.sha256()
+    for name, place, link in tree_entries(path):
+        if link:
+            line = [name, "link", link]
+        elif os.path.isdir(place):
+            line = [name, "folder", ""]
+        else:
+            line = [name, "run" if os.stat(place).st_mode & 0o100 else "file", _content_digest(place)]
+        digest.update(f"{json.dumps(line)}\n".encode())
+    return digest.hexdigest()
+
+
+def in_dataset(path):
+    """Returns whether the path is in a dataset version. Its content never changes, so its path stands for it."""
+    return path.startswith(f"{DATASETS}/")
+
+
+def tree_entries(folder, prefix="", above=()):
+    """Yields (name, path, link) of each file, link and empty folder in a folder, in order. `link` is the text of a link that a
+    copy of the folder keeps: a relative one to a path in the folder, one into a dataset, and one to nothing. Other links are
+    followed, so `path` may be outside the folder. `above`: folders whose links are being followed."""
+    folder = os.path.realpath(folder)
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        linked = [name for name in folders if os.path.islink(os.path.join(parent, name))]
+        if not folders and not files and (parent != folder or prefix):
+            yield os.path.normpath(os.path.join(prefix, os.path.relpath(parent, folder))), parent, ""
+        for file in sorted([*files, *linked]):
+            path = os.path.join(parent, file)
+            name = os.path.normpath(os.path.join(prefix, os.path.relpath(path, folder)))
+            text = os.readlink(path) if os.path.islink(path) else ""
+            target = os.path.realpath(path)
+            inside = target.startswith(f"{folder}/") and not os.path.isabs(text)
+            if not text:
+                yield name, path, ""
+            elif in_dataset(target):
+                yield name, path, target
+            elif inside or not os.path.exists(target) or any(_contains(target, one) for one in (parent, *above)):
+                yield name, path, text
+            elif os.path.isdir(target):
+                yield from tree_entries(target, name, (*above, parent))
+            else:
+                yield name, target, ""
+
+
+def _contains(folder, path):
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def tree_bytes(path):
     """Returns the size of a file, or of all files in a folder."""
     if not os.path.isdir(path):
         return os.stat(path).st_size
-    return sum(os.lstat(os.path.join(parent, name)).st_size for parent, _, files in os.walk(path) for name in files)
-
-
-def _mode(path):
-    mode = os.lstat(path).st_mode
-    return "link" if stat.S_ISLNK(mode) else "run" if mode & 0o100 else "file"
+    return sum(os.stat(place).st_size for _, place, link in tree_entries(path) if not link and not os.path.isdir(place))
 
 
 def _content_digest(path):
-    if os.path.islink(path):
-        return os.readlink(path)
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):

@@ -17,23 +17,22 @@ class Results:
     """The results in the folder of a pipeline."""
 
     def __init__(self, pipeline_folder):
-        self._folder = os.path.join(pipeline_folder, FOLDER)
+        self.folder = os.path.join(pipeline_folder, FOLDER)
 
     def path(self, name, ending="json"):
         """Returns the path of a file of this step."""
-        return os.path.join(self._folder, f"{name}.{ending}")
+        return os.path.join(self.folder, f"{name}.{ending}")
 
     def read(self, name):
         """Returns the result of a step; None if it has none."""
         return read_json(self.path(name))
 
-    def all(self):
-        """Returns the results of all steps by name."""
-        try:
-            names = [file[:-5] for file in os.listdir(self._folder) if file.endswith(".json")]
-        except OSError:
-            return {}
-        return {name: result for name in sorted(names) if (result := self.read(name)) is not None}
+    def refresh(self):
+        """Changes the folder, so that an NFS client asks its server again for files that it did not find."""
+        probe = os.path.join(self.folder, f".probe.{os.uname().nodename}.{os.getpid()}")
+        os.makedirs(self.folder, exist_ok=True)
+        open(probe, "w").close()
+        os.remove(probe)
 
     def write(self, name, result):
         """Records the result of a step."""
@@ -50,7 +49,7 @@ def read_json(path):
     try:
         with open(path) as file:
             found = json.loads(file.read(MOST_BYTES))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

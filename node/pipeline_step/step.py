@@ -13,14 +13,16 @@ import re
 import subprocess
 import sys
 import time
+from time import sleep as pause
 
 from pipeline_step.cache import Cache, content_key
 from pipeline_step.conditions import failed_comparison
-from pipeline_step.outputs import collect
+from pipeline_step.outputs import StepFault, collect
 from pipeline_step.results import Results
 
 KEY = "HEADWAY_STEP_KEY"
 _SQUEUE_S = 60
+_RESULT_S = 90  # longer than the minute for which NFS may keep that a folder has no such file
 
 
 class Step:
@@ -33,8 +35,9 @@ class Step:
 
     def begin(self, argv):
         """Returns the variables to set and the command to run; None for the command if the step is skipped or cached. Raises
-        StepFault for an input that is missing."""
+        StepFault for an input, or a result of a needed step, that is missing."""
         self._results.forget(self._name)
+        self._wait_for_results()
         why = self._skip_reason(self._name)
         if why:
             self._finish({"state": "skipped", "why": why, "outputs": {}})
@@ -66,6 +69,18 @@ class Step:
         if key := os.environ.get(KEY):
             self._cache.save(key, self._job, outputs)
         self._finish({"state": "done", "why": "", "outputs": outputs})
+
+    def _wait_for_results(self):
+        """Waits until all needed steps have a result: this node may see late what other nodes wrote."""
+        for _ in range(_RESULT_S):
+            missing = [need for need in self._step["needs"] if self._results.read(need) is None]
+            if not missing:
+                return
+            pause(1)
+            self._results.refresh()
+        raise StepFault(
+            f"the result of step {missing[0]} is not in {self._results.folder}; run it again with --step {missing[0]}"
+        )
 
     @property
     def _cache(self):

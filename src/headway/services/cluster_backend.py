@@ -322,6 +322,10 @@ class ClusterJobs(Protocol):
         """Returns the next part of each job's file of metrics, by job id; without jobs that have none."""
         ...
 
+    async def step_result_files(self, cluster: Cluster, user: str, paths: Sequence[str]) -> Mapping[str, bytes]:
+        """Returns the content of these files by path, read as the user; without files that can't be read."""
+        ...
+
     async def rank_stacks(self, cluster: Cluster, job: JobState) -> JobStacksOut:
         """Returns the Python stacks of all ranks of a running job. Each rank is stopped for some milliseconds."""
         ...

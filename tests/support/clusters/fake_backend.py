@@ -223,6 +223,9 @@ class FakeJobs(_Part):
     async def metric_parts(self, cluster: Cluster, asked: Any) -> Any:
         return await self._fake.call("metric_parts", cluster, asked)
 
+    async def step_result_files(self, cluster: Cluster, user: str, paths: Any) -> Any:
+        return await self._fake.call("step_result_files", cluster, user, paths)
+
     async def rank_stacks(self, cluster: Cluster, job: JobState) -> Any:
         return await self._fake.call("rank_stacks", cluster, job)
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from headway.domain.access.credential_redaction import mask_environment
 from headway.jobs.pipelines.pipeline_file import Pipeline, PipelineStep
-from headway.jobs.pipelines.step_outputs import parse_condition
+from headway.jobs.pipelines.step_outputs import OUTPUT_NAME, parse_condition
 from headway.jobs.submission.job_folders import UserFolders
 from headway.schemas.submission.pipelines import StepOutputOut
 
 # Fields of a step that its outputs depend on, besides files and variables
 _CONTENT = {"run", "launcher", "nodes", "gpus", "tasks", "container", "environment", "secrets"}
 _STATES = {"cached": "CACHED", "skipped": "SKIPPED"}
-_MOST_RESULTS = 200
+_PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 
 class StepResult(BaseModel):
@@ -28,9 +29,17 @@ class StepResult(BaseModel):
 
     job: int
     state: str = Field(pattern=r"^(done|cached|skipped)$")
-    why: str = Field(default="", max_length=1000)
+    why: str = Field(default="", max_length=1000, pattern=_PRINTABLE)
     source: int = 0
-    outputs: dict[str, StepOutputOut] = Field(default={}, max_length=50)
+    outputs: dict[Annotated[str, Field(pattern=f"^{OUTPUT_NAME}$")], StepOutputOut] = Field(default={}, max_length=50)
+
+    @field_validator("outputs")
+    @classmethod
+    def _printable(cls, outputs: dict[str, StepOutputOut]) -> dict[str, StepOutputOut]:
+        for one in outputs.values():
+            if not all(re.match(_PRINTABLE, text) for text in (one.value, one.path, one.sha256, one.version)):
+                raise ValueError("has a control character")
+        return outputs
 
     @property
     def shown_state(self) -> str:
@@ -67,17 +76,31 @@ def _settings_digest(step: PipelineStep) -> str:
     """Returns the digest of all that a step's outputs depend on besides its files: command, resources, software, variables
     (not the values of secrets), and the declared outputs."""
     content = step.model_dump(mode="json", include=_CONTENT)
+    content["flags"] = step.sbatch
     content["env"] = mask_environment(step.env)
     content["outputs"] = {key: one.model_dump(exclude_none=True) for key, one in step.outputs.items()}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def read_results(document: Any) -> dict[str, StepResult]:
-    """Returns the results by step. Leaves out what is not a result: the user's jobs wrote them."""
+def result_path(work: str, step: str) -> str:
+    """Returns the path of a step's result in the pipeline's folder (node/pipeline_step/results.py)."""
+    return f"{work}/.headway/steps/{step}.json"
+
+
+def parse_result(content: bytes) -> StepResult | None:
+    """Returns the result in a file that a user's job wrote; None for any other content."""
+    try:
+        return StepResult.model_validate(json.loads(content))
+    except (ValueError, RecursionError):
+        return None
+
+
+def stored_results(document: Mapping[str, Any]) -> dict[str, StepResult]:
+    """Returns the stored results by step, without those that this version can't read."""
     found = {}
-    for name, value in list(document.items())[:_MOST_RESULTS] if isinstance(document, Mapping) else ():
+    for name, value in document.items():
         try:
-            found[str(name)] = StepResult.model_validate(value)
+            found[name] = StepResult.model_validate(value)
         except ValidationError:
             continue
     return found

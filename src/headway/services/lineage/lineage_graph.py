@@ -12,7 +12,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.jobs.pipelines.pipeline_file import read_pipeline
-from headway.jobs.pipelines.step_plan import read_results
+from headway.jobs.pipelines.step_plan import stored_results
 from headway.schemas.submission.lineage_graph import LineageGraphOut, LineageKind, LineageNodeOut
 from headway.services.access.ownership_rights import cluster_to_work_on, may_act_on
 from headway.services.access.role_rights import Principal, Right
@@ -262,7 +262,7 @@ async def _passed_datasets(walk: _Walk, record: JobRecord) -> list[str]:
         row = await walk.state.store.pipelines.get(walk.cluster.name, record.pipeline)
     except NotFound:
         return []
-    steps, results = read_pipeline(row.document["document"]).steps, read_results(row.document.get("results"))
+    steps, results = read_pipeline(row.document["document"]).steps, stored_results(row.document.get("results", {}))
     needed = [results[need] for need in steps[record.step].needs if need in results] if record.step in steps else []
     return [one.version for result in needed for one in result.outputs.values() if one.kind == "dataset"]
 

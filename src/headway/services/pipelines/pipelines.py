@@ -29,7 +29,7 @@ from headway.services.access.submit_rate import limit_submissions
 from headway.services.app_state import AppState
 from headway.services.job_secrets.requested import require_secrets
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
-from headway.services.pipelines.step_results import forget_results, step_results
+from headway.services.pipelines.step_results import StepJobs, forget_results, step_results
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.storage.environments import require_present
 from headway.store import PipelineRow
@@ -77,13 +77,20 @@ async def describe_pipelines(state: AppState, name: str, rows: Sequence[Pipeline
     if rows:
         with contextlib.suppress(HeadwayError):  # jobs of the last days, in one shared request
             ended = {job.id: job for job in await state.readings.history(cluster)}
-    return [await _describe(state, cluster, row, ended) for row in rows]
+    made = [await _submitted(state, row) for row in rows]
+    asked = [await _jobs_of_steps(state, cluster, row, one, ended) for row, one in zip(rows, made, strict=True)]
+    results = await step_results(state, cluster, asked)
+    return [
+        pipeline_out(one.row, one.pipeline, of_one, one.jobs, found)
+        for one, of_one, found in zip(asked, made, results, strict=True)
+    ]
 
 
 async def get_pipeline(state: AppState, name: str, pipeline: str) -> PipelineOut:
     """Returns the pipeline with this id, or the latest with this name. Raises NotFound."""
     _, cluster = await state.clusters.get(name)
-    return await _describe(state, cluster, await state.store.pipelines.get(name, pipeline))
+    row = await state.store.pipelines.get(name, pipeline)
+    return await _out(state, cluster, row, await _submitted(state, row))
 
 
 async def retry_pipeline(
@@ -104,7 +111,7 @@ async def retry_pipeline(
     ]
     now = latest_jobs(before)
     jobs = await _jobs(state, cluster, now.values())
-    results = await step_results(state, cluster, row, plan, now, jobs)
+    (results,) = await step_results(state, cluster, [StepJobs(row, plan, now, jobs)])
     states = {}
     for step, number in now.items():
         result = results.get(step)
@@ -214,25 +221,28 @@ def _with_env(pipeline: Pipeline, env: Mapping[str, str]) -> Pipeline:
     return pipeline
 
 
-async def _describe(
-    state: AppState, cluster: Cluster, row: PipelineRow, ended: Mapping[int, JobState] = MappingProxyType({})
-) -> PipelineOut:
-    records = await state.store.jobs.of_pipeline(row.id)
-    return await _out(state, cluster, row, [(record.step, record.job_id) for record in records], ended)
+async def _submitted(state: AppState, row: PipelineRow) -> list[tuple[str, int]]:
+    """Returns (step, job id) of all submissions of a pipeline, in order."""
+    return [(record.step, record.job_id) for record in await state.store.jobs.of_pipeline(row.id)]
 
 
-async def _out(
+async def _out(state: AppState, cluster: Cluster, row: PipelineRow, made: Sequence[tuple[str, int]]) -> PipelineOut:
+    """Returns a pipeline's response. `made` are (step, job id) of all its submissions, in order."""
+    one = await _jobs_of_steps(state, cluster, row, made)
+    (results,) = await step_results(state, cluster, [one])
+    return pipeline_out(row, one.pipeline, made, one.jobs, results)
+
+
+async def _jobs_of_steps(
     state: AppState,
     cluster: Cluster,
     row: PipelineRow,
     made: Sequence[tuple[str, int]],
     ended: Mapping[int, JobState] = MappingProxyType({}),
-) -> PipelineOut:
-    """Returns a pipeline's response. `made` are (step, job id) of all its submissions, in order."""
+) -> StepJobs:
     now = latest_jobs(made)
-    jobs, pipeline = await _jobs(state, cluster, now.values(), ended), read_pipeline(row.document["document"])
-    results = await step_results(state, cluster, row, pipeline, now, jobs)
-    return pipeline_out(row, pipeline, made, jobs, results)
+    jobs = await _jobs(state, cluster, now.values(), ended)
+    return StepJobs(row, read_pipeline(row.document["document"]), now, jobs)
 
 
 async def _jobs(

@@ -3,16 +3,16 @@ the store, because the owner may delete the folder."""
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, Unanswered
 from headway.jobs.pipelines.pipeline_file import Pipeline
-from headway.jobs.pipelines.step_plan import StepResult, read_results
+from headway.jobs.pipelines.step_plan import StepResult, parse_result, result_path, stored_results
 from headway.schemas.submission.exec_commands import ExecIn
 from headway.services.app_state import AppState
 from headway.store import PipelineRow
@@ -20,58 +20,97 @@ from headway.transport.remote_program import program_source
 
 _HAS_RESULT = {"COMPLETED", "CANCELLED"}  # a skipped step's job is cancelled
 _LATE_S = 120.0  # a job that ended longer ago without a result will not get one; shared storage may show files late
+_MOST_FILES = 64  # of one user, for one request; later requests read the rest
+_AGAIN_S = 60.0  # after a failed look at a user's files
+_FORGET_S = 60.0
 
 
-async def step_results(
-    state: AppState,
-    cluster: Cluster,
-    row: PipelineRow,
-    pipeline: Pipeline,
-    now: Mapping[str, int],
-    jobs: Mapping[int, JobState],
-) -> dict[str, StepResult]:
-    """Returns the results by step. `now`: the current job of each step. Reads the folder if a job has ended since the last
-    time; if the cluster does not answer, returns what is stored."""
-    if not pipeline.passes_outputs:
+@dataclass(frozen=True, slots=True)
+class StepJobs:
+    """A pipeline and its jobs. `now`: the current job of each step."""
+
+    row: PipelineRow
+    pipeline: Pipeline
+    now: Mapping[str, int]
+    jobs: Mapping[int, JobState]
+
+    def unread(self) -> dict[str, int]:
+        """Returns the steps whose jobs have ended and whose results have not been looked for, with their jobs."""
+        if not self.pipeline.passes_outputs:
+            return {}
+        looked = self.row.document.get("looked", {})
+        return {
+            step: number
+            for step, number in self.now.items()
+            if (job := self.jobs.get(number)) and job.state in _HAS_RESULT and looked.get(step) != number
+        }
+
+
+async def step_results(state: AppState, cluster: Cluster, asked: Sequence[StepJobs]) -> list[dict[str, StepResult]]:
+    """Returns the results by step of each pipeline. Reads those of jobs that have ended since the last time, with one call for
+    each owner; if the cluster does not answer, returns what is stored."""
+    paths: dict[str, list[str]] = {}
+    for one in asked:
+        for step in one.unread():
+            paths.setdefault(one.row.user, []).append(result_path(one.row.workdir, step))
+    some = {user: of_user[:_MOST_FILES] for user, of_user in paths.items()}
+    read = await asyncio.gather(*(_read(state, cluster, user, of_user) for user, of_user in some.items()))
+    files = {path: content for of_user in read for path, content in of_user.items()}
+    return [await _with_new(state, one, files) for one in asked]
+
+
+async def _read(state: AppState, cluster: Cluster, user: str, paths: Sequence[str]) -> Mapping[str, bytes | None]:
+    """Returns the content of these files by path, None for those that are missing; {} if the cluster does not answer."""
+
+    async def failed_now() -> float:
+        return state.clock()
+
+    key = f"{cluster.name}/failed look at step results/{user}"
+    failed_at = state.cache.peek(key)
+    if failed_at is not None and 0 <= state.clock() - failed_at < _AGAIN_S:
         return {}
-    stored = read_results(row.document.get("results"))
-    looked = row.document.get("looked", {})
-    ended = {
-        step: number
-        for step, number in now.items()
-        if (job := jobs.get(number)) and job.state in _HAS_RESULT and looked.get(step) != number
-    }
-    missing = {step for step, number in ended.items() if step not in stored or stored[step].job != number}
-    if not missing:
-        return stored
     try:
-        found = read_results(await _run(state, cluster, row, "show", row.workdir))
+        found = await state.backend.jobs.step_result_files(cluster, user, paths)
     except HeadwayError:
-        return stored
-    known = {step: result for step, result in found.items() if step in ended and result.job == ended[step]}
-    late = {step: number for step, number in ended.items() if step in known or _is_late(jobs[number], state.clock())}
-    if known or late:
-        await state.store.pipelines.save_results(
-            row.id, {step: result.model_dump(mode="json") for step, result in known.items()}, late
-        )
-    return {**stored, **known}
+        await state.cache.get(key, 0, failed_now)
+        return {}
+    return {path: found.get(path) for path in paths}
 
 
-async def forget_results(state: AppState, cluster: Cluster, row: PipelineRow, steps: list[str]) -> None:
-    """Deletes the results of steps that are submitted again, so that no other step reads them."""
-    await _run(state, cluster, row, "forget", row.workdir, *steps)
+async def _with_new(state: AppState, one: StepJobs, files: Mapping[str, bytes | None]) -> dict[str, StepResult]:
+    """Returns the stored results of a pipeline and those in `files`, and stores these."""
+    if not one.pipeline.passes_outputs:
+        return {}
+    known, looked = {}, {}
+    for step, number in one.unread().items():
+        path = result_path(one.row.workdir, step)
+        if path not in files:
+            continue
+        content = files[path]
+        result = parse_result(content) if content is not None else None
+        if result is not None and result.job == number:
+            known[step] = result
+        if step in known or _is_late(one.jobs[number], state.clock()):
+            looked[step] = number
+    if looked:
+        new = {step: result.model_dump(mode="json") for step, result in known.items()}
+        await state.store.pipelines.save_results(one.row.id, new, looked)
+    return {**stored_results(one.row.document.get("results", {})), **known}
+
+
+async def forget_results(state: AppState, cluster: Cluster, row: PipelineRow, steps: Sequence[str]) -> None:
+    """Deletes the results of steps that are submitted again, so that no other step reads them. Raises HeadwayError if the
+    cluster does not answer."""
+    argv = ["python3", "-I", "-S", "-c", program_source("pipeline_step"), "forget", row.workdir, *steps]
+    try:
+        async with asyncio.timeout(_FORGET_S):  # the command runs in a login shell of the owner
+            await state.backend.commands.run_command(cluster, ExecIn(argv=argv, user=row.user), row.user)
+    except TimeoutError:
+        raise Unanswered(
+            f"a command of {row.user} on {cluster.name} did not end within {_FORGET_S:g} s",
+            hint=f"look at the login files of {row.user}, such as ~/.bash_profile",
+        ) from None
 
 
 def _is_late(job: JobState, now: float) -> bool:
     return job.state in ENDED and 0 < job.end_time < now - _LATE_S
-
-
-async def _run(state: AppState, cluster: Cluster, row: PipelineRow, *words: str) -> object:
-    """Runs the program of steps on the head as the pipeline's owner, and returns its answer. Raises HeadwayError if the
-    cluster does not answer."""
-    request = ExecIn(argv=["python3", "-I", "-S", "-c", program_source("pipeline_step"), *words], user=row.user)
-    done = await state.backend.commands.run_command(cluster, request, row.user)
-    try:
-        return json.loads(base64.b64decode(done.stdout_b64)) if done.code == 0 else {}
-    except ValueError:
-        return {}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline
-from headway.jobs.pipelines.step_plan import plan_text, read_results
+from headway.jobs.pipelines.step_plan import parse_result, plan_text, stored_results
 from headway.jobs.submission.job_folders import UserFolders
 
 FOLDERS = UserFolders("/scratch/ada", "/scratch/ada/.headway", "/scratch/ada/runs")
@@ -44,13 +46,43 @@ def test_content_of_a_step_is_command_resources_and_software() -> None:
     same = [{"time": "10"}, {"partition": "debug"}, {"team": "vision"}, {"env": {"HF_TOKEN": "other"}}]
     base = settings(env={"HF_TOKEN": "one"})
     assert {settings(**{"env": {"HF_TOKEN": "one"}, **fields}) for fields in same} == {base}
-    other = [{"run": "z"}, {"nodes": 2}, {"gpus": 1}, {"environment": "llm@2"}, {"env": {"A": "1"}}]
+    other = [
+        {"run": "z"},
+        {"nodes": 2},
+        {"gpus": 1},
+        {"environment": "llm@2"},
+        {"env": {"A": "1"}},
+        {"sbatch": ["--constraint=a100"]},
+        {"sbatch": ["--constraint=h100"]},
+    ]
     assert len({base, *(settings(**{"env": {"HF_TOKEN": "one"}, **fields}) for fields in other)}) == len(other) + 1
 
 
 def test_only_results_are_read() -> None:
     good = {"job": 3, "state": "cached", "source": 2, "outputs": {"m": {"kind": "metric", "value": "0.50"}}}
-    found = read_results({"a": good, "b": {"job": 3, "state": "odd"}, "c": [], "d": {**good, "outputs": {"m": {}}}})
-    assert list(found) == ["a"]
-    assert (found["a"].shown_state, found["a"].outputs["m"].shown) == ("CACHED", "0.5")
-    assert read_results(None) == {}
+    result = parse_result(json.dumps(good).encode())
+    assert result is not None
+    assert (result.shown_state, result.outputs["m"].shown) == ("CACHED", "0.5")
+    bad = [{"job": 3, "state": "odd"}, [], {**good, "outputs": {"m": {}}}]
+    assert [parse_result(json.dumps(one).encode()) for one in bad] == [None] * 3
+    assert list(stored_results({"a": good, "b": bad[0], "c": []})) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"why": "a\x1b[2J"},
+        {"why": "a\0"},
+        {"why": "a\ud800"},
+        {"outputs": {"m\x1b": {"kind": "metric", "value": "1"}}},
+        {"outputs": {"m": {"kind": "file", "value": "/w/a\0"}}},
+        {"outputs": {"m": {"kind": "file", "value": "/w/a", "path": "\x9b"}}},
+    ],
+)
+def test_results_with_control_characters_are_not_read(change: dict[str, Any]) -> None:
+    good = {"job": 3, "state": "done", "outputs": {}}
+    assert parse_result(json.dumps({**good, **change}).encode()) is None
+
+
+def test_results_with_many_nested_lists_are_not_read() -> None:
+    assert parse_result(b"[" * 100_000 + b"]" * 100_000) is None

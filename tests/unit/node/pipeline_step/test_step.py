@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline_step import outputs
+from pipeline_step import outputs, step
 from pipeline_step.outputs import StepFault
 from pipeline_step.results import Results
 from pipeline_step.step import Step, substitute, variable
@@ -58,8 +58,8 @@ class Pipeline:
             "digests": any(step["inputs"] is not None for step in self.steps.values()),
             "steps": self.steps,
         }
-        step = Step(plan, name)
-        variables, words = step.begin(argv)
+        begun = Step(plan, name)
+        variables, words = begun.begin(argv)
         if words is None:
             return None
         for key in ("HEADWAY_STEP_KEY",):
@@ -70,7 +70,7 @@ class Pipeline:
             (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / path).write_text(text)
         Path(variables["HEADWAY_OUTPUTS"]).write_text(lines)
-        step.end()
+        begun.end()
         return words
 
     def result(self, name: str) -> dict[str, Any]:
@@ -167,6 +167,34 @@ def test_step_whose_job_was_not_cancelled_skips_itself(pipeline: Pipeline) -> No
     assert pipeline.result("publish")["state"] == "skipped"
 
 
+def test_step_waits_for_results_that_shared_storage_shows_late(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.add("evaluate", outputs={"accuracy": {"metric": "accuracy"}})
+    pipeline.add("publish", ["evaluate"], when=ABOVE)
+    late = {"job": 11, "state": "done", "outputs": {"accuracy": {"kind": "metric", "value": "0.95"}}}
+    pauses = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            Results(str(pipeline.folder)).write("evaluate", late)
+
+    monkeypatch.setattr(step, "pause", pause)
+    assert pipeline.run("publish", ["go", "{evaluate.accuracy}"]) == ["go", "0.95"]
+    assert len(pauses) == 3
+
+
+def test_step_fails_if_a_needed_step_has_no_result(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.add("evaluate", outputs={"accuracy": {"metric": "accuracy"}})
+    pipeline.add("publish", ["evaluate"], when=ABOVE)
+    pauses: list[float] = []
+    monkeypatch.setattr(step, "pause", pauses.append)
+    with pytest.raises(StepFault, match=r"the result of step evaluate is not in .*; run it again"):
+        pipeline.run("publish", ["go", "{evaluate.accuracy}"])
+    assert sum(pauses) > 60  # the longest time for which NFS keeps attributes of a folder
+
+
 def cached_pair(pipeline: Pipeline) -> None:
     pipeline.add("prepare", outputs={"data": {"file": "data"}}, inputs=["in.txt"])
     pipeline.add("train", ["prepare"], outputs={"model": {"file": "model.pt"}}, inputs=[])
@@ -214,6 +242,67 @@ def test_cached_outputs_that_are_gone_or_changed_are_made_again(pipeline: Pipeli
         (pipeline.folder / "data").rmdir()
     pipeline.new_folder("second")
     assert pipeline.run("prepare", ["prepare", "in.txt"], {"data/a": "1"}) == ["prepare", "in.txt"]
+
+
+@pytest.mark.parametrize("link", ["latest.pt", "data/latest"])
+def test_links_count_by_the_content_that_they_lead_to(pipeline: Pipeline, link: str) -> None:
+    path = link.partition("/")[0]
+    pipeline.add("train", outputs={"model": {"file": path}}, inputs=[])
+    pipeline.add("evaluate", ["train"], outputs={"score": {"metric": "score"}}, inputs=[])
+
+    def run(content: str) -> list[str] | None:
+        (pipeline.folder / link).parent.mkdir(exist_ok=True)
+        (pipeline.folder / link).symlink_to(pipeline.folder / "s100.pt")
+        pipeline.steps["train"]["fresh"] = True
+        pipeline.run("train", ["train"], {"s100.pt": content})
+        return pipeline.run("evaluate", ["evaluate"], lines="score=1\n")
+
+    assert run("A") == ["evaluate"]
+    pipeline.new_folder("second")
+    assert run("B") == ["evaluate"]
+    assert len(pipeline.result("train")["outputs"]["model"]["sha256"]) == 64
+    pipeline.new_folder("third")
+    assert run("A") is None
+    pipeline.new_folder("fourth")
+    pipeline.steps["train"]["fresh"] = False
+    assert pipeline.run("train", ["train"]) is None
+    copied = pipeline.folder / link
+    assert (copied.read_text(), copied.is_symlink()) == ("A", False)
+
+
+def test_cached_folder_keeps_links_within_it(pipeline: Pipeline) -> None:
+    pipeline.add("train", outputs={"model": {"file": "out"}}, inputs=[])
+    for name in ("out/empty", "out/deep", "other"):
+        (pipeline.folder / name).mkdir(parents=True)
+    (pipeline.folder / "out" / "deep" / "latest").symlink_to("../s100")
+    (pipeline.folder / "out" / "folder").symlink_to("deep")
+    (pipeline.folder / "out" / "above").symlink_to("..")
+    (pipeline.folder / "out" / "gone").symlink_to("nowhere")
+    (pipeline.folder / "out" / "other").symlink_to("../other")
+    (pipeline.folder / "out" / "run").write_text("x")
+    (pipeline.folder / "out" / "run").chmod(0o755)
+    pipeline.run("train", ["train"], {"out/s100": "A", "other/file": "B"})
+    pipeline.new_folder("second")
+    assert pipeline.run("train", ["train"]) is None
+    out = pipeline.folder / "out"
+    links = {name: str((out / name).readlink()) for name in ("deep/latest", "folder", "above", "gone")}
+    assert links == {"deep/latest": "../s100", "folder": "deep", "above": "..", "gone": "nowhere"}
+    assert (out / "deep" / "latest").read_text() == "A"
+    assert ((out / "other").is_symlink(), (out / "other" / "file").read_text()) == (False, "B")
+    assert (out / "empty").is_dir()
+    assert os.access(out / "run", os.X_OK)
+
+
+@pytest.mark.parametrize("second", ["A", "B"])
+def test_input_that_is_a_link_counts_by_its_content(pipeline: Pipeline, second: str) -> None:
+    pipeline.add("train", outputs={"model": {"file": "m"}}, inputs=["cur.csv"])
+    (pipeline.folder / "a.csv").write_text("A")
+    (pipeline.folder / "cur.csv").symlink_to("a.csv")
+    pipeline.run("train", ["train"], {"m": "1"})
+    pipeline.new_folder("second")
+    (pipeline.folder / "a.csv").write_text(second)
+    (pipeline.folder / "cur.csv").symlink_to("a.csv")
+    assert (pipeline.run("train", ["train"], {"m": "1"}) is None) == (second == "A")
 
 
 def test_missing_input_fails_the_step(pipeline: Pipeline) -> None:

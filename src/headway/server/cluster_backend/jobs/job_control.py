@@ -84,6 +84,12 @@ class JobsBackend:
         slurm = await self._pool.slurm(cluster)
         return await read_parts(slurm.links, slurm.head, cluster, asked)
 
+    async def step_result_files(self, cluster: Cluster, user: str, paths: Sequence[str]) -> Mapping[str, bytes]:
+        from headway.jobs.pipelines.result_files import read_result_files
+
+        slurm = await self._pool.slurm(cluster)
+        return await read_result_files(slurm.links, slurm.head, user, paths)
+
     async def rank_stacks(self, cluster: Cluster, job: JobState) -> JobStacksOut:
         from headway.health.jobs.rank_stacks import collect_stacks
         from headway.health.jobs.stall_stragglers import find_stragglers

@@ -4,7 +4,6 @@ record."""
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -200,8 +199,14 @@ RESULTS = {
 }
 
 
-def recorded(results: dict[str, Any]) -> ExecOut:
-    return ExecOut(code=0, stdout_b64=base64.b64encode(json.dumps(results).encode()).decode(), stderr_b64="")
+def recorded(results: dict[str, Any]) -> Any:
+    """Returns what answers for files with these results."""
+
+    def read(_cluster: Any, _user: str, paths: list[str]) -> dict[str, bytes]:
+        steps = {path: path.rpartition("/")[2].removesuffix(".json") for path in paths}
+        return {path: json.dumps(results[step]).encode() for path, step in steps.items() if step in results}
+
+    return read
 
 
 async def start_branches(server: Server, read: Any) -> Any:
@@ -209,7 +214,8 @@ async def start_branches(server: Server, read: Any) -> Any:
     eve = await server.client("eve", "member")
     states = {41: "COMPLETED", 42: "CANCELLED"}
     server.backend.answers["job"] = lambda _, number: builders.job(number, state=states.get(number, "PENDING"))
-    server.backend.answers["run_command"] = read
+    server.backend.answers["step_result_files"] = read
+    server.backend.answers["run_command"] = ExecOut(code=0)
     made = await eve.post(PIPELINES, json={"document": BRANCHES})
     assert made.status_code == 201, made.text
     return eve, made.json()["id"]
@@ -225,14 +231,42 @@ async def test_results_of_steps_are_read_once_and_kept(server: Server) -> None:
     assert (await eve.get(f"{PIPELINES}/{pipeline}")).json() == first
     server.backend.answers["history"] = ()
     assert (await eve.get(PIPELINES)).json() == [first]
-    ((_, request, user),) = [call[:3] for call in server.backend.named("run_command")]
-    assert (user, request.argv[-2:]) == ("eve", ["show", first["workdir"]])
+    folder = f"{first['workdir']}/.headway/steps"
+    ((user, paths),) = [call[1:] for call in server.backend.named("step_result_files")]
+    assert (user, sorted(paths)) == ("eve", [f"{folder}/publish.json", f"{folder}/train.json"])
+    assert not server.backend.named("run_command")
 
 
 async def test_states_are_those_of_slurm_while_the_cluster_does_not_answer(server: Server) -> None:
     eve, pipeline = await start_branches(server, Unreachable("the head is away"))
+    for _ in range(2):
+        found = (await eve.get(f"{PIPELINES}/{pipeline}")).json()
+        assert [step["state"] for step in found["steps"]] == ["COMPLETED", "CANCELLED"]
+    assert len(server.backend.named("step_result_files")) == 1
+    server.backend.answers["step_result_files"] = recorded(RESULTS)
+    server.state.clock.now += 61  # type: ignore[attr-defined]
     found = (await eve.get(f"{PIPELINES}/{pipeline}")).json()
-    assert [step["state"] for step in found["steps"]] == ["COMPLETED", "CANCELLED"]
+    assert [step["state"] for step in found["steps"]] == ["CACHED", "SKIPPED"]
+
+
+async def test_list_reads_the_results_of_each_owner_with_one_call(server: Server) -> None:
+    eve, _ = await start_branches(server, lambda *_: {})
+    zoe = await server.client("zoe", "member")
+    for who in (eve, zoe):
+        assert (await who.post(PIPELINES, json={"document": BRANCHES})).status_code == 201
+    server.backend.calls.clear()
+    server.backend.answers["history"] = tuple(builders.job(n, "COMPLETED") for n in range(41, 47))
+
+    def read(_cluster: Any, user: str, paths: list[str]) -> dict[str, bytes]:
+        if user == "zoe":
+            raise Unreachable("the head is away")
+        return dict.fromkeys(paths, b"[" * 100_000)
+
+    server.backend.answers["step_result_files"] = read
+    shown = await eve.get(PIPELINES)
+    assert [one["state"] for one in shown.json()] == ["done"] * 3, shown.text
+    asked = {user: len(paths) for *_, user, paths in server.backend.named("step_result_files")}
+    assert (asked, len(server.backend.named("step_result_files"))) == ({"eve": 4, "zoe": 2}, 2)
 
 
 async def test_result_of_an_earlier_run_of_a_step_does_not_count(server: Server) -> None:
