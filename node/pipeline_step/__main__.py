@@ -3,7 +3,7 @@
 begin PLAN STEP ARGV...   before the command; prints lines for `eval`: variables with the outputs of earlier steps, and the
                           command with outputs in place of {STEP.OUTPUT}; `exit 0` for a step that is skipped or cached
 end PLAN STEP             after a command that succeeded; checks and records its outputs
-forget FOLDER STEP...     deletes the results of these steps, which will run again"""
+forget FOLDER STEP=JOB... deletes the results of steps that these jobs recorded: other jobs run the steps again"""
 
 import json
 import shlex
@@ -17,8 +17,9 @@ from pipeline_step.step import Step
 def main():
     what, place, words = sys.argv[1], sys.argv[2], sys.argv[3:]
     if what == "forget":
-        for name in words:
-            Results(place).forget(name)
+        for name, _, job in (word.partition("=") for word in words):
+            if (Results(place).read(name) or {}).get("job") == int(job):
+                Results(place).forget(name)
         return 0
     try:
         with open(place) as file:

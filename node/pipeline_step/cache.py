@@ -1,6 +1,6 @@
 """Finds the outputs of an earlier run of a step with the same content: command, settings, input files and outputs of the steps
-that it needs. Files stay in the folder of the run that made them; a record names them. A hit copies them after their digest was
-checked."""
+that it needs. Files stay in the folder of the run that made them; a record names them. A hit copies them and checks the digest
+of the copy."""
 
 import hashlib
 import json
@@ -18,19 +18,19 @@ class Cache:
         self._folder = folder
 
     def find(self, key, work):
-        """Returns {"job", "outputs"} with the files copied to folder `work`; None if there is no record, or its files are gone
-        or have changed."""
+        """Returns {"job", "outputs"} with the files copied to folder `work`; None if there is no record, or its files or dataset
+        versions are gone or have changed."""
         record = read_json(os.path.join(self._folder, f"{key}.json"))
         if record is None:
             return None
         try:
             outputs = record["outputs"]
-            files = [one for one in outputs.values() if one["kind"] == "file"]
-            if any(tree_digest(one["value"]) != one["sha256"] for one in files):
+            if not all(os.path.isdir(one["value"]) for one in outputs.values() if one["kind"] == "dataset"):
                 return None
-            for one in files:
+            for one in (one for one in outputs.values() if one["kind"] == "file"):
                 goal = os.path.join(work, one["path"])
-                _copy(one["value"], goal)
+                if not _copy(one["value"], goal, one["sha256"]):
+                    return None
                 one["value"] = goal
             return {"job": record["job"], "outputs": outputs}
         except (OSError, KeyError, TypeError, AttributeError, shutil.Error):  # the earlier folder was deleted meanwhile
@@ -53,21 +53,34 @@ def content_key(settings, argv, inputs, folder):
     return hashlib.sha256(json.dumps([settings, argv, files], sort_keys=True).encode()).hexdigest()
 
 
-def _copy(source, goal):
+def _copy(source, goal, sha256):
+    """Puts a copy in place of `goal`, if the copy has this digest. Returns whether it has."""
     source = os.path.realpath(source)
     if source == os.path.realpath(goal):
-        return
+        return tree_digest(goal) == sha256
     os.makedirs(os.path.dirname(goal), exist_ok=True)
     part = f"{goal}.{os.uname().nodename}.{os.getpid()}"
-    if in_dataset(source):
-        os.symlink(source, part)
-    elif os.path.isdir(source):
-        _copy_folder(source, part)
-    else:
-        shutil.copy2(source, part)
-    if os.path.isdir(goal) and not os.path.islink(goal):
-        shutil.rmtree(goal)
-    os.replace(part, goal)
+    try:
+        if in_dataset(source):
+            os.symlink(source, part)
+        elif os.path.isdir(source):
+            _copy_folder(source, part)
+        else:
+            shutil.copy2(source, part)
+        if tree_digest(part) != sha256:
+            return False
+        _remove(goal)
+        os.rename(part, goal)
+        return True
+    finally:
+        _remove(part)
+
+
+def _remove(path):
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.remove(path)
 
 
 def _copy_folder(source, goal):

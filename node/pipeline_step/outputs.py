@@ -69,7 +69,7 @@ def tree_digest(path):
         return hashlib.sha256(os.fsencode(path)).hexdigest()
     if not os.path.isdir(path):
         return _content_digest(path)
-    digest = hashlib.sha256()
+    lines = []
     for name, place, link in tree_entries(path):
         if link:
             line = [name, "link", link]
@@ -77,8 +77,10 @@ def tree_digest(path):
             line = [name, "folder", ""]
         else:
             line = [name, "run" if os.stat(place).st_mode & 0o100 else "file", _content_digest(place)]
-        digest.update(f"{json.dumps(line)}\n".encode())
-    return digest.hexdigest()
+        lines.append(f"{json.dumps(line)}\n")
+    return hashlib.sha256(
+        "".join(sorted(lines)).encode()
+    ).hexdigest()  # a copy may have another order: links are followed
 
 
 def in_dataset(path):
@@ -87,16 +89,15 @@ def in_dataset(path):
 
 
 def tree_entries(folder, prefix="", above=()):
-    """Yields (name, path, link) of each file, link and empty folder in a folder, in order. `link` is the text of a link that a
+    """Yields (name, path, link) of each file, link and empty folder in a folder. `link` is the text of a link that a
     copy of the folder keeps: a relative one to a path in the folder, one into a dataset, and one to nothing. Other links are
     followed, so `path` may be outside the folder. `above`: folders whose links are being followed."""
     folder = os.path.realpath(folder)
     for parent, folders, files in os.walk(folder):
-        folders.sort()
         linked = [name for name in folders if os.path.islink(os.path.join(parent, name))]
         if not folders and not files and (parent != folder or prefix):
             yield os.path.normpath(os.path.join(prefix, os.path.relpath(parent, folder))), parent, ""
-        for file in sorted([*files, *linked]):
+        for file in [*files, *linked]:
             path = os.path.join(parent, file)
             name = os.path.normpath(os.path.join(prefix, os.path.relpath(path, folder)))
             text = os.readlink(path) if os.path.islink(path) else ""
@@ -150,8 +151,8 @@ def _metric(name, metric, written, metrics_file):
             f"output {name}: the command reported no {metric}; call headway_train.report({metric}=...), "
             f'or write a line {name}=VALUE to "$HEADWAY_OUTPUTS"'
         ) from None
-    except ValueError:
-        raise StepFault(f"output {name}: {value[:60]!r} is not a number") from None
+    except (ValueError, OverflowError):
+        raise StepFault(f"output {name}: {str(value)[:60]!r} is not a number, or too large") from None
 
 
 def _dataset(name, dataset, written):

@@ -3,10 +3,11 @@
 The plan is a JSON object that is the same for all steps:
 
     {"folder": "/scratch/ada/runs/...", "cache": "/scratch/ada/.headway/pipeline-cache",
-     "metrics": "/scratch/ada/.headway/metrics", "digests": true, "steps": {"train": {"needs": ["prepare"], "when": [...],
-     "outputs": {...}, "inputs": [...] or null, "settings": "...", "fresh": false}}}
+     "metrics": "/scratch/ada/.headway/metrics", "steps": {"train": {"needs": ["prepare"], "when": [...],
+     "outputs": {...}, "inputs": [...] or null, "digests": true, "settings": "...", "fresh": false, "earlier": [11]}}}
 
-`digests`: files are hashed, because a step of the pipeline is cached."""
+`digests`: the step's output files are hashed, because it or a step that needs it is cached. `earlier`: jobs of the step before
+a retry; their results do not count."""
 
 import os
 import re
@@ -31,7 +32,7 @@ class Step:
     def __init__(self, plan, name):
         self._plan, self._name, self._step = plan, name, plan["steps"][name]
         self._results = Results(plan["folder"])
-        self._job = int(os.environ.get("SLURM_JOB_ID", "0"))
+        self._job = int(os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID", "0"))
 
     def begin(self, argv):
         """Returns the variables to set and the command to run; None for the command if the step is skipped or cached. Raises
@@ -55,7 +56,6 @@ class Step:
             if known is not None:
                 why = f"its content is that of job {known['job']}"
                 self._finish({"state": "cached", "why": why, "source": known["job"], "outputs": known["outputs"]})
-                self._cache.save(key, known["job"], known["outputs"])
                 print(f"headway: step {self._name} is cached: {why}", file=sys.stderr)
                 return variables, None
         return variables, substitute(argv, values)
@@ -65,7 +65,7 @@ class Step:
         declared, plan = self._step["outputs"], self._plan
         metrics = os.path.join(plan["metrics"], f"{self._job}.jsonl")
         written = self._results.path(self._name, "outputs")
-        outputs = collect(declared, plan["folder"], written, metrics, plan["digests"])
+        outputs = collect(declared, plan["folder"], written, metrics, self._step["digests"])
         if key := os.environ.get(KEY):
             self._cache.save(key, self._job, outputs)
         self._finish({"state": "done", "why": "", "outputs": outputs})
@@ -73,7 +73,7 @@ class Step:
     def _wait_for_results(self):
         """Waits until all needed steps have a result: this node may see late what other nodes wrote."""
         for _ in range(_RESULT_S):
-            missing = [need for need in self._step["needs"] if self._results.read(need) is None]
+            missing = [need for need in self._step["needs"] if self._result(need) is None]
             if not missing:
                 return
             pause(1)
@@ -82,13 +82,22 @@ class Step:
             f"the result of step {missing[0]} is not in {self._results.folder}; run it again with --step {missing[0]}"
         )
 
+    def _result(self, name):
+        """Returns the result of a step; None if it has none, one that can't be read, or only one of a job before a retry."""
+        found = self._results.read(name)
+        if found is None or found.get("job") in self._plan["steps"][name]["earlier"]:
+            return None
+        outputs = found.get("outputs")
+        whole = isinstance(outputs, dict) and all(isinstance(one, dict) and "value" in one for one in outputs.values())
+        return found if whole else None
+
     @property
     def _cache(self):
         return Cache(self._plan["cache"])
 
     def _values(self, name):
         """Returns the outputs of the steps that step `name` needs: (step, output) -> text."""
-        results = {need: self._results.read(need) or {} for need in self._plan["steps"][name]["needs"]}
+        results = {need: self._result(need) or {} for need in self._plan["steps"][name]["needs"]}
         return {
             (need, output): str(one["value"])
             for need, result in results.items()
@@ -99,7 +108,7 @@ class Step:
         """Returns the key of the step's content: the outputs of needed steps count by content, not by path."""
         contents = {}
         for need in self._step["needs"]:
-            for output, one in (self._results.read(need) or {}).get("outputs", {}).items():
+            for output, one in (self._result(need) or {}).get("outputs", {}).items():
                 contents[need, output] = one.get("sha256") or one.get("version") or one["value"]
         named = sorted([*of, content] for of, content in contents.items())
         return content_key([self._step["settings"], named], argv, self._step["inputs"], self._plan["folder"])
@@ -109,7 +118,7 @@ class Step:
         self._results.write(self._name, {"job": self._job, "source": 0, "at": time.time(), **result})
         skipped = {}
         for name, step in self._plan["steps"].items():
-            if not step["needs"] or self._results.read(name) is not None:
+            if not step["needs"] or self._result(name) is not None:
                 continue
             reason = next((f"step {need} is skipped" for need in step["needs"] if need in skipped), "")
             if reason := reason or self._skip_reason(name):
@@ -120,7 +129,7 @@ class Step:
     def _skip_reason(self, name):
         """Returns why a step is skipped; "" if it is not, or not all steps that it needs have a result."""
         step = self._plan["steps"][name]
-        results = {need: self._results.read(need) for need in step["needs"]}
+        results = {need: self._result(need) for need in step["needs"]}
         for need, result in results.items():
             if result is not None and result.get("state") == "skipped":
                 return f"step {need} is skipped"
@@ -132,7 +141,7 @@ class Step:
         """Records these steps as skipped and cancels their jobs, which wait. A job that this misses skips its step itself."""
         waiting = {}
         try:
-            ask = ["squeue", "-h", "--me", "-t", "PENDING", "-o", "%i|%j|%Z"]
+            ask = ["squeue", "-h", "--me", "-t", "PENDING", "-o", "%F|%j|%Z"]  # %F: of an array the number of the whole
             told = subprocess.run(ask, stdout=subprocess.PIPE, text=True, timeout=_SQUEUE_S, check=True).stdout
             for line in told.splitlines():
                 number, name, folder = line.split("|", 2)

@@ -92,6 +92,7 @@ def answers() -> dict[str, Any]:
         "shares": _shares,
         "job_runs": lambda cluster, job: (),
         "run_command": _ran,
+        "step_result_files": {},
         "submit": lambda cluster, request, user: SubmitOut(
             job_id=0,
             cluster=cluster.name,

@@ -70,7 +70,17 @@ def test_unresponsive_slurm_is_named_on_all_pages_and_open_streams(demo: Site) -
         assert line_with(lines, "event: foot").startswith("event: foot")
         demo.loop.call_soon_threadsafe(demo.state.live.mark_stale, "demo", why)
         assert line_with(lines, why).startswith("data: ")
-        for call in ("read", "history", "shares", "job_runs", "job", "run_command", "log_part", "submit"):
+        for call in (
+            "read",
+            "history",
+            "shares",
+            "job_runs",
+            "job",
+            "run_command",
+            "step_result_files",
+            "log_part",
+            "submit",
+        ):
             demo.backend.answers[call] = Unreachable(why)
         for tab in (*TABS, "/jobs/104", "/nodes/demo-1-1", "/submit?from=104", "/queue?show=ended"):
             page = client.get(f"/clusters/demo{tab}")

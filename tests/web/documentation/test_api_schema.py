@@ -64,6 +64,7 @@ def answers() -> dict[str, Any]:
         "install_job_secrets": (),
         "cancel": None,
         "run_command": ExecOut(code=0),
+        "step_result_files": {},
         "run_interactive": hello,
         "follow_log": [b"loss 1.0\n"],
         "follow_array_logs": [b"1: loss 1.0\n"],

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from headway.domain.slurm.sbatch_options import parse_options
 from headway.errors import Fault, InvalidSpec
 from headway.jobs.pipelines.step_outputs import (
     OUTPUT_NAME,
@@ -104,6 +105,15 @@ class Pipeline(StrictModel):
             if found.intersection(self.steps[name].needs):
                 found.add(name)
         return found
+
+
+def stored_pipeline(document: Mapping[str, Any]) -> Pipeline:
+    """Returns the pipeline of a stored document. It was checked when it was stored; rules that are newer do not apply to it."""
+    try:
+        return Pipeline.model_validate(document)
+    except ValidationError as error:
+        faults = [fault for _, fault in islice(pydantic_faults(error, Pipeline), MOST_FAULTS)]
+        raise InvalidSpec(faults, "the stored pipeline") from None
 
 
 def read_pipeline(document: Mapping[str, Any]) -> Pipeline:
@@ -211,8 +221,13 @@ def _output_faults(pipeline: Pipeline) -> Iterator[Fault]:
             yield Fault(
                 f"{place}.inputs", "a step without outputs can't be cached", "declare outputs, or remove inputs"
             )
-        if (step.outputs or step.inputs is not None) and any(_is_array(word) for word in step.sbatch):
-            yield Fault(f"{place}.outputs", "an array can't have outputs", "write them in a step that needs this one")
+        if any(option.name == "array" for option in parse_options(step.sbatch)):
+            if step.outputs or step.inputs is not None:
+                yield Fault(
+                    f"{place}.outputs", "an array can't have outputs", "write them in a step that needs this one"
+                )
+            if step.when:
+                yield Fault(f"{place}.when", "an array can't have a condition", "put it on a step that this one needs")
         needed = [
             (need, output) for need in step.needs if need in pipeline.steps for output in pipeline.steps[need].outputs
         ]
@@ -238,10 +253,6 @@ def _reference_faults(pipeline: Pipeline, name: str, place: str, other: str, out
         yield Fault(
             place, f"{other}.{output} is not a metric, so it can't be compared", "compare an output with metric:"
         )
-
-
-def _is_array(word: str) -> bool:
-    return word.startswith(("--array", "-a"))
 
 
 def _shown(name: object) -> str:

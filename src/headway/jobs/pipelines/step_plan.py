@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -47,11 +48,20 @@ class StepResult(BaseModel):
         return _STATES.get(self.state, "")
 
 
-def plan_text(pipeline: Pipeline, folders: UserFolders, work: str, fresh: Collection[str] = ()) -> str:
-    """Returns the plan; "" if no step has outputs, a condition or a cache. `fresh`: cached steps that run again regardless."""
+def plan_text(
+    pipeline: Pipeline,
+    folders: UserFolders,
+    work: str,
+    fresh: Collection[str] = (),
+    earlier: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> str:
+    """Returns the plan; "" if no step has outputs, a condition or a cache. `fresh`: cached steps that run again regardless.
+    `earlier`: jobs of steps whose results do not count."""
     if not pipeline.passes_outputs:
         return ""
     steps = {}
+    cached = {name for name, step in pipeline.steps.items() if step.inputs is not None}
+    hashed = cached.union(*(pipeline.steps[name].needs for name in cached))
     for name in pipeline.steps_in_order():
         step = pipeline.steps[name]
         steps[name] = {
@@ -59,14 +69,15 @@ def plan_text(pipeline: Pipeline, folders: UserFolders, work: str, fresh: Collec
             "when": parse_condition(step.when) if step.when else [],
             "outputs": {key: one.model_dump(exclude_none=True) for key, one in step.outputs.items()},
             "inputs": step.inputs,
+            "digests": name in hashed,
             "settings": _settings_digest(step),
             "fresh": name in fresh,
+            "earlier": list(earlier.get(name, ())),
         }
     plan = {
         "folder": work,
         "cache": f"{folders.root}/pipeline-cache",
         "metrics": f"{folders.root}/metrics",
-        "digests": any(step.inputs is not None for step in pipeline.steps.values()),
         "steps": steps,
     }
     return json.dumps(plan)

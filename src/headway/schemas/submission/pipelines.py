@@ -35,7 +35,7 @@ class StepOutputOut(ResponseModel):
     value: str = Field(max_length=4096)
     path: str = Field(default="", max_length=1000)  # of a file, in the pipeline's folder
     bytes: int = 0
-    sha256: str = Field(default="", max_length=64)  # of files, if a step of the pipeline is cached
+    sha256: str = Field(default="", max_length=64)  # of files, if the step or one that needs it is cached
     version: str = Field(default="", max_length=64)  # of a dataset: NAME@VERSION
 
     @property

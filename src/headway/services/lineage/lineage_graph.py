@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused
-from headway.jobs.pipelines.pipeline_file import read_pipeline
+from headway.jobs.pipelines.pipeline_file import stored_pipeline
 from headway.jobs.pipelines.step_plan import stored_results
 from headway.schemas.submission.lineage_graph import LineageGraphOut, LineageKind, LineageNodeOut
 from headway.services.access.ownership_rights import cluster_to_work_on, may_act_on
@@ -247,7 +247,7 @@ async def _neighbours(walk: _Walk, record: JobRecord, *, before: bool) -> list[i
         row = await walk.state.store.pipelines.get(walk.cluster.name, record.pipeline)
     except NotFound:
         return []
-    steps = read_pipeline(row.document["document"]).steps
+    steps = stored_pipeline(row.document["document"]).steps
     made = {one.step: one.job_id for one in await walk.state.store.jobs.of_pipeline(row.id)}
     if before:
         names = steps[record.step].needs if record.step in steps else []
@@ -262,7 +262,7 @@ async def _passed_datasets(walk: _Walk, record: JobRecord) -> list[str]:
         row = await walk.state.store.pipelines.get(walk.cluster.name, record.pipeline)
     except NotFound:
         return []
-    steps, results = read_pipeline(row.document["document"]).steps, stored_results(row.document.get("results", {}))
+    steps, results = stored_pipeline(row.document["document"]).steps, stored_results(row.document.get("results", {}))
     needed = [results[need] for need in steps[record.step].needs if need in results] if record.step in steps else []
     return [one.version for result in needed for one in result.outputs.values() if one.kind == "dataset"]
 

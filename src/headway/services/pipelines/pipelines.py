@@ -14,7 +14,7 @@ from headway.domain.environment import parse_label
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused
-from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline
+from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline, stored_pipeline
 from headway.jobs.pipelines.pipeline_steps import latest_jobs, pipeline_out, shown_state, step_run, steps_to_retry
 from headway.jobs.pipelines.step_plan import plan_text
 from headway.jobs.submission.job_folders import user_folders
@@ -100,7 +100,7 @@ async def retry_pipeline(
     cluster = await cluster_to_work_on(state, name, who)
     row = await state.store.pipelines.get(name, pipeline)
     await authorize_as_owner(state, cluster, who, row, f"retry {row.name}")
-    plan = _with_env(read_pipeline(row.document["document"]), request.env)
+    plan = _with_env(stored_pipeline(row.document["document"]), request.env)
     unknown = [step for step in request.steps if step not in plan.steps]
     if unknown:
         raise NotFound(f"{row.name} has no step {', '.join(unknown)}", hint=f"it has {', '.join(plan.steps)}")
@@ -130,9 +130,10 @@ async def retry_pipeline(
                     await state.backend.jobs.cancel(cluster, str(now[step]), row.user, as_operator=False)
         await write_audit_line(state, who, "pipeline-retry", name, pipeline=row.id, steps=again)
         waits = {step: number for step, number in now.items() if step not in again and states[step] not in _ENDED}
+        earlier = {step: [number for of, number in before if of == step] for step in again}
         if plan.passes_outputs:
-            await forget_results(state, cluster, row, again)
-        made = await _submit(state, who, cluster, row, plan, again, waits, fresh=request.steps)
+            await forget_results(state, cluster, row, earlier)
+        made = await _submit(state, who, cluster, row, plan, again, waits, fresh=request.steps, earlier=earlier)
     return await _out(state, cluster, row, [*before, *made])
 
 
@@ -146,10 +147,11 @@ async def _submit(
     jobs: Mapping[str, int],
     *,
     fresh: Sequence[str] = (),
+    earlier: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> list[tuple[str, int]]:
     """Returns (step, job id) of each submitted step, in order. `jobs` are ids of steps that already exist. `fresh`: cached
-    steps that run again regardless. If one fails, all are cancelled."""
-    plan = plan_text(pipeline, user_folders(cluster, row.user), row.workdir, fresh)
+    steps that run again regardless. `earlier`: jobs of steps whose results no longer count. If one fails, all are cancelled."""
+    plan = plan_text(pipeline, user_folders(cluster, row.user), row.workdir, fresh, earlier)
     known = dict(jobs)
     git = row.document.get("git")
     made: list[tuple[str, int]] = []
@@ -242,7 +244,7 @@ async def _jobs_of_steps(
 ) -> StepJobs:
     now = latest_jobs(made)
     jobs = await _jobs(state, cluster, now.values(), ended)
-    return StepJobs(row, read_pipeline(row.document["document"]), now, jobs)
+    return StepJobs(row, stored_pipeline(row.document["document"]), now, jobs)
 
 
 async def _jobs(

@@ -98,10 +98,13 @@ async def _with_new(state: AppState, one: StepJobs, files: Mapping[str, bytes | 
     return {**stored_results(one.row.document.get("results", {})), **known}
 
 
-async def forget_results(state: AppState, cluster: Cluster, row: PipelineRow, steps: Sequence[str]) -> None:
-    """Deletes the results of steps that are submitted again, so that no other step reads them. Raises HeadwayError if the
-    cluster does not answer."""
-    argv = ["python3", "-I", "-S", "-c", program_source("pipeline_step"), "forget", row.workdir, *steps]
+async def forget_results(
+    state: AppState, cluster: Cluster, row: PipelineRow, earlier: Mapping[str, Sequence[int]]
+) -> None:
+    """Deletes the results that these earlier jobs of steps recorded, so that no other step reads them. Raises HeadwayError if
+    the cluster does not answer."""
+    words = [f"{step}={number}" for step, numbers in earlier.items() for number in numbers]
+    argv = ["python3", "-I", "-S", "-c", program_source("pipeline_step"), "forget", row.workdir, *words]
     try:
         async with asyncio.timeout(_FORGET_S):  # the command runs in a login shell of the owner
             await state.backend.commands.run_command(cluster, ExecIn(argv=argv, user=row.user), row.user)

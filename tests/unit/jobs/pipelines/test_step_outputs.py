@@ -57,6 +57,8 @@ def test_outputs_are_read() -> None:
         ({"outputs": {"a": {}}}, "give one of file, metric and dataset"),
         ({"outputs": {"a b": {"file": "a"}}}, "steps.test.outputs"),
         ({"outputs": {"a": {"file": "a"}}, "sbatch": ["--array=0-3"]}, "an array can't have outputs"),
+        ({"outputs": {"a": {"file": "a"}}, "sbatch": ["--arr=0-3"]}, "an array can't have outputs"),
+        ({"when": "train.loss < 1", "sbatch": ["-Ha0-3"]}, "an array can't have a condition"),
     ],
 )
 def test_faults_name_field_and_remedy(last: dict[str, Any], words: str) -> None:

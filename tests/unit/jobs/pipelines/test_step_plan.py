@@ -35,7 +35,20 @@ def test_plan_has_steps_in_order_with_their_conditions() -> None:
         "/scratch/ada/.headway/pipeline-cache",
         "/scratch/ada/.headway/metrics",
     )
-    assert (plan["steps"]["train"]["fresh"], plan["digests"]) == (True, True)
+    assert {name: step["fresh"] for name, step in plan["steps"].items()} == {"train": True, "test": False}
+
+
+def test_outputs_are_hashed_if_the_step_or_one_that_needs_it_is_cached() -> None:
+    model: dict[str, Any] = {"run": "x", "outputs": {"m": {"file": "m"}}}
+    steps = {
+        "raw": model,
+        "prepare": {**model, "needs": ["raw"]},
+        "train": {**model, "needs": ["prepare"], "inputs": []},
+        "test": {**model, "needs": ["train"]},
+    }
+    plan = json.loads(plan_text(read_pipeline({"name": "p", "steps": steps}), FOLDERS, "/w"))
+    hashed = {name: step["digests"] for name, step in plan["steps"].items()}
+    assert hashed == {"raw": False, "prepare": True, "train": True, "test": False}
 
 
 def test_pipeline_without_outputs_has_no_plan() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline_step import outputs, step
+from pipeline_step.__main__ import main
 from pipeline_step.outputs import StepFault
 from pipeline_step.results import Results
 from pipeline_step.step import Step, substitute, variable
@@ -41,7 +42,15 @@ class Pipeline:
         (self.folder / "in.txt").write_text("text")
 
     def add(self, name: str, needs: list[str] | None = None, **fields: Any) -> None:
-        bare = {"when": [], "outputs": {}, "inputs": None, "settings": "s", "fresh": False}
+        bare = {
+            "when": [],
+            "outputs": {},
+            "inputs": None,
+            "digests": True,
+            "settings": "s",
+            "fresh": False,
+            "earlier": [],
+        }
         self.steps[name] = {"needs": needs or [], **bare, **fields}
 
     def queue_jobs(self, **jobs: int) -> None:
@@ -55,7 +64,6 @@ class Pipeline:
             "folder": str(self.folder),
             "cache": str(self.tmp / "cache"),
             "metrics": str(self.tmp / "metrics"),
-            "digests": any(step["inputs"] is not None for step in self.steps.values()),
             "steps": self.steps,
         }
         begun = Step(plan, name)
@@ -120,6 +128,10 @@ def test_metric_that_was_not_reported_fails_the_step(pipeline: Pipeline) -> None
         pipeline.run("train", ["x"])
     with pytest.raises(StepFault, match="'high' is not a number"):
         pipeline.run("train", ["x"], lines="acc=high\n")
+    (pipeline.tmp / "metrics").mkdir()
+    (pipeline.tmp / "metrics" / "13.jsonl").write_text(json.dumps({"names": ["accuracy"]}) + f"\n[1, 2.0, {10**400}]\n")
+    with pytest.raises(StepFault, match=r"output acc: '1000.* is not a number, or too large"):
+        pipeline.run("train", ["x"])
 
 
 def test_dataset_output_names_the_newest_version_or_the_written_one(
@@ -195,6 +207,39 @@ def test_step_fails_if_a_needed_step_has_no_result(pipeline: Pipeline, monkeypat
     assert sum(pauses) > 60  # the longest time for which NFS keeps attributes of a folder
 
 
+def test_result_of_a_job_before_the_retry_does_not_count(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.add("evaluate", outputs={"accuracy": {"metric": "accuracy"}})
+    pipeline.add("publish", ["evaluate"], when=ABOVE)
+    pipeline.run("evaluate", ["x"], lines="accuracy=0.5\n")
+    pipeline.steps["evaluate"]["earlier"] = [11]
+    new = {"job": 12, "state": "done", "outputs": {"accuracy": {"kind": "metric", "value": "0.95"}}}
+    monkeypatch.setattr(step, "pause", lambda _: Results(str(pipeline.folder)).write("evaluate", new))
+    assert pipeline.run("publish", ["go"]) == ["go"]
+
+
+@pytest.mark.parametrize("outputs", [None, [], {"accuracy": 1}, {"accuracy": {"kind": "metric"}}])
+def test_malformed_result_counts_as_missing(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, outputs: object
+) -> None:
+    pipeline.add("evaluate", outputs={"accuracy": {"metric": "accuracy"}})
+    pipeline.add("publish", ["evaluate"], when=ABOVE)
+    Results(str(pipeline.folder)).write("evaluate", {"job": 11, "state": "done", "outputs": outputs})
+    monkeypatch.setattr(step, "pause", lambda _: None)
+    with pytest.raises(StepFault, match="the result of step evaluate"):
+        pipeline.run("publish", ["go"])
+
+
+@pytest.mark.parametrize(("job", "left"), [("11", None), ("12", 11)])
+def test_only_the_result_of_the_named_job_is_forgotten(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, job: str, left: int | None
+) -> None:
+    pipeline.add("train")
+    pipeline.run("train", ["x"])
+    monkeypatch.setattr("sys.argv", ["step", "forget", str(pipeline.folder), f"train={job}", "absent=3"])
+    assert main() == 0
+    assert (Results(str(pipeline.folder)).read("train") or {}).get("job") == left
+
+
 def cached_pair(pipeline: Pipeline) -> None:
     pipeline.add("prepare", outputs={"data": {"file": "data"}}, inputs=["in.txt"])
     pipeline.add("train", ["prepare"], outputs={"model": {"file": "model.pt"}}, inputs=[])
@@ -242,6 +287,63 @@ def test_cached_outputs_that_are_gone_or_changed_are_made_again(pipeline: Pipeli
         (pipeline.folder / "data").rmdir()
     pipeline.new_folder("second")
     assert pipeline.run("prepare", ["prepare", "in.txt"], {"data/a": "1"}) == ["prepare", "in.txt"]
+
+
+def test_record_of_the_cache_stays_with_the_folder_that_made_the_files(pipeline: Pipeline) -> None:
+    cached_pair(pipeline)
+    pipeline.new_folder("second")
+    assert pipeline.run("prepare", ["prepare", "in.txt"]) is None
+    (pipeline.folder / "data" / "a").write_text("damaged")
+    pipeline.new_folder("third")
+    assert pipeline.run("prepare", ["prepare", "in.txt"]) is None
+
+
+@pytest.mark.parametrize("goal", ["link", "folder", "file"])
+def test_copy_takes_the_place_of_an_earlier_file_and_leaves_no_part(pipeline: Pipeline, goal: str) -> None:
+    cached_pair(pipeline)
+    pipeline.new_folder("second")
+    data = pipeline.folder / "data"
+    if goal == "link":
+        data.symlink_to(pipeline.tmp / "cache")
+    elif goal == "folder":
+        (data / "old").mkdir(parents=True)
+    else:
+        data.write_text("old")
+    assert pipeline.run("prepare", ["prepare", "in.txt"]) is None
+    assert sorted(path.name for path in pipeline.folder.iterdir()) == [".headway", "data", "in.txt"]
+    assert sorted(path.name for path in data.iterdir()) == ["a", "b"]
+
+
+def test_failed_copy_leaves_no_part(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    cached_pair(pipeline)
+    pipeline.new_folder("second")
+
+    def full(source: str, goal: str) -> None:
+        Path(goal).touch()
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("shutil.copy2", full)
+    assert pipeline.run("prepare", ["prepare", "in.txt"], {"data/a": "1"}) == ["prepare", "in.txt"]
+    assert sorted(path.name for path in pipeline.folder.iterdir()) == [".headway", "data", "in.txt"]
+
+
+def test_cached_dataset_version_that_was_removed_is_made_again(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "DATASETS", str(pipeline.tmp / "datasets"))
+    version = pipeline.tmp / "datasets" / "books" / "2"
+    version.mkdir(parents=True)
+    pipeline.add("shard", outputs={"data": {"dataset": "books"}}, inputs=[])
+    pipeline.run("shard", ["x"])
+    assert pipeline.run("shard", ["x"]) is None
+    version.rename(version.with_name("3"))
+    assert pipeline.run("shard", ["x"]) == ["x"]
+
+
+def test_only_outputs_that_the_cache_needs_are_hashed(pipeline: Pipeline) -> None:
+    pipeline.add("train", outputs={"model": {"file": "m"}}, digests=False)
+    pipeline.run("train", ["x"], {"m": "1"})
+    assert "sha256" not in pipeline.result("train")["outputs"]["model"]
 
 
 @pytest.mark.parametrize("link", ["latest.pt", "data/latest"])

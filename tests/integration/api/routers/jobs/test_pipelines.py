@@ -14,6 +14,7 @@ import pytest
 from headway.errors import Unreachable
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
+from headway.services.pipelines import step_results
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
@@ -275,12 +276,36 @@ async def test_result_of_an_earlier_run_of_a_step_does_not_count(server: Server)
     assert [step["state"] for step in found["steps"]] == ["COMPLETED", "CANCELLED"]
 
 
+async def test_stored_pipeline_is_shown_though_a_newer_rule_refuses_its_file(server: Server) -> None:
+    eve = await server.client("eve", "member")
+    steps = {"train": {"run": ["x"]}, "test": {"run": ["echo", "{train.loss}"]}}
+    refused = await eve.post(PIPELINES, json={"document": {"name": "old", "steps": steps}})
+    assert (refused.status_code, "train.loss is of a step" in refused.text) == (422, True), refused.text
+    document = {"document": {"name": "old", "steps": steps}, "bundle": "", "git": None}
+    await server.store.pipelines.save("lab", "old", person="eve", user="eve", workdir="/w", document=document)
+    server.backend.answers["history"] = ()
+    assert [one["name"] for one in (await eve.get(PIPELINES)).json()] == ["old"]
+
+
+async def test_retry_names_the_login_files_that_keep_it_waiting(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eve, pipeline = await start_branches(server, recorded(RESULTS))
+    monkeypatch.setattr(step_results, "_FORGET_S", 0.01)
+    server.backend.answers["run_command"] = lambda *_: asyncio.Event().wait()
+    refused = await eve.post(f"{PIPELINES}/{pipeline}/retry", json={"steps": ["train"]})
+    assert (refused.status_code, ".bash_profile" in refused.text) == (503, True), refused.text
+    assert len(server.backend.named("submit")) == 2
+
+
 async def test_skipped_step_is_not_retried_and_a_named_one_ignores_its_cache(server: Server) -> None:
     eve, pipeline = await start_branches(server, recorded(RESULTS))
     refused = await eve.post(f"{PIPELINES}/{pipeline}/retry", json={})
     assert (refused.status_code, "no step of branches has failed" in refused.text) == (400, True), refused.text
     again = await eve.post(f"{PIPELINES}/{pipeline}/retry", json={"steps": ["train"]})
     assert [step["job_id"] for step in again.json()["steps"]] == [43, 44], again.text
-    assert server.backend.named("run_command")[-1][1].argv[-4:-2] == ["forget", again.json()["workdir"]]
+    forget = server.backend.named("run_command")[-1][1].argv[-4:]
+    assert forget == ["forget", again.json()["workdir"], "train=41", "publish=42"]
     plan = next(text for path, text in server.backend.named("submit")[-1][3].files.items() if path.endswith(".json"))
-    assert [step["fresh"] for step in json.loads(plan)["steps"].values()] == [True, False]
+    steps = json.loads(plan)["steps"]
+    assert [(step["fresh"], step["earlier"]) for step in steps.values()] == [(True, [41]), (False, [42])]
