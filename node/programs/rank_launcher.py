@@ -9,7 +9,8 @@ Python 3.8 or newer. It changes no variable that is already set.
   rank_launcher.py quote ARGV...       prints ARGV for HEADWAY_COMMAND, which tasks of srun get it from: Slurm shows the
                                       arguments of srun to all users
   rank_launcher.py task [-- ARGV...]   once for each task: sets network, threads and ranks for this node, then becomes ARGV
-  rank_launcher.py run -- ARGV...      instead of the batch script: `task` in another process, which gets SIGTERM too, then `end`
+  rank_launcher.py run [AFTER...] -- ARGV...  instead of the batch script: `task` in another process, which gets SIGTERM too, then
+                                      command AFTER if it succeeded, then `end`
   rank_launcher.py end CODE            after the program: waits for Slurm's requeue if a node was lost, else ends with CODE
   rank_launcher.py PYTHON-ARGS...      as torchrun's interpreter (PYTHON_EXEC): binds to the CPUs near the worker's GPU,
                                       then becomes Python"""
@@ -47,7 +48,8 @@ def main(words):
     if words[:1] == ["task"]:
         return task(words[2:])
     if words[:1] == ["run"]:
-        return run(words[2:])
+        at = words.index("--")
+        return run(words[at + 1 :], words[1:at])
     if words[:1] == ["end"]:
         return end(int(words[1]))
     near = gpu_cpus(os.environ.get("LOCAL_RANK", ""), os.environ)
@@ -55,10 +57,10 @@ def main(words):
     return exec_command([os.environ.get("HEADWAY_PYTHON") or sys.executable, *words])
 
 
-def run(argv):
-    """Runs `task` in a process of its own, then `end`. Returns the exit code as bash does. Slurm sends SIGTERM to the batch
-    script alone, and kills the job's other processes when the script ends: so the program gets the signal too and is waited
-    for. Then the signal ends the script, as it ends other scripts."""
+def run(argv, after=()):
+    """Runs `task` in a process of its own, then command `after` if the program succeeded, then `end`. Returns the exit code as
+    bash does. Slurm sends SIGTERM to the batch script alone, and kills the job's other processes when the script ends: so the
+    program gets the signal too and is waited for. Then the signal ends the script, as it ends other scripts."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     program = os.fork()
     if program == 0:
@@ -77,6 +79,8 @@ def run(argv):
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if terminated:
         os.kill(os.getpid(), signal.SIGTERM)
+    if status == 0 and after and subprocess.run(after).returncode != 0:
+        return end(1)
     return end(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 

@@ -263,14 +263,12 @@ def _body(
     yield BatchLine('echo "--- job $SLURM_JOB_ID on $SLURM_JOB_NODELIST, restart ${SLURM_RESTART_COUNT:-0} ---"')
     # Slurm sends the warning to a job's steps, never to the script itself.
     on_host = (launcher == "python" and not run.warn) or (launcher == "mpi" and by_mpirun(run))
-    if on_host and not flags and step is None:
-        why = "starts the command here, passes SIGTERM on to it; waits for the requeue when a node failed"
-        yield BatchLine('exec python3 "$helper" run -- "$@"', why)
-        return
     if on_host and not flags:
-        yield BatchLine('python3 "$helper" task -- "$@"', "on the job's first node; it starts the other processes")
-    else:
-        yield from _start(run, launcher, bool(flags), '"$torchrun"' if torchrun else "torchrun", last=step is None)
+        why = "starts the command here, passes SIGTERM on to it; waits for the requeue when a node failed"
+        after = f"{step.command('end')} " if step else ""
+        yield BatchLine(f'exec python3 "$helper" run {after}-- "$@"', why)
+        return
+    yield from _start(run, launcher, bool(flags), '"$torchrun"' if torchrun else "torchrun", last=step is None)
     if step:
         yield BatchLine("status=$?")
         yield BatchLine(f'[ "$status" != 0 ] || {step.command("end")} || status=1', "records the step's outputs")

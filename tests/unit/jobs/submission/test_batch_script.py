@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.errors import Refused
-from headway.jobs.submission.batch_script import Script, dependency, job_name, run_script
+from headway.jobs.submission.batch_script import Script, StepProgram, dependency, job_name, run_script
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.submission.run_request import ContainerIn, RunIn
@@ -104,6 +104,13 @@ def test_warn_starts_the_program_as_srun_step_and_refuses_mpirun() -> None:
     assert 'srun --kill-on-bad-exit=1 --nodes=1 --ntasks=1 python3 "$helper" task ' in text
     with pytest.raises(Refused, match="does not reach the ranks that mpirun starts"):
         make("mpirun", "./solve", warn=True)
+
+
+@pytest.mark.parametrize("argv", [["python3", "a.py"], ["mpirun", "a"]])
+def test_step_of_a_pipeline_records_its_outputs_and_gets_sigterm(argv: list[str]) -> None:
+    step = StepProgram("/s/step.py", "/s/plan.json", "train")
+    script = run_script(RunIn(argv=argv), LAB, PLACE, WORK, PLACE.helper_path("ab" * 32), step=step)
+    assert lines(script)[-1] == 'exec python3 "$helper" run python3 "$step" end "$plan" train -- "$@"'
 
 
 def test_arguments_of_steps_do_not_contain_the_command() -> None:

@@ -238,9 +238,9 @@ def test_ray_gets_the_network_and_divides_the_cpus_itself(tmp_path: Path) -> Non
     assert launch.task_variables(env, ["ray", "start"], str(tmp_path)) == {"NCCL_IB_HCA": "=mlx5_0:1"}
 
 
-def started_run(program: str) -> subprocess.Popen[str]:
+def started_run(program: str, *after: str) -> subprocess.Popen[str]:
     """Starts a shell program as a batch script does, and waits until the program has printed "begun"."""
-    argv = [sys.executable, launch.__file__, "run", "--", "bash", "-c", program]
+    argv = [sys.executable, launch.__file__, "run", *after, "--", "bash", "-c", program]
     started = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert started.stdout
     assert started.stdout.readline() == "begun\n"
@@ -259,6 +259,20 @@ def test_run_ends_with_the_code_of_the_program(program: str, code: int) -> None:
     started = started_run(program)
     started.communicate(timeout=60)
     assert started.returncode == code
+
+
+@pytest.mark.parametrize(
+    ("program", "after", "printed", "code"),
+    [
+        ("echo begun", "echo recorded", "recorded\n", 0),
+        ("echo begun", "echo missing; exit 5", "missing\n", 1),
+        ("echo begun; exit 3", "echo recorded", "", 3),
+    ],
+)
+def test_run_records_the_outputs_of_a_program_that_succeeded(program: str, after: str, printed: str, code: int) -> None:
+    started = started_run(program, "bash", "-c", after)
+    assert started.stdout  # `communicate` with a time limit would lose what was read together with "begun"
+    assert (started.stdout.read(), started.wait()) == (printed, code)
 
 
 def test_program_of_run_has_no_signal_blocked_or_ignored() -> None:
