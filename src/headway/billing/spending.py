@@ -32,10 +32,11 @@ def mean_per_second(steps: Sequence[Step], now: int, since: int = 0) -> Fraction
     return sum((step.amount for step in last), Fraction(0)) / seconds if seconds > 0 else Fraction(0)
 
 
-def forecast(steps: Sequence[Step], now: int, end: int, since: int = 0) -> Fraction:
-    """Returns the amount at `end` if the mean of the last seven days continues; after `end`, the amount itself."""
+def forecast(steps: Sequence[Step], now: int, end: int, since: int = 0, before: Sequence[Step] = ()) -> Fraction:
+    """Returns the amount at `end` if the mean of the last seven days continues; after `end`, the amount itself. `before` are
+    the steps before the period, which count for the mean alone; without them the mean is of the period's own steps."""
     spent = sum((step.amount for step in steps), Fraction(0))
-    return spent + mean_per_second(steps, now, since) * max(0, end - now)
+    return spent + mean_per_second([*before, *steps], now, since) * max(0, end - now)
 
 
 def spent_at(steps: Sequence[Step], limit: Fraction, now: int, end: int) -> int | None:

@@ -28,6 +28,14 @@ def test_mean_counts_the_day_so_far_and_no_time_before_the_first_machine() -> No
     assert mean_per_second(days(0), 0) == 0, "no second has passed"
 
 
+def test_mean_reaches_into_the_period_before() -> None:
+    before, steps = days(*[24] * 30), [Step(30 * DAY, 31 * DAY, Fraction(1))]
+    hour = 30 * DAY + 3600
+    assert forecast(steps, hour, 60 * DAY, before=before) == 1 + Fraction(7 * 24 + 1, 7 * DAY + 3600) * (
+        30 * DAY - 3600
+    )
+
+
 def test_budget_is_spent_when_the_mean_reaches_its_limit() -> None:
     steps = days(10, 10, 10)
     assert spent_at(steps, Fraction(50), 3 * DAY, 30 * DAY) == 5 * DAY

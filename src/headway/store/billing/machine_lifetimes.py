@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import func, or_, select, update
 
 from headway.domain.billing.ledger import MachineLifetime
 from headway.store.billing.runs import upsert
@@ -22,6 +22,13 @@ class MachineLifetimeStore(StorePart):
         async with self._database.read() as db:
             rows = await db.execute(query.order_by(v.c.machine, v.c.began))
             return [MachineLifetime(row.machine, row.group, row.began, row.ended, row.seen) for row in rows]
+
+    async def first_began(self, cluster: str) -> int | None:
+        """Returns when the first machine of the cluster began; None if it never had one."""
+        v = t.lives
+        async with self._database.read() as db:
+            began: int | None = await db.scalar(select(func.min(v.c.began)).where(v.c.cluster == cluster))
+            return began
 
     async def running(self, cluster: str) -> list[MachineLifetime]:
         """Returns the lifetimes of machines that still exist."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,35 @@ async def test_days_sum_to_the_invoice_with_a_forecast(server: Server) -> None:
     mine = await load_spending(server.state, ReportScope(billed, OCTOBER, ("speech",)))
     assert [usd for _, usd, _ in mine.days] == [0, 0, 3200, 3200, 0]
     assert not mine.of_invoice
+
+
+async def test_forecast_counts_days_of_the_last_week_without_machines(server: Server) -> None:
+    await server.store.machine_lifetimes.end_all("lab", OCTOBER.start + 5 * DAY)
+    hour = NOVEMBER.start - OCTOBER.start + 19 * DAY + H
+    await machines(server, 2, began=hour - H)
+    at(server, hour)
+    billed = await load_billed_cluster(server.state, "lab")
+    found = await load_spending(server.state, ReportScope(billed, NOVEMBER, None))
+    assert found.total_cents == 1600
+    assert found.forecast_cents == 1600 + round(1600 / (7 * 24 + 1) * (11 * 24 - 1))
+
+
+@pytest.mark.parametrize("teams", [None, ("speech",)])
+async def test_forecast_of_a_new_month_continues_the_month_before(
+    server: Server, accounting: Accounting, teams: tuple[str, ...] | None
+) -> None:
+    month = NOVEMBER.start - OCTOBER.start
+    accounting.runs = [run(3, month - DAY, 0, team="speech", user="sam")]
+    at(server, month + H)
+    billed = await load_billed_cluster(server.state, "lab")
+    await refresh_ledger(server.state, billed)
+    await server.store.machine_lifetimes.end_all("lab", NOVEMBER.start + H // 2)
+    found = await load_spending(server.state, ReportScope(billed, NOVEMBER, teams))
+    spent = (
+        8 * 25 if teams else 16 * 7 * 24 + 8
+    )  # the job of a day and an hour; two machines, which ended after half an hour
+    assert found.total_cents == 800
+    assert found.forecast_cents == 800 + round(Fraction(100 * spent, 7 * 24 + 1) * (30 * 24 - 1))
 
 
 async def test_month_is_compared_with_the_months_before(server: Server) -> None:

@@ -10,13 +10,15 @@ from fractions import Fraction
 from headway.billing import cluster_invoice
 from headway.billing.money import apportion, cents
 from headway.billing.periods import Period, days, previous_month, time_zone
+from headway.billing.prices import price_segments
+from headway.billing.prices.price_segments import Segment
 from headway.billing.spending import Step, forecast, spent_at
 from headway.domain.billing.ledger import DAY_S, MachineLifetime
 from headway.schemas.billing.budgets import BudgetOut
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import load_visible_budgets
 from headway.services.billing.monthly_bill import load_bill
-from headway.services.billing.priced_usage import cut_by_prices, usage_cost
+from headway.services.billing.priced_usage import usage_cost
 from headway.services.billing.reports.report_scope import BilledCluster, ReportScope
 from headway.store.billing.run_sums import Only, ReportSpan
 
@@ -67,9 +69,9 @@ async def load_spending(state: AppState, scope: ReportScope) -> Spending:
     billed, month, seen = scope.billed, scope.month, scope.visible_teams
     where = time_zone(billed.costs.timezone)
     allocated = await _allocated_by_day(state, billed, month, seen)
-    steps, correction, since = allocated, 0, 0
+    steps, correction = allocated, 0
     if seen is None:
-        steps, since = await _nodes_by_day(state, billed, month)
+        steps = await _nodes_by_day(state, billed, month)
         invoice = (await load_bill(state, billed, month)).chargeback.invoice
         correction = invoice.correction_cents
         total = invoice.total_cents - correction
@@ -79,10 +81,14 @@ async def load_spending(state: AppState, scope: ReportScope) -> Spending:
     by_day = apportion(total if any(exact) else 0, exact) if exact else []
     earlier = previous_month(month, where)
     before: Sequence[Step] = ()
-    if earlier is not None:
-        whole = (await _nodes_by_day(state, billed, earlier))[0] if seen is None else None
-        before = await _allocated_by_day(state, billed, earlier, seen) if whole is None else whole
-    running = month.start <= billed.now < month.end
+    if earlier is not None and seen is None:
+        before = await _nodes_by_day(state, billed, earlier)
+    elif earlier is not None:
+        before = await _allocated_by_day(state, billed, earlier, seen)
+    at_end = None  # the forecast
+    if month.start <= billed.now < month.end and any(exact):
+        since = await _first_cost(state, billed)
+        at_end = cents(forecast(steps, billed.now, month.end, since, before))
     return Spending(
         of_invoice=seen is None,
         days=tuple(
@@ -93,7 +99,7 @@ async def load_spending(state: AppState, scope: ReportScope) -> Spending:
         total_cents=total,
         allocated_cents=cents(_sum(allocated)),
         correction_cents=correction,
-        forecast_cents=cents(forecast(steps, billed.now, month.end, since)) if running and any(exact) else None,
+        forecast_cents=at_end,
         months=await _months(state, scope, total + correction),
     )
 
@@ -154,31 +160,39 @@ async def _costs_by_team(
     return found
 
 
-async def _nodes_by_day(state: AppState, billed: BilledCluster, month: Period) -> tuple[list[Step], int]:
-    """Returns the costs of the invoice by day, and when the first of the month's machines began."""
+async def _first_cost(state: AppState, billed: BilledCluster) -> int:
+    """Returns when the cluster could cost something for the first time: its first machine, or the first price that is billed
+    without machines."""
+    began = await state.store.machine_lifetimes.first_began(billed.name)
+    prices = await state.store.prices.of_cluster(billed.name)
+    starts = [int(row.since) for row in prices if row.reserved]
+    return min(starts if began is None else [began, *starts], default=0)
+
+
+async def _nodes_by_day(state: AppState, billed: BilledCluster, month: Period) -> list[Step]:
+    """Returns the costs of the invoice by day."""
     lives = await state.store.machine_lifetimes.between(billed.name, month.start, month.end)
     prices = await state.store.prices.of_cluster(billed.name)
     groups = {life.group for life in lives} | {row.group for row in prices if row.reserved}
     found = []
     for start, end in _days(billed, month):
         there = [life for life in lives if life.began < end and (not life.ended or life.ended > start)]
-        found.append(Step(start, end, await _nodes_cost(state, billed, Period("", start, end), there, groups)))
-    return found, min((life.began for life in lives), default=0)
+        segments = price_segments.segments(prices, groups, Period("", start, end))
+        priced = [segment for segment in segments if segment.group in groups]
+        found.append(Step(start, end, _nodes_cost(priced, there, billed.now)))
+    return found
 
 
-async def _nodes_cost(
-    state: AppState, billed: BilledCluster, period: Period, lives: Sequence[MachineLifetime], groups: set[str]
-) -> Fraction:
-    segments = await cut_by_prices(state, billed, period, groups)
+def _nodes_cost(segments: Sequence[Segment], lives: Sequence[MachineLifetime], now: int) -> Fraction:
     cost = Fraction(0)
     for segment in segments:
         here = [life for life in lives if life.group == segment.group]
         if segment.reserved:
-            nodes = cluster_invoice.metered(here, (), [segment], billed.now)
+            nodes = cluster_invoice.metered(here, (), [segment], now)
             seconds = sum(end - start for one in nodes for start, end in one.there)
-            seconds += cluster_invoice.unused(segment, nodes, billed.now)
+            seconds += cluster_invoice.unused(segment, nodes, now)
         else:
-            end = min(segment.end, billed.now)
+            end = min(segment.end, now)
             seconds = sum(max(0, min(life.ended or end, end) - max(life.began, segment.start)) for life in here)
         cost += segment.usd_per_second * seconds
     return cost
