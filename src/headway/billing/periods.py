@@ -74,6 +74,11 @@ def parse_moment(text: str, where: tzinfo) -> int:
     return int((found if found.tzinfo else found.replace(tzinfo=where)).timestamp())
 
 
+def days_after(at: float, count: int, where: tzinfo) -> int:
+    """Returns the first moment of the day that is `count` days after the day of `at` (unix seconds)."""
+    return _midnight(datetime.fromtimestamp(at, where).date() + timedelta(days=count), where)
+
+
 def days(start: int, end: int, where: tzinfo) -> list[tuple[int, int]]:
     """Returns the time span divided at midnights in the zone `where`."""
     found = []

@@ -28,7 +28,7 @@ class InvoiceLineOut(ResponseModel):
 class InvoiceOut(ResponseModel):
     """A month's invoice. `state` is open (counted up to `as_of`) or closed (never changed again). `number` and
     `reference` are of a closed invoice. `tax_usd` is `tax_percent` of the sum `total_usd`, and `due_usd` both together;
-    `due_at` is when it is to be paid."""
+    `due_at` is the first moment of the day, in `timezone`, on which it is to be paid."""
 
     cluster: str
     period: str

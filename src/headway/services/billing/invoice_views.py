@@ -7,8 +7,7 @@ from fractions import Fraction
 from headway.billing import chargeback, cluster_invoice
 from headway.billing.chargeback import Chargeback
 from headway.billing.money import cents, usd
-from headway.billing.periods import Period
-from headway.domain.billing.ledger import DAY_S
+from headway.billing.periods import Period, days_after, time_zone
 from headway.schemas.billing.chargeback import ChargebackOut, TeamCostOut, UnassignedOut
 from headway.schemas.billing.invoices import InvoiceLineOut, InvoiceOut
 from headway.services.app_state import AppState
@@ -70,7 +69,7 @@ def _invoice_out(billed: BilledCluster, bill: Bill) -> InvoiceOut:
         tax_percent=float(settings.tax_percent),
         tax_usd=usd(tax_cents),
         due_usd=usd(total_cents + tax_cents),
-        due_at=int(row.closed_at) + settings.due_days * DAY_S if row else None,
+        due_at=days_after(row.closed_at, settings.due_days, time_zone(bill.timezone(billed))) if row else None,
     )
 
 

@@ -199,7 +199,7 @@ async def costs_page(
         day_chart=day_chart(found, len(days(month.start, month.end, where))) if isinstance(found, Spending) else None,
         sum_chart=sum_chart(found, month, billed.now) if isinstance(found, Spending) else None,
         burn_down_chart=lambda down: burn_down_chart(down, billed.now),
-        day_only=lambda at: f"{datetime.fromtimestamp(at, where):%Y-%m-%d}",
+        day_only=lambda at, zone="": f"{datetime.fromtimestamp(at, time_zone(zone) if zone else where):%Y-%m-%d}",
         days=days(month.start, month.end, where),
         by=by,
         bys=tuple(_BY.values()),

@@ -481,10 +481,28 @@ async def test_closed_invoice_keeps_its_parties_tax_and_due_date(server: Server)
     at(server, 31 * DAY_S + H)
     closed = (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).json()
     assert (closed["reference"], closed["currency"]) == (f"lab-2026-10-{closed['number']}", "USD")
-    assert closed["due_at"] == int(closed["closed_at"]) + 14 * DAY_S
+    assert closed["due_at"] == OCTOBER.end + 14 * DAY_S
     server.backend.clusters["lab"]["costs"] = CostSettings()
     await server.apply("lab", note="no parties")
     assert await got(ann, "invoice?period=2026-10") == closed
     page = (await ann.get("/clusters/lab/costs?section=invoice&period=2026-10")).text
     for part in (closed["reference"], "Example Ltd\n1 Main Street", "Acme &lt;Inc&gt;", "Bank 123", "19.5 %", "28.68"):
+        assert part in page
+
+
+async def test_dates_of_a_closed_invoice_are_in_its_time_zone(server: Server) -> None:
+    """It is closed at 00:30 of a day in Berlin, before the end of summer time, and the file then has another zone."""
+    theirs = InvoiceSettings(due_days=14)
+    server.backend.clusters["lab"]["costs"] = CostSettings(timezone="Europe/Berlin", invoice=theirs)
+    await server.apply("lab", note="zone")
+    september = OCTOBER.start - 10 * DAY_S
+    await server.store.machine_lifetimes.record("lab", [("lab-1-1", "main")], [], [], september)
+    at(server, 19 * DAY_S - 2 * H + H // 2)
+    ann = await server.client()
+    closed = (await ann.post(f"{V1}/invoice/close", json={"period": "2026-09"})).json()
+    assert closed["due_at"] == OCTOBER.start + 33 * DAY_S - H
+    server.backend.clusters["lab"]["costs"] = CostSettings(timezone="America/New_York")
+    await server.apply("lab", note="other zone")
+    page = (await ann.get("/clusters/lab/costs?section=invoice&period=2026-09")).text
+    for part in (">2026-10-20<", ">2026-11-03<", "2026-09-01 to 2026-09-30 (Europe/Berlin)"):
         assert part in page
