@@ -87,9 +87,11 @@ def convert_file(
     return Converted(source, target, *write_job(reading, job, target), tuple(reading.carried))
 
 
-def write_job(reading: Reading, job: Job, target: Target) -> tuple[str, tuple[Loss, ...]]:
-    """Returns the text of a job that was read, without values of secrets, and what is not in it. Raises InvalidSpec."""
-    job.program = _without_secrets(reading, job.program)
+def write_job(reading: Reading, job: Job, target: Target, *, is_masked: bool = False) -> tuple[str, tuple[Loss, ...]]:
+    """Returns the text of a job that was read, without values of secrets, and what is not in it. `is_masked`: the program has
+    no such values. Raises InvalidSpec."""
+    if not is_masked:
+        job.program = _without_secrets(reading, job.program)
     written, losses = _WRITERS[target](job)
     return written, tuple(in_file_order([*reading.losses, *losses]))
 

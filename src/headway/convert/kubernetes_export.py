@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from headway.convert.conversion import write_job
 from headway.convert.formats import Target
 from headway.convert.job_description import Job, Loss, Place, Served, Used, in_file_order
-from headway.convert.readers.launcher_script import is_launcher_script, launcher, plain_script
+from headway.convert.readers.launcher_script import is_launcher_script, launcher, lose_parts, plain_script
 from headway.convert.readers.service_file import read_service
 from headway.convert.readers.slurm import read_option, read_slurm
 from headway.convert.reading_state import Reading
+from headway.convert.writers.pod_template import REASONS, PodWriter, escape_dollars
 from headway.convert.writers.serving import write_deployment, write_inference_service, write_ray_service
-from headway.domain.access.credential_redaction import mask_words
+from headway.domain.access.credential_redaction import MASK, mask_words, masked_names
 from headway.domain.slurm.sbatch_options import parse_options
 from headway.errors import Fault, InvalidSpec
 
@@ -44,8 +45,8 @@ _SERVICE_WRITERS: Mapping[Kind, Callable[[Job, Served], tuple[str, list[Loss]]]]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """Objects as YAML, and what of the job or service is not in them. `used`: what they request of processors and memory, None if
-    that is not known."""
+    """Objects as YAML, and what of the job or service is not in them. `used`: what each pod requests of processors and memory,
+    None if no use is known."""
 
     kind: Kind
     text: str
@@ -64,8 +65,8 @@ class RunUse:
 
 
 def used_per_node(runs: Iterable[RunUse]) -> Used | None:
-    """Returns what the runs have used of each node: the mean of processors and the most memory, of the run with the most, and a
-    quarter more. None if nothing is recorded."""
+    """Returns what the runs have used of each node: the mean of processors, and the mean memory of a node in the largest step, of
+    the run with the most, and a quarter more. None if nothing is recorded."""
     found = [run for run in runs if run.memory_mib and run.elapsed_s and run.nodes]
     if not found:
         return None
@@ -89,9 +90,11 @@ def export_job(
     job; `kind`: None for a RayJob if its launcher is Ray, else a JobSet. Raises InvalidSpec."""
     words = mask_words(arguments)
     reading = Reading("job")
-    by_ray = False
-    if is_launcher_script(script):
+    _lose_secrets(reading, "arguments", words)
+    by_ray, is_made = False, is_launcher_script(script)
+    if is_made:
         by_ray = launcher(script) == "ray"
+        lose_parts(reading, script, environment)
         script, words = plain_script(script, words), []
         reading.change(Place("", "the job's folder"), "pods have the image's files", "build the image with the files")
     kind = kind or (Kind.RAYJOB if by_ray else Kind.JOBSET)
@@ -104,9 +107,9 @@ def export_job(
         reading.set_variable(Place(f"variable {name}", name), name, value)
     if words:
         job.preamble.append(f"set -- {shlex.join(words)}")
-    job.image, job.queue, job.used = image or job.image, queue, used
-    text, losses = write_job(reading, job, Target(kind))
-    return Exported(kind, text, losses, used)
+    _complete(job, image, queue, used)
+    text, losses = write_job(reading, job, Target(kind), is_masked=is_made)
+    return Exported(kind, text, losses, PodWriter(job, []).requested())
 
 
 def export_service(
@@ -118,9 +121,24 @@ def export_service(
         raise _wrong_kind(kind, "a service", OF_SERVICES)
     reading = Reading("service")
     job, served = read_service(reading, document)
+    words = mask_words(served.words)
+    _lose_secrets(reading, "run", words)
+    _complete(job, image, queue, used)
+    text, losses = _SERVICE_WRITERS[kind](job, replace(served, words=tuple(words)))
+    found = tuple(in_file_order([*reading.losses, *losses]))
+    return Exported(kind, text, found, PodWriter(job, []).requested())
+
+
+def _complete(job: Job, image: str, queue: str, used: Used | None) -> None:
     job.image, job.queue, job.used = image or job.image, queue, used
-    text, losses = _SERVICE_WRITERS[kind](job, served)
-    return Exported(kind, text, tuple(in_file_order([*reading.losses, *losses])), used)
+    job.environment = {name: escape_dollars(value) for name, value in job.environment.items()}
+
+
+def _lose_secrets(reading: Reading, where: str, words: Sequence[str]) -> None:
+    for name in masked_names(words):
+        reading.lose(
+            Place(where, name), f"the name is that of a secret, so {MASK} stands for the value", REASONS["secret"][1]
+        )
 
 
 def _wrong_kind(kind: Kind, what: str, kinds: Sequence[Kind]) -> InvalidSpec:

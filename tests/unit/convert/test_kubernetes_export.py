@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from headway.convert.kubernetes_export import (
     used_per_node,
 )
 from headway.errors import InvalidSpec
-from headway.jobs.submission.batch_script import run_script
+from headway.jobs.submission.batch_script import StepProgram, run_script
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submission.run_request import ContainerIn, RunIn
 from tests.support.clusters.builders import cluster
@@ -37,11 +38,18 @@ SERVICE: dict[str, Any] = {
 RAY_SERVICE = SERVICE | {"run": ["serve", "run", "chat:app", "--port", "{port}"]}
 
 
-def run_of(*argv: str, kind: Kind | None = None, used: Used | None = None, queue: str = "", **fields: Any) -> Exported:
+def run_of(
+    *argv: str,
+    kind: Kind | None = None,
+    used: Used | None = None,
+    queue: str = "",
+    step: StepProgram | None = None,
+    **fields: Any,
+) -> Exported:
     """Returns the object of a job that `headway run` has submitted."""
     run = RunIn(argv=list(argv), **fields)
     script = run_script(
-        run, LAB, PLACE, PLACE.job_folder("train", "1"), PLACE.helper_path("ab" * 32), warner="/w", ray="/r"
+        run, LAB, PLACE, PLACE.job_folder("train", "1"), PLACE.helper_path("ab" * 32), warner="/w", ray="/r", step=step
     )
     found = export_job(script.text(), script.args, run.sbatch, run.env, kind=kind, image=IMAGE, queue=queue, used=used)
     assert schema_faults(found.text) == []
@@ -95,6 +103,46 @@ def test_each_launcher_becomes_a_command(argv: tuple[str, ...], fields: dict[str
     assert container["command"][-1].splitlines()[-1] == line
 
 
+@pytest.mark.parametrize(
+    ("argv", "line", "name"),
+    [
+        (("t.py", "--api-key=sk-1", "--epochs", "5"), "t.py '--api-key=********' --epochs 5", "--api-key"),
+        (("t.py", "--token", "sk-1", "--epochs", "5"), "t.py --token '********' --epochs 5", "--token"),
+        (("bash", "-c", "X_TOKEN=sk-1", "a"), "bash -c 'X_TOKEN=********' a", "X_TOKEN"),
+    ],
+)
+def test_secret_in_a_command_is_masked_and_the_other_words_stay(argv: tuple[str, ...], line: str, name: str) -> None:
+    found = run_of(*argv)
+    (container,) = containers(found.text)
+    subprocess.run(["bash", "-n", "-c", container["command"][-1]], check=True)
+    assert container["command"][-1] == line
+    assert [loss.text for loss in found.losses if "a secret" in loss.why] == [name]
+
+
+def test_values_with_dollars_stay_as_they_are() -> None:
+    found = run_of("./a", env={"PRICE": "x$$y", "OTHER": "$(PRICE) $HOME"})
+    (container,) = containers(found.text)
+    assert [one["value"] for one in container["env"]] == ["x$$$$y", "$$(PRICE) $HOME"]
+
+
+def test_parts_of_the_launcher_that_pods_lack_are_named() -> None:
+    found = run_of("./a", environment="torch@3", stage_in=["books@3", "films@1"])
+    lost = [loss.text for loss in found.losses if loss.outcome == "lost"]
+    assert lost == ["--environment torch@3", "--stage-in books@3", "--stage-in films@1", "HEADWAY_CHECKPOINT_DIR"]
+    found = run_of("./a", env={"HEADWAY_CHECKPOINT_DIR": "/c"}, step=StepProgram("/s", "/p", "train"))
+    lost = [loss.text for loss in found.losses if loss.outcome == "lost"]
+    assert lost == ["inputs and outputs of the pipeline's step"]
+
+
+@pytest.mark.parametrize("fields", [{}, {"launcher": "srun"}, {"container": ContainerIn(image="docker://a")}])
+def test_script_without_its_command_is_refused(fields: dict[str, Any]) -> None:
+    run = RunIn(argv=["./a"], **fields)
+    script = run_script(run, LAB, PLACE, "/job", PLACE.helper_path("ab" * 32))
+    for arguments in ([], script.args[:-1]):
+        with pytest.raises(InvalidSpec, match="has no command"):
+            export_job(script.text(), arguments, [], {}, kind=None, image=IMAGE, queue="", used=None)
+
+
 def test_job_of_ray_becomes_a_rayjob() -> None:
     found = run_of("python3", "tune.py", launcher="ray", nodes=2, gpus=8)
     assert found.kind is Kind.RAYJOB
@@ -120,6 +168,19 @@ def test_pods_request_what_was_used_up_to_what_the_job_had() -> None:
         (container,) = containers(found.text)
         assert container["resources"]["requests"] == requests
         assert container["resources"]["limits"] == {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "2"}
+        assert found.used == Used(int(requests["cpu"]), int(requests["memory"].removesuffix("Gi")) * 1024)
+
+
+def test_pods_of_a_job_without_limits_request_what_was_used() -> None:
+    used = Used(5, 10240)
+    service = {"name": "chat", "run": ["serve"]}
+    for found in (
+        run_of("./a", used=used),
+        export_service(service, kind=None, image=IMAGE, queue="", used=used),
+    ):
+        (container,) = containers(found.text)
+        assert container["resources"] == {"requests": {"cpu": "5", "memory": "10Gi"}}
+        assert found.used == used
 
 
 def test_use_of_a_node_is_that_of_the_run_with_the_most_and_a_quarter_more() -> None:
@@ -153,6 +214,15 @@ def test_deployment_starts_a_pod_before_it_ends_another() -> None:
     assert pod["terminationGracePeriodSeconds"] == 130
     assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["ports"] == [{"name": "http", "port": 80, "targetPort": 8000}]
+
+
+def test_command_of_a_service_has_no_secrets_and_keeps_its_dollars() -> None:
+    document = SERVICE | {"run": "server --api-key sk-1 --name $$ '$(a)'", "env": {"A": "x$$y"}}
+    found = export_service(document, kind=None, image="", queue="", used=None)
+    (server,) = containers(found.text)
+    assert server["command"] == ["server", "--api-key", "********", "--name", "$$$$", "$$(a)"]
+    assert server["env"][0] == {"name": "A", "value": "x$$$$y"}
+    assert [loss.text for loss in found.losses if "a secret" in loss.why] == ["--api-key"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+from headway.convert.job_description import Place
+from headway.convert.readers.service_file import LOST
+from headway.convert.reading_state import Reading
+from headway.errors import Fault, InvalidSpec
 
 _HELPER = re.compile(r"^helper=\S+/launch-[0-9a-f]+\.py\b", re.MULTILINE)
 _LAUNCHER = re.compile(r"^export HEADWAY_LAUNCHER=(\w+)", re.MULTILINE)
@@ -13,6 +18,10 @@ _GPUS = re.compile(r"^#SBATCH --gpus-per-node=(\d+)", re.MULTILINE)
 _CONTAINER = re.compile(r'^container=\("\$\{@:1:(\d+)\}"\)', re.MULTILINE)
 _NAMED_TORCHRUN = re.compile(r"^torchrun=\$1; shift", re.MULTILINE)
 _TORCHRUN = re.compile(r' quote (?:python3 "\$warner" )?(?:"\$torchrun"|torchrun)(.*) "\$@"\)')
+_ENVIRONMENT = re.compile(r"^export PATH=.* HEADWAY_ENVIRONMENT=(\S+)", re.MULTILINE)
+_STAGED = re.compile(r"^env .*\bsrun .*headway: (\S+) could not be copied", re.MULTILINE)
+_STEP = re.compile(r"^step=\S+; plan=", re.MULTILINE)
+_CHECKPOINTS = "HEADWAY_CHECKPOINT_DIR"
 _OF_FOLDER = re.compile(
     r"#SBATCH --(output|open-mode|chdir)="
 )  # the job's folder on the cluster, which pods do not have
@@ -35,12 +44,13 @@ def launcher(text: str) -> str:
 
 def plain_script(text: str, arguments: Sequence[str]) -> str:
     """Returns the same job as a script that starts the program itself. `arguments` are those of a script that `headway run` has
-    made: options of the container, the torchrun that the user named, the command."""
-    words = list(arguments)
+    made: options of the container, the torchrun that the user named, the command. Raises InvalidSpec without a command."""
     container = _CONTAINER.search(text)
-    flags = [words.pop(0) for _ in range(int(container[1]) if container else 0)]
-    if _NAMED_TORCHRUN.search(text):
-        words.pop(0)
+    count = int(container[1]) if container else 0
+    flags, words = arguments[:count], arguments[count + (1 if _NAMED_TORCHRUN.search(text) else 0) :]
+    if not words:
+        fault = Fault("", "has no command: its arguments are missing", "export the job that headway run submitted")
+        raise InvalidSpec([fault], "the script of headway run")
     head = [line for line in text.splitlines() if line.startswith(("#!", "#SBATCH")) and not _OF_FOLDER.match(line)]
     head += [f"#SBATCH {flag}" for flag in flags if not flag.startswith("--container-workdir")]
     command = shlex.join(words)
@@ -53,6 +63,21 @@ def plain_script(text: str, arguments: Sequence[str]) -> str:
         case _:
             program = [command]
     return "\n".join([*head, *program, ""])
+
+
+def lose_parts(reading: Reading, text: str, variables: Collection[str]) -> None:
+    """Notes what such a script does beside its command, which pods do not. `variables`: names that were given with the job."""
+    for name in _ENVIRONMENT.findall(text):
+        reading.lose(Place("", f"--environment {name}"), *LOST["environment"])
+    for name in _STAGED.findall(text):
+        reading.lose(Place("", f"--stage-in {name}"), *LOST["stage_in"])
+    if _CHECKPOINTS not in variables:
+        reading.lose(
+            Place("", _CHECKPOINTS), "no pod has this variable", "mount a volume, and set the variable to its folder"
+        )
+    if _STEP.search(text):
+        what = Place("", "inputs and outputs of the pipeline's step")
+        reading.lose(what, "pods are in no pipeline", "write values for {STEP.OUTPUT} and HEADWAY_OUTPUT_*")
 
 
 def _with_workers(options: str, text: str) -> str:

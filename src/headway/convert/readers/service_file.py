@@ -16,7 +16,7 @@ _OPTIONS = {"name": "job-name", "partition": "partition", "team": "account", "no
 _DEFAULTS: Mapping[str, Any] = {"health": "/health", "start_s": 600, "drain_s": 300}
 _REQUESTS = 8
 _READ = {*_OPTIONS, *_DEFAULTS, "run", "time", "gpus", "replicas", "env", "container", "sbatch", "launcher"}
-_LOST = {
+LOST = {
     "hold_s": ("no proxy holds requests", "let clients try again"),
     "secrets": ("secrets of jobs are not in Kubernetes", "make a Secret, and name it in env by secretKeyRef"),
     "environment": ("images have no environments", "take an image with the software"),
@@ -42,7 +42,7 @@ def read_service(reading: Reading, document: Mapping[str, Any]) -> tuple[Job, Se
     _read_container(reading, document.get("container") or {})
     for name in document.keys() - _READ:
         if document[name]:
-            reading.lose(Place(name, str(document[name])[:60]), *_LOST.get(name, ("Kubernetes has no counterpart", "")))
+            reading.lose(Place(name, str(document[name])[:60]), *LOST.get(name, ("Kubernetes has no counterpart", "")))
     reading.change(
         Place("run", "the service's folder"), "pods have the image's files", "build the image with the files"
     )

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import Any
 
-from headway.convert.job_description import Job, Loss, Place
+from headway.convert.job_description import Job, Loss, Place, Used
 from headway.convert.quantities import memory_mib, slurm_seconds
 from headway.errors import Fault, InvalidSpec
 
@@ -100,9 +100,12 @@ class PodWriter:
             self.written.add("chdir")
         if job.environment:
             container["env"] = [{"name": key, "value": value} for key, value in job.environment.items()]
-        amounts = self._amounts()
-        if amounts:
-            container["resources"] = {"requests": self._requests(amounts), "limits": amounts}
+        limits, requested = self._amounts(), self.requested()
+        requests = dict(limits)
+        if requested is not None:
+            requests |= {"cpu": str(requested.cpus), "memory": _quantity(requested.memory_mib)}
+        if requests:
+            container["resources"] = {"requests": requests} | ({"limits": limits} if limits else {})
         if job.mounts:
             container["volumeMounts"] = [
                 {"name": f"folder-{number}", "mountPath": mount.target}
@@ -136,14 +139,14 @@ class PodWriter:
             amounts["memory"] = _quantity(memory)
         return amounts
 
-    def _requests(self, limits: dict[str, str]) -> dict[str, str]:
-        """Returns what a pod requests: what the job has used, at most its limits."""
-        used = self.job.used
+    def requested(self) -> Used | None:
+        """Returns what a pod requests of processors and memory: what the job has used, at most its limits. None if its use is
+        not known."""
+        used, limits = self.job.used, self._amounts()
         if used is None:
-            return limits
-        found = limits | {"cpu": str(min(used.cpus, int(limits.get("cpu", used.cpus))))}
+            return None
         limit = memory_mib(limits.get("memory", f"{used.memory_mib}Mi").removesuffix("i"), default_unit="M")
-        return found | {"memory": _quantity(min(used.memory_mib, limit))}
+        return Used(min(used.cpus, int(limits.get("cpu", used.cpus))), min(used.memory_mib, limit))
 
     def tasks_per_node(self) -> int:
         """Returns the tasks of each node."""
@@ -239,7 +242,13 @@ def _quantity(mib: int) -> str:
 
 
 def shell_command(interpreter: str, text: str) -> list[str]:
-    """Returns the command of a container that runs a script's text. Kubernetes reads $$ as $, and $(NAME) as a variable."""
+    """Returns the command of a container that runs a script's text."""
     words = shlex.split(interpreter)
     words = words[1:] if words[:1] in (["/usr/bin/env"], ["/bin/env"]) else words
-    return [*words, "-c", re.sub(r"\$(?=[$(])|(?<=\$)\$", "$$", text)]
+    return [*words, "-c", escape_dollars(text)]
+
+
+def escape_dollars(text: str) -> str:
+    """Returns a word of a command or the value of a variable as a pod must have it: Kubernetes reads $$ as $, and $(NAME) as a
+    variable."""
+    return re.sub(r"\$(?=[$(])|(?<=\$)\$", "$$", text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.convert.job_description import Job, Loss, Served
-from headway.convert.writers.pod_template import PodWriter, dns_name, metadata, node_count
+from headway.convert.writers.pod_template import PodWriter, dns_name, escape_dollars, metadata, node_count
 from headway.errors import Fault, InvalidSpec
 from headway.validation.yaml_parser import dump_yaml
 
@@ -120,7 +120,6 @@ def _begin(job: Job) -> tuple[str, PodWriter, list[Loss]]:
 
 
 def _container(writer: PodWriter, name: str, served: Served) -> dict[str, Any]:
-    # Kubernetes reads $(NAME) as a variable.
-    words = [re.sub(r"\$(?=\()", "$$", word) for word in served.words]
+    words = [escape_dollars(word) for word in served.words]
     container: Mapping[str, Any] = writer.pod(name, words)["containers"][0]
     return {**container, "ports": [{"containerPort": served.port, "protocol": "TCP"}]}

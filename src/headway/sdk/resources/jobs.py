@@ -70,8 +70,7 @@ class Jobs(Resource):
         return self._connection.get(cluster_path(cluster, "jobs", str(int(job_id)), "tasks"), ArrayOut)
 
     def script(self, cluster: str, job_id: int) -> ScriptOut:
-        """Returns the script of a job, its arguments and the flags of sbatch. Values of secrets are masked for others than
-        its owner."""
+        """Returns the script of a job, its arguments and the flags of sbatch. Values of secrets are masked."""
         return self._connection.get(cluster_path(cluster, "jobs", str(int(job_id)), "script"), ScriptOut)
 
     def lineage(self, cluster: str, job_id: int) -> LineageOut:

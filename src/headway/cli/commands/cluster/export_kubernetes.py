@@ -79,8 +79,11 @@ def kubernetes(
             raise Refused(f"{out}: {error.strerror}", hint="name a file in a folder of yours") from None
     print_losses(found.losses, show_all=show_all)
     if found.used is not None:
-        size = f"{plural(found.used.cpus, 'CPU')} and {found.used.memory_mib // 1024} GiB"
-        common.print_note(f"each pod requests {size}: what was used, and {RESERVE - 1:.0%} more")
+        size = f"{plural(found.used.cpus, 'CPU')} and {round(found.used.memory_mib / 1024, 1):g} GiB"
+        common.print_note(
+            f"each pod requests {size}: the mean use of a node and {RESERVE - 1:.0%} more, at most what the job requested "
+            "(if a node needs more than others: --as-requested)"
+        )
     elif not as_requested:
         common.print_note("no use is recorded yet: sized as requested from Slurm")
 

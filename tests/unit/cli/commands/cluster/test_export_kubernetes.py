@@ -53,10 +53,19 @@ def requests(text: str) -> dict[str, str]:
 def test_job_requests_what_it_has_used(job: Cli) -> None:
     done = job("export", "kubernetes", "lab", "12", *IMAGE)
     assert requests(done.out) == {"cpu": "5", "memory": "25Gi"}
-    assert done.err.splitlines()[-1] == "each pod requests 5 CPUs and 25 GiB: what was used, and 25% more"
+    note = done.err.splitlines()[-1]
+    assert note.startswith("each pod requests 5 CPUs and 25 GiB: the mean use of a node and 25% more, at most what")
     (asked,) = [call[2] for call in job.api.calls if call[0] == "billing.usage_runs"]
     assert asked == {"job": 12, "start": "1970-03-27T17:46:40Z"}, "a requeue renews the time of submission"
     assert requests(job("export", "kubernetes", "12", *IMAGE, "--as-requested").out) == {"memory": "64Gi"}
+
+
+def test_note_has_the_size_that_is_written(job: Cli) -> None:
+    script = "#!/bin/bash\n#SBATCH --cpus-per-task=2 --mem=500M\n./a\n"
+    job.api.on("jobs.script", ScriptOut(name="a.sh", text=script, kind="sbatch"))
+    done = job("export", "kubernetes", "12", *IMAGE)
+    assert requests(done.out) == {"cpu": "2", "memory": "500Mi"}
+    assert "each pod requests 2 CPUs and 0.5 GiB: " in done.err
 
 
 def test_job_without_recorded_use_is_sized_as_requested(job: Cli, tmp_path: Path) -> None:
