@@ -302,6 +302,7 @@ TABLE: dict[str, Row] = {
     "POST /people/{person}/enable": Row(ADMIN),
     "GET /audit": Row(ADMIN),
     "GET /offers": Row(ALL),
+    "GET /costs": Row(ALL),
     "GET /size": Row(ALL),
     "GET /settings": Row(ADMIN),
     "GET /signin": Row(PUBLIC),

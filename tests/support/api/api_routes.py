@@ -142,6 +142,7 @@ class Things:
             "job_id": str(JOBS[owner]),
             "other_id": str(JOBS[owner]),
             "operation_id": self.operation,
+            "operation": self.operation,
             "pipeline": self.pipelines[owner],
             "sweep": self.sweeps[owner],
             "service": self.services[owner],

@@ -314,7 +314,9 @@ async def test_costs_pages_show_the_same_figures_as_the_api(server: Server, acco
     assert 'href="/clusters/lab/jobs/2"' in await shown(ann, "runs", "&team=speech&lossy=1")
     for section in ("budgets", "energy", "capacity"):
         assert "Costs" in await shown(ann, section)
-    theirs = await shown(vera, "invoice")  # not hers: the usage of her own team
+    instead = await shown(vera, "invoice")  # not hers: the spending of her own team
+    assert ("Spending" in instead, "speech" in instead, "1,600.00" in instead) == (True, False, False)
+    theirs = await shown(vera, "usage")
     assert ("vision" in theirs, "speech" in theirs, "1,600.00" in theirs) == (True, False, False)
     assert "speech" not in await shown(vera, "chargeback")
 
