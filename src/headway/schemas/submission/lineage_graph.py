@@ -10,7 +10,7 @@ LineageKind = Literal["dataset", "code", "environment", "container", "sweep", "j
 
 
 class LineageNodeOut(ResponseModel):
-    """One thing. `key` is unique, such as job:12, dataset:books@3, model:iris@1."""
+    """One thing. `key` is unique, such as job:12, dataset:books@3, model:vision/iris@1, service:vision/chat."""
 
     key: str
     kind: LineageKind

@@ -10,21 +10,23 @@ from dataclasses import dataclass, field
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.errors import HeadwayError, NotFound, Refused
+from headway.errors import Conflict, HeadwayError, NotFound, Refused, Unreachable
 from headway.jobs.pipelines.pipeline_file import stored_pipeline
 from headway.jobs.pipelines.step_plan import stored_results
 from headway.schemas.submission.lineage_graph import LineageGraphOut, LineageKind, LineageNodeOut
 from headway.services.access.ownership_rights import cluster_to_work_on, may_act_on
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
-from headway.services.lineage.registered_models import ModelVersion, model_version, models_of_job
-from headway.store import SWEEP_ID, JobRecord
+from headway.services.lineage.registered_models import ModelRegistry, ModelVersion
+from headway.store import SWEEP_ID, JobRecord, ServiceRow
 
 MOST_NODES = 200
 _MOST_JOBS = 50  # that use one dataset
+_MOST_FOLDERS = 50  # of jobs, in the file of one service
 _VERSION = re.compile(r"([A-Za-z0-9][\w.-]*)@([1-9][0-9]{0,8})")
 _DATASET_PATH = re.compile(r"(?<![\w.-])/datasets/([a-z][a-z0-9_-]*)/([0-9]+)")
-_MODEL_URI = re.compile(r"models:/([^/\s\"'@]+)/([0-9]+)")
+_MODEL_URI = re.compile(r"models:/([^/\s\"'@]+)/([0-9]{1,9})(?![0-9])")
+_PATH = re.compile(r"/[\w./-]+")
 _NO_MODELS = "models are left out: {}"
 
 
@@ -45,8 +47,12 @@ class _Walk:
     edges: dict[tuple[str, str], None] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     queue: list[tuple[str, bool]] = field(default_factory=list)
-    models: dict[str, ModelVersion] = field(default_factory=dict)
+    models: dict[str, ModelVersion] = field(default_factory=dict)  # by TEAM/NAME@NUMBER
+    services: list[tuple[ServiceRow, str]] = field(default_factory=list)  # those that run, with their files as text
     jobs: dict[int, JobState] = field(default_factory=dict)  # those that Slurm knows
+
+    def __post_init__(self) -> None:
+        self.registry = ModelRegistry(self.state, self.cluster.name)
 
     def add(
         self, kind: LineageKind, name: str, *, detail: str = "", state: str = "", job_id: int = 0, title: str = ""
@@ -95,12 +101,14 @@ class _Walk:
 
 async def lineage_graph(state: AppState, who: Principal, name: str, what: str) -> LineageGraphOut:
     """Returns the graph around a job (12), a version of a dataset or model (books@3), or a service (chat); `dataset:`, `model:`,
-    `service:` in front chooses the kind. Raises NotFound."""
+    `service:` in front chooses the kind, TEAM/ the team of a model or service. Raises NotFound, Conflict if several teams have
+    it, and Unreachable for `model:` if MLflow does not answer."""
     cluster = await cluster_to_work_on(state, name, who)
     walk = _Walk(state, cluster, who)
     with contextlib.suppress(HeadwayError):  # jobs of the last days, in one shared request
         walk.jobs = {job.id: job for job in await state.readings.history(cluster)}
     walk.jobs |= state.live.snapshot(name).by_id
+    walk.services = [(service, json.dumps(service.document)) for service in await state.store.services.running(name)]
     start = await _start(walk, what.strip())
     walk.queue = [(start, True), (start, False)]
     seen: set[tuple[str, bool]] = set()
@@ -122,29 +130,37 @@ async def lineage_graph(state: AppState, who: Principal, name: str, what: str) -
 async def _start(walk: _Walk, what: str) -> str:
     kind, colon, rest = what.partition(":")
     name = rest if colon else what
-    if name.isdigit() and kind in (what, "job"):
+    if re.fullmatch("[0-9]{1,9}", name) and kind in (what, "job"):
         key = await walk.add_job(int(name))
         if not walk.nodes[key].detail:
             raise NotFound(f"{walk.cluster.name} has no job {name}", hint="headway queue")
         return key
-    if colon and kind not in ("dataset", "model", "service"):
+    if colon and kind not in ("job", "dataset", "model", "service"):
         raise Refused(f"lineage has no {kind[:40]!r}", hint="use job:12, dataset:books@3, model:iris@1 or service:chat")
-    match = _VERSION.fullmatch(name)
-    label, number = (match[1], int(match[2])) if match else (name, 0)
-    if not name:
+    team, _, versioned = name.rpartition("/")
+    match = _VERSION.fullmatch(versioned)
+    label, number = (match[1], int(match[2])) if match else (versioned, 0)
+    if not label:
         raise NotFound("nothing is named", hint="headway lineage show 12, or books@3")
+    hint = "headway dataset ls, headway serve ls, headway mlflow ui TEAM"
     for wanted, find in (("dataset", _find_dataset), ("service", _find_service), ("model", _find_model)):
         if colon and kind != wanted:
             continue
-        if key := await find(walk, label, number):
-            return key
+        try:
+            if key := await find(walk, team, label, number):
+                return key
+        except Unreachable as error:
+            if colon:
+                raise
+            hint += f"; {_NO_MODELS.format(error.message)}"
     raise NotFound(
-        f"{walk.cluster.name} has no {kind if colon else 'dataset, model or service'} {name[:60]!r}",
-        hint="headway dataset ls, headway service ls, headway mlflow ui TEAM",
+        f"{walk.cluster.name} has no {kind if colon else 'dataset, model or service'} {name[:60]!r}", hint=hint
     )
 
 
-async def _find_dataset(walk: _Walk, name: str, number: int) -> str:
+async def _find_dataset(walk: _Walk, team: str, name: str, number: int) -> str:
+    if team:  # datasets are those of the cluster
+        return ""
     versions = await walk.state.store.datasets.versions(walk.cluster.name, name, removed=True)
     found = [version for version in versions if not number or version.number == number]
     return _add_dataset(walk, found[-1].label, found[-1].source) if found else ""
@@ -154,25 +170,42 @@ def _add_dataset(walk: _Walk, label: str, source: str = "") -> str:
     return walk.add("dataset", label, detail=f"from {source}" if source else "")
 
 
-async def _find_service(walk: _Walk, name: str, number: int) -> str:
-    running = await walk.state.store.services.running(walk.cluster.name)
-    found = [service for service in running if service.name == name and not number]
-    return walk.add("service", name, detail=f"of team {found[-1].team}") if found else ""
+async def _find_service(walk: _Walk, team: str, name: str, number: int) -> str:
+    found = [one for one, _ in walk.services if one.name == name and team in ("", one.team) and not number]
+    if len(found) > 1:
+        raise _several("services", name, [f"{one.team}/{name}" for one in found])
+    return _add_service(walk, found[0]) if found else ""
 
 
-async def _find_model(walk: _Walk, name: str, number: int) -> str:
-    try:
-        return _add_model(walk, await model_version(walk.state, walk.cluster.name, walk.teams(), name, number))
-    except NotFound:
-        return ""
+def _add_service(walk: _Walk, service: ServiceRow) -> str:
+    return walk.add("service", f"{service.team}/{service.name}", title=service.name, detail=f"of team {service.team}")
+
+
+async def _find_model(walk: _Walk, team: str, name: str, number: int) -> str:
+    found: list[ModelVersion] = []
+    for one in walk.teams():
+        try:
+            if team in ("", one) and (model := await walk.registry.version(one, name, number)):
+                found.append(model)
+        except Unreachable as error:
+            if not found:
+                raise
+            walk.notes[_NO_MODELS.format(error.message)] = None
+            break
+    if len(found) > 1:
+        raise _several("models", name, [f"{one.team}/{one.label}" for one in found])
+    return _add_model(walk, found[0]) if found else ""
+
+
+def _several(kinds: str, name: str, named: list[str]) -> Conflict:
+    return Conflict(f"several {kinds} have the name {name}", hint=f"give one of {', '.join(named)}")
 
 
 def _add_model(walk: _Walk, model: ModelVersion) -> str:
-    walk.models[model.label] = model
-    aliases = ", ".join(model.aliases)
-    return walk.add(
-        "model", model.label, detail=" · ".join(part for part in (aliases, f"of team {model.team}") if part)
-    )
+    key = f"{model.team}/{model.label}"
+    walk.models[key] = model
+    detail = " · ".join(part for part in (", ".join(model.aliases), f"of team {model.team}") if part)
+    return walk.add("model", key, title=model.label, detail=detail)
 
 
 async def _job_up(walk: _Walk, key: str, number: str) -> None:
@@ -232,13 +265,13 @@ async def _job_down(walk: _Walk, key: str, number: str) -> None:
     team = await walk.team_of(job)
     if team in walk.teams():
         try:
-            for model in await models_of_job(walk.state, cluster, team, job):
+            async for model in walk.registry.of_job(team, job):
                 walk.link(key, _add_model(walk, model), up=False)
         except HeadwayError as error:
             walk.notes[_NO_MODELS.format(error.message)] = None
     folder = str(record.request.get("chdir") or "") if record else ""
     if "/runs/" in folder:  # its own folder, not the user's home
-        await _services_that_name(walk, key, re.compile(rf"{re.escape(folder)}(?![\w.-])"))
+        _services_that_name(walk, key, re.compile(rf"{re.escape(folder)}(?![\w.-])"))
 
 
 async def _neighbours(walk: _Walk, record: JobRecord, *, before: bool) -> list[int]:
@@ -285,44 +318,57 @@ async def _dataset_down(walk: _Walk, key: str, label: str) -> None:
         walk.link(key, await walk.add_job(job), up=False)
 
 
-async def _model_up(walk: _Walk, key: str, label: str) -> None:
-    if model := walk.models.get(label):
+async def _model_up(walk: _Walk, key: str, name: str) -> None:
+    if model := walk.models.get(name):
         if model.job:
             walk.link(await walk.add_job(model.job), key, up=True)
         else:
-            walk.notes[f"no job of {walk.cluster.name} logged {label}"] = None
+            walk.notes[f"no job of {walk.cluster.name} logged {model.label}"] = None
 
 
-async def _model_down(walk: _Walk, key: str, label: str) -> None:
-    name, _, number = label.partition("@")
-    await _services_that_name(walk, key, re.compile(rf"models:/{re.escape(name)}/{number}(?![0-9])"))
+async def _model_down(walk: _Walk, key: str, name: str) -> None:
+    if model := walk.models.get(name):
+        uri = re.compile(rf"models:/{re.escape(model.name)}/{model.number}(?![0-9])")
+        _services_that_name(walk, key, uri, model.team)
 
 
-async def _services_that_name(walk: _Walk, key: str, text: re.Pattern[str]) -> None:
-    for service in await walk.state.store.services.running(walk.cluster.name):
-        if text.search(json.dumps(service.document)):
-            walk.link(key, walk.add("service", service.name, detail=f"of team {service.team}"), up=False)
+def _services_that_name(walk: _Walk, key: str, expression: re.Pattern[str], team: str = "") -> None:
+    """Links the services, of one team or of all, whose file has text that the expression matches."""
+    for service, text in walk.services:
+        if team in ("", service.team) and expression.search(text):
+            walk.link(key, _add_service(walk, service), up=False)
 
 
 async def _service_up(walk: _Walk, key: str, name: str) -> None:
     """What a service reads: models of the registry, datasets, the folders of jobs."""
-    running = await walk.state.store.services.running(walk.cluster.name)
-    service = next((one for one in running if one.name == name), None)
-    if service is None:
-        return
-    text = json.dumps(service.document)
+    service, text = next(one for one in walk.services if f"{one[0].team}/{one[0].name}" == name)
     for match in dict.fromkeys(_DATASET_PATH.findall(text)):
         walk.link(_add_dataset(walk, f"{match[0]}@{match[1]}"), key, up=True)
     for model, number in dict.fromkeys(_MODEL_URI.findall(text)):
         try:
-            if service.team in walk.teams():
-                found = await model_version(walk.state, walk.cluster.name, [service.team], model, int(number))
+            if service.team in walk.teams() and (
+                found := await walk.registry.version(service.team, model, int(number))
+            ):
                 walk.link(_add_model(walk, found), key, up=True)
         except HeadwayError as error:
             walk.notes[_NO_MODELS.format(error.message)] = None
-    for folder in dict.fromkeys(re.findall(r"/[\w./-]+/runs/[\w.-]+", text)):
+    folders = _folders_of_jobs(text)
+    if len(folders) > _MOST_FOLDERS:
+        walk.notes[f"of {len(folders)} folders of jobs that {service.name} names {_MOST_FOLDERS} are read"] = None
+    for folder in folders[:_MOST_FOLDERS]:
         for job in await walk.state.store.jobs.in_folder(walk.cluster.name, folder):
             walk.link(await walk.add_job(job), key, up=True)
+
+
+def _folders_of_jobs(text: str) -> list[str]:
+    """Returns the paths /.../runs/NAME in a text. One expression for all of such a path would take time that grows with the
+    square of its length."""
+    found: dict[str, None] = {}
+    for path in _PATH.findall(text):
+        above, _, below = path.rstrip("/").rpartition("/runs/")
+        if above:
+            found[f"{above}/runs/{below.partition('/')[0]}"] = None
+    return list(found)
 
 
 _STEPS: dict[tuple[str, bool], Callable[[_Walk, str, str], Awaitable[None]]] = {

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from headway.errors import NotFound
+from headway.errors import Unreachable
 from headway.services.app_state import AppState
 from headway.services.mlflow.journals import journal_states, team_api
-from headway.services.mlflow.mlflow_api import MlflowApi, MlflowRefused
+from headway.services.mlflow.mlflow_api import MlflowRefused
 
+MOST_QUESTIONS = 300  # to MLflow, for one graph
 _JOB_TAG = "headway.job"
 _MOST_RUNS = 20  # of a job
 
@@ -31,46 +34,58 @@ class ModelVersion:
         return f"{self.name}@{self.number}"
 
 
-async def model_version(state: AppState, cluster: str, teams: list[str], name: str, number: int = 0) -> ModelVersion:
-    """Returns a version of a model (0: the latest) in the first of these teams' workspaces that has it. Raises NotFound, and
-    Unreachable if the MLflow server does not run."""
-    for team in teams:
-        api = await team_api(state, cluster, team)
+@dataclass
+class ModelRegistry:
+    """MLflow's registry of one cluster, for one graph. It asks at most MOST_QUESTIONS questions, and none after MLflow did not
+    answer one; then all its methods raise Unreachable."""
+
+    state: AppState
+    cluster: str
+    asked: int = 0
+    stopped: Unreachable | None = None
+
+    async def version(self, team: str, name: str, number: int = 0) -> ModelVersion | None:
+        """Returns a version of a team's model (0: the latest); None if the team has none. Raises Unreachable."""
         try:
             if not number:
-                model: dict[str, Any] = (await api.get("registered-models/get", name=name))["registered_model"]
+                model: dict[str, Any] = (await self._ask(team, "registered-models/get", name=name))["registered_model"]
                 number = max(int(one["version"]) for one in model.get("latest_versions", []))
-            found = (await api.get("model-versions/get", name=name, version=str(number)))["model_version"]
+            found = (await self._ask(team, "model-versions/get", name=name, version=str(number)))["model_version"]
         except (MlflowRefused, ValueError):  # ValueError: a model without versions
-            continue
-        return await _described(api, team, found)
-    raise NotFound(
-        f"{cluster} has no model {name}{f'@{number}' if number else ''}", hint="headway mlflow ui TEAM lists models"
-    )
+            return None
+        job = await self._job(team, str(found.get("run_id") or ""))
+        return ModelVersion(str(found["name"]), int(found["version"]), team, _aliases(found), job)
 
+    async def of_job(self, team: str, job: int) -> AsyncIterator[ModelVersion]:
+        """Yields the versions that the runs of a job logged. Raises Unreachable."""
+        runs = (await asyncio.to_thread(journal_states(self.state).read, self.cluster, job)).runs
+        for run in list(runs)[:_MOST_RUNS]:
+            answer = await self._ask(team, "model-versions/search", filter=f"run_id='{run}'")
+            for one in answer.get("model_versions", []):
+                yield ModelVersion(str(one["name"]), int(one["version"]), team, _aliases(one), job)
 
-async def models_of_job(state: AppState, cluster: str, team: str, job: int) -> list[ModelVersion]:
-    """Returns the versions that the runs of a job logged. Raises Unreachable if the MLflow server does not run."""
-    api = await team_api(state, cluster, team)
-    runs = (await asyncio.to_thread(journal_states(state).read, cluster, job)).runs
-    found = []
-    for run in list(runs)[:_MOST_RUNS]:
-        answer = await api.get("model-versions/search", filter=f"run_id='{run}'")
-        rows = answer.get("model_versions", [])
-        found += [ModelVersion(str(one["name"]), int(one["version"]), team, _aliases(one), job) for one in rows]
-    return found
-
-
-async def _described(api: MlflowApi, team: str, found: dict[str, Any]) -> ModelVersion:
-    job = 0
-    if run := str(found.get("run_id") or ""):
+    async def _job(self, team: str, run: str) -> int:
+        """Returns the job whose tag a run has; 0 without one."""
+        if not run:
+            return 0
         try:
-            tags = (await api.get("runs/get", run_id=run))["run"]["data"].get("tags", [])
+            tags = (await self._ask(team, "runs/get", run_id=run))["run"]["data"].get("tags", [])
         except MlflowRefused:  # a person has deleted the run
-            tags = []
-        told = next((str(tag["value"]) for tag in tags if tag.get("key") == _JOB_TAG), "0")
-        job = int(told) if told.isdigit() else 0
-    return ModelVersion(str(found["name"]), int(found["version"]), team, _aliases(found), job)
+            return 0
+        value = next((str(tag["value"]) for tag in tags if tag.get("key") == _JOB_TAG), "")
+        return int(value) if re.fullmatch("[0-9]{1,9}", value) else 0  # people can change tags
+
+    async def _ask(self, team: str, question: str, /, **params: str) -> dict[str, Any]:
+        if self.stopped is None and self.asked >= MOST_QUESTIONS:
+            self.stopped = Unreachable(f"the graph is cut after {MOST_QUESTIONS} questions to MLflow")
+        if self.stopped is not None:
+            raise self.stopped
+        self.asked += 1
+        try:
+            return await (await team_api(self.state, self.cluster, team)).get(question, **params)
+        except Unreachable as error:
+            self.stopped = error
+            raise
 
 
 def _aliases(found: dict[str, Any]) -> tuple[str, ...]:

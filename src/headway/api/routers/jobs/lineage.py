@@ -12,7 +12,7 @@ from headway.schemas.submission.lineage_graph import LineageGraphOut
 from headway.services.lineage.lineage_graph import lineage_graph
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/lineage", tags=["jobs"])
-Thing = Annotated[str, Query(max_length=200, description="12, books@3, iris@1 or chat; KIND:NAME.")]
+Thing = Annotated[str, Query(max_length=200, description="12, books@3, iris@1 or chat; KIND:NAME, TEAM/NAME.")]
 
 
 @router.get("")

@@ -30,7 +30,8 @@ def show(
     of: Annotated[
         str,
         typer.Argument(
-            metavar="WHAT", help="Job (12), dataset or model (NAME@VERSION) or service; KIND:NAME if two have one name."
+            metavar="WHAT",
+            help="Job (12), dataset or model (NAME@VERSION) or service; KIND:NAME or TEAM/NAME if two have one name.",
         ),
     ],
     cluster: ClusterOption = None,
