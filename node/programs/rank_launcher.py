@@ -61,6 +61,7 @@ def run(argv, after=()):
     """Runs `task` in a process of its own, then command `after` if the program succeeded, then `end`. Returns the exit code as
     bash does. Slurm sends SIGTERM to the batch script alone, and kills the job's other processes when the script ends: so the
     program gets the signal too and is waited for. Then the signal ends the script, as it ends other scripts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # it ends the script, as it ends other scripts, without a traceback
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     program = os.fork()
     if program == 0:

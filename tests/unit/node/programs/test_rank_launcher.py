@@ -254,6 +254,18 @@ def test_run_passes_sigterm_on_and_waits_for_the_program() -> None:
     assert started.returncode == -signal.SIGTERM, "Slurm must see the end of a script by its signal"
 
 
+def test_run_ends_by_sigint_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    started = started_run("echo begun; echo $$; exec sleep 600")
+    assert started.stdout
+    program = int(started.stdout.readline())
+    os.kill(started.pid, signal.SIGINT)
+    try:
+        assert started.wait(timeout=60) == -signal.SIGINT
+    finally:
+        os.kill(program, signal.SIGKILL)  # as Slurm does when a script has ended
+    assert "Traceback" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(("program", "code"), [("echo begun; exit 3", 3), ("echo begun; kill -KILL $$", 137)])
 def test_run_ends_with_the_code_of_the_program(program: str, code: int) -> None:
     started = started_run(program)

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.domain.dataset import format_bytes
 from headway.schemas.submission.pipelines import PipelineOut, PipelineRetryIn, StepOut
+from headway.services.access.ownership_rights import is_owner_or_admin
 from headway.services.access.role_rights import Right
 from headway.services.pipelines import pipelines
 from headway.web.page_context import redirect_with_message
@@ -55,7 +56,7 @@ async def pipeline_page(name: str, pipeline: str, state: State, who: Anyone) -> 
         box=(BOX_WIDTH, BOX_HEIGHT),
         word=step_word,
         size=format_bytes,
-        may=who.may(Right.RUN_JOBS) and (found.user == who.user or who.may(Right.ADMIN) or who.may(Right.LEAD_TEAM)),
+        may=who.may(Right.RUN_JOBS) and is_owner_or_admin(who, found),
     )
 
 
