@@ -17,7 +17,7 @@ from headway.convert.readers.slurm import read_option, read_slurm
 from headway.convert.reading_state import Reading
 from headway.convert.writers.pod_template import REASONS, PodWriter, escape_dollars
 from headway.convert.writers.serving import write_deployment, write_inference_service, write_ray_service
-from headway.domain.access.credential_redaction import MASK, mask_words, masked_names
+from headway.domain.access.credential_redaction import MASK, mask_words, masked_lines, masked_names
 from headway.domain.slurm.sbatch_options import parse_options
 from headway.errors import Fault, InvalidSpec
 
@@ -90,13 +90,17 @@ def export_job(
     job; `kind`: None for a RayJob if its launcher is Ray, else a JobSet. Raises InvalidSpec."""
     words = mask_words(arguments)
     reading = Reading("job")
-    _lose_secrets(reading, "arguments", words)
+    _lose_secrets(reading, [Place("arguments", name) for name in masked_names(words)])
     by_ray, is_made = False, is_launcher_script(script)
     if is_made:
         by_ray = launcher(script) == "ray"
         lose_parts(reading, script, environment)
         script, words = plain_script(script, words), []
         reading.change(Place("", "the job's folder"), "pods have the image's files", "build the image with the files")
+    else:  # the server has masked it already; its directives are read below
+        lines = script.split("\n")
+        found = [(at, name) for at, name in masked_lines(script) if not lines[at - 1].startswith("#SBATCH")]
+        _lose_secrets(reading, [Place(f"line {at}", name) for at, name in found])
     kind = kind or (Kind.RAYJOB if by_ray else Kind.JOBSET)
     if kind not in OF_JOBS:
         raise _wrong_kind(kind, "a job", OF_JOBS)
@@ -122,7 +126,7 @@ def export_service(
     reading = Reading("service")
     job, served = read_service(reading, document)
     words = mask_words(served.words)
-    _lose_secrets(reading, "run", words)
+    _lose_secrets(reading, [Place("run", name) for name in masked_names(words)])
     _complete(job, image, queue, used)
     text, losses = _SERVICE_WRITERS[kind](job, replace(served, words=tuple(words)))
     found = tuple(in_file_order([*reading.losses, *losses]))
@@ -134,11 +138,9 @@ def _complete(job: Job, image: str, queue: str, used: Used | None) -> None:
     job.environment = {name: escape_dollars(value) for name, value in job.environment.items()}
 
 
-def _lose_secrets(reading: Reading, where: str, words: Sequence[str]) -> None:
-    for name in masked_names(words):
-        reading.lose(
-            Place(where, name), f"the name is that of a secret, so {MASK} stands for the value", REASONS["secret"][1]
-        )
+def _lose_secrets(reading: Reading, places: Iterable[Place]) -> None:
+    for place in places:
+        reading.lose(place, f"the name is that of a secret, so {MASK} stands for the value", REASONS["secret"][1])
 
 
 def _wrong_kind(kind: Kind, what: str, kinds: Sequence[Kind]) -> InvalidSpec:

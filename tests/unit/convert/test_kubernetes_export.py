@@ -158,6 +158,19 @@ def test_script_of_a_user_keeps_its_lines_arguments_and_flags() -> None:
     assert schema_faults(found.text) == []
 
 
+@pytest.mark.parametrize("value", ["sk-1", "********"])  # the server masks it
+def test_secrets_in_a_script_of_a_user_are_named(value: str) -> None:
+    script = f"#!/bin/bash\n#SBATCH --export=A_TOKEN={value}\nexport HF_TOKEN={value}\n./a --api-key {value}\n"
+    found = export_job(script, ["--token", value], [], {}, kind=None, image=IMAGE, queue="", used=None)
+    assert "sk-1" not in found.text
+    assert [(loss.where, loss.text) for loss in found.losses] == [
+        ("arguments", "--token"),
+        ("line 2", "A_TOKEN"),
+        ("line 3", "HF_TOKEN"),
+        ("line 4", "--api-key"),
+    ]
+
+
 def test_pods_request_what_was_used_up_to_what_the_job_had() -> None:
     script = "#!/bin/bash\n#SBATCH --cpus-per-task=16 --mem=64G --gpus-per-node=2\n./a\n"
     for used, requests in (
