@@ -10,6 +10,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from headway.images.recipe import BASE_REPOSITORY, base_hash
 from headway.providers.local import network
 from headway.providers.local.provider import systemd_argv
 
+_STATE = Path(tempfile.gettempdir())  # where Podman keeps its version
 SUITES = {"debian13": "trixie", "debian12": "bookworm", "sid": "sid"}
 PLAIN = "systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,ca-certificates"
 # Units that would act on the host itself, or need a device that a container lacks.
@@ -76,7 +78,7 @@ def baked_image(system: str = "debian13") -> str:
     tag, draft = f"localhost/headway-bare:{base}-cloud-init", f"headway-bare-draft-{os.getpid()}"
     if subprocess.run(["podman", "image", "exists", tag], check=False).returncode == 0:
         return tag
-    podman = Podman(Path("/nonexistent"))
+    podman = Podman(_STATE)
     limits = asyncio.run(podman.limits(f"{BASE_REPOSITORY}:{base}"))
     script = f"""set -e
 apt-get --quiet update
@@ -102,7 +104,7 @@ echo ops:sesame | chpasswd
 def remove(containers: list[str]) -> None:
     """Removes the machines with these containers."""
     if containers:
-        asyncio.run(remove_containers(Podman(Path("/nonexistent")), containers, timeout_s=300))
+        asyncio.run(remove_containers(Podman(_STATE), containers, timeout_s=300))
 
 
 @dataclass
