@@ -22,7 +22,7 @@ from headway.cluster.machine_request import machine_request
 from headway.cluster.machine_steps import AFTER_CONTROLLER, stage_timeout_s, steps_by_stage
 from headway.cluster.observe import observe_machine
 from headway.cluster.owned import host_containers, machine_claims
-from headway.cluster.parallel_machines import failed_machines_error, run_all
+from headway.cluster.parallel_machines import failed_machines_error
 from headway.cluster.readiness import finish_bring_up, return_new_node, wait_for_nodes, wait_for_slurmrestd
 from headway.cluster.rented.missing_machines import rent_and_claim
 from headway.cluster.scaling.scale_in import BackgroundTasks, MachineRemoval, YieldedToOperation
@@ -36,6 +36,7 @@ from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress
 from headway.errors import CommandFailed, HeadwayError, Refused, Unreachable
 from headway.images import build, local_images
+from headway.parallel_tasks import run_all
 from headway.providers.base import OwnedMachinesProvider, Placement
 from headway.render.ha import slurm_state_folder
 from headway.slurm import node_commands

@@ -1,24 +1,12 @@
-"""Runs work on several machines in parallel and reports those that failed."""
+"""Reports which machines failed when work runs on several of them in parallel."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Awaitable, Iterable
 
 from headway.changes.cluster_changes import DesiredState
 from headway.errors import HeadwayError, Refused
-
-
-async def run_all(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Runs all coroutines and waits until they have ended. An exception cancels the others and is raised once they have
-    stopped."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for work in works:
-                group.create_task(work)
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
 
 
 def failed_machines_error(failures: dict[str, HeadwayError], goal: DesiredState) -> Refused:

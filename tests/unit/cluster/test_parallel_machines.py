@@ -13,6 +13,7 @@ from headway.changes.desired_accounts import desired_accounts
 from headway.cluster.changeset_execution import ChangeSetExecution
 from headway.domain.changeset import Change, ChangeSet
 from headway.errors import Unreachable
+from headway.server.workers.operation_worker import stopping
 from headway.store import StoreUnavailable
 from tests.support.clusters import builders
 
@@ -65,3 +66,12 @@ async def test_failure_of_one_machine_lets_the_others_finish(monkeypatch: pytest
     with pytest.raises(Unreachable, match=HEAD):
         await fleet.run()
     assert sorted(fleet.did) == [f"{ONE} lets go", f"{TWO} lets go"]
+
+
+async def test_setup_that_begins_again_after_an_outage_fails_by_its_own_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker begins again in the same task. It takes the error of a cancelled task for the end of the server."""
+    with pytest.raises(StoreUnavailable):
+        await Fleet(monkeypatch, **{ONE: AWAY}).run()
+    with pytest.raises(Unreachable, match=HEAD):
+        await Fleet(monkeypatch, **{HEAD: Unreachable(f"{HEAD} does not answer")}).run()
+    assert not stopping()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headway.domain.cluster import Cluster
 from headway.domain.operation_progress import ReportProgress
 from headway.errors import Refused
+from headway.parallel_tasks import run_all
 from headway.schemas.whatif import WhatIfOut
 from headway.server.cluster_backend.connections import ConnectionPool
 
@@ -42,7 +43,7 @@ class WhatIfBackend:
             if waits:
                 await report("turn", "the other what-if has ended", done=True)
             named = [("present", cluster), *([("changed", changed)] if changed else [])]
-            outcomes = await _replays(named, trace, operation, report)
+            outcomes = await run_all(_replay(key, one, trace, operation, report) for key, one in named)
         replays = [(name, one, outcome) for (name, one), outcome in zip(named, outcomes, strict=True)]
         found = await asyncio.to_thread(compare_replays, trace, replays)
         return found.model_copy(update={"seconds": time.monotonic() - began})
@@ -70,20 +71,6 @@ class WhatIfBackend:
         for warning in trace.warnings:
             await report("accounting", warning, level="warning", done=True)
         return trace
-
-
-async def _replays(
-    named: list[tuple[str, Cluster]], trace: Trace, operation: str, report: ReportProgress
-) -> list[Outcome]:
-    """Runs the replays at the same time and returns their outcomes. If one fails, the others end too."""
-    tasks = [asyncio.create_task(_replay(name, cluster, trace, operation, report)) for name, cluster in named]
-    try:
-        # No TaskGroup: in Python 3.11 it leaves the failing operation's task marked as cancelled, as if the server stopped.
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _replay(name: str, cluster: Cluster, trace: Trace, operation: str, report: ReportProgress) -> Outcome:

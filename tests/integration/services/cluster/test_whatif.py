@@ -122,9 +122,33 @@ async def test_the_page_takes_the_form_and_shows_the_replays(server: Server, ope
     assert page.count("is-worse") == 1, "the price of the nodes"
 
 
-async def test_a_viewer_sees_results_and_no_form(server: Server) -> None:
-    page = await (await server.client("vic", "viewer")).get("/clusters/lab/costs?section=capacity")
-    assert "Nothing was replayed yet" in page.text
+@pytest.mark.parametrize("role", ["viewer", "member", "lead"])
+async def test_results_of_all_teams_are_for_operators(server: Server, operator: httpx.AsyncClient, role: str) -> None:
+    queued = (await operator.post(PATH, json={"nodes": ["+4"]})).json()
+    await server.work_off()
+    address = f"/clusters/lab/costs?section=capacity&whatif={queued['id']}"
+    assert "Nodes +4" in (await operator.get(address)).text
+    other = await server.client("vic", role)
+    for path in (PATH, f"{PATH}/{queued['id']}"):
+        assert (await other.get(path)).status_code == 403
+    for path in (address, f"{address}&period=2026-09"):  # the second month has no figures
+        page = await other.get(path)
+        assert page.status_code == 200
+        assert 'id="whatif"' not in page.text
+        assert "Nodes +4" not in page.text
+    assert "Compare the replays" not in (await other.get(f"/operations/{queued['id']}")).text
+
+
+async def test_costs_of_a_cluster_that_is_down_have_no_what_if(server: Server, operator: httpx.AsyncClient) -> None:
+    await operator.post(PATH, json={"nodes": ["+4"]})
+    await server.work_off()
+    await server.store.machine_lifetimes.record("lab", [("lab-1-1", "main")], [], [], 1_795_000_000.0)
+    await server.store.clusters.delete("lab")
+    await server.state.forget("lab")
+    for period in ("", "2026-09"):  # the second month has no figures
+        page = await operator.get(f"/clusters/lab/costs?section=capacity&period={period}")
+        assert page.status_code == 200
+        assert 'id="whatif"' not in page.text
 
 
 async def test_a_failed_replay_fails_its_operation_alone(server: Server, operator: httpx.AsyncClient) -> None:

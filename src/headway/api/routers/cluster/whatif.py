@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from headway.api.auth.dependencies import Anyone, Operator, State
+from headway.api.auth.dependencies import Operator, State
 from headway.schemas.base import API_PREFIX
 from headway.schemas.operations import OperationOut
 from headway.schemas.whatif import WhatIfIn, WhatIfOut
@@ -21,12 +21,12 @@ async def start_whatif(name: str, request: WhatIfIn, state: State, who: Operator
 
 
 @router.get("")
-async def list_whatifs(name: str, state: State, _: Anyone) -> list[WhatIfOut]:
-    """Returns the latest results, the newest first, without `starts`."""
+async def list_whatifs(name: str, state: State, _: Operator) -> list[WhatIfOut]:
+    """Returns the latest results, the newest first, without `starts`. They show the waits of all teams."""
     return await service.list_whatifs(state, name)
 
 
 @router.get("/{operation}")
-async def get_whatif(name: str, operation: str, state: State, _: Anyone) -> WhatIfOut:
+async def get_whatif(name: str, operation: str, state: State, _: Operator) -> WhatIfOut:
     """Returns the result of one operation."""
     return await service.get_whatif(state, name, operation)

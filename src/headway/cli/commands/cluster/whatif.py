@@ -14,7 +14,8 @@ from headway.cli import common
 from headway.cli.output import formatting, tables
 from headway.cli.output.operation_progress import follow_operation
 from headway.cli.output.output_formats import Format, Output, print_json
-from headway.errors import InvalidSpec, Refused
+from headway.errors import Refused
+from headway.parallel_tasks import run_all
 
 if TYPE_CHECKING:
     from headway.domain.cluster import Cluster
@@ -217,17 +218,11 @@ def _replay(trace: Trace, present: Cluster, changed: Cluster | None) -> list[Out
 
     async def run() -> list[Outcome]:
         named = [("present", present), *([("changed", changed)] if changed else [])]
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(run_replay(cluster, trace, lambda progress, name=name: report(name, progress)))
-                for name, cluster in named
-            ]
-        return [task.result() for task in tasks]
+        return await run_all(
+            run_replay(cluster, trace, lambda progress, name=name: report(name, progress)) for name, cluster in named
+        )
 
-    try:
-        return asyncio.run(run())
-    except* (Refused, InvalidSpec) as errors:
-        raise errors.exceptions[0] from None
+    return asyncio.run(run())
 
 
 def _print_answer(answer: WhatIfOut) -> None:

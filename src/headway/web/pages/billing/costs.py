@@ -211,8 +211,7 @@ async def costs_page(
         link=link,
         cluster=billed.cluster,
         purchase=await _purchase(state, name, who, request) if section == "buy" else None,
-        whatif=await _whatif(state, billed, whatif) if section == "capacity" else None,
-        may_replay=who.may(Right.OPERATE_NODES),
+        whatif=await _whatif(state, billed, who, whatif) if section == "capacity" else None,
         may_close=who.may(Right.ADMIN),
         timezone=billed.costs.timezone,
     )
@@ -281,12 +280,15 @@ async def _purchase(state: AppState, name: str, who: Principal, request: Request
         return PurchaseView(sent, None, refused.message, refused.hint)
 
 
-async def _whatif(state: AppState, billed: BilledCluster, operation: str) -> WhatIfView:
-    """Returns the result of the operation, or the newest one, and all results that are kept."""
+async def _whatif(state: AppState, billed: BilledCluster, who: Principal, operation: str) -> WhatIfView | None:
+    """Returns the result of the operation, or the newest one, and all results that are kept. They show all teams: None for
+    others than operators and admins. A cluster that is down has none."""
+    if billed.cluster is None or not who.may(Right.OPERATE_NODES):
+        return None
     results = await whatifs.list_whatifs(state, billed.name)
     shown = next((one for one in results if one.operation == operation), results[0] if results else None)
     running = await state.store.operations.active(billed.name, WhatIfParams().subject)
-    teams = tuple(team.name for team in billed.cluster.teams) if billed.cluster else ()
+    teams = tuple(team.name for team in billed.cluster.teams)
     return WhatIfView(tuple(results), whatif_table(shown) if shown else None, running.id if running else "", teams)
 
 

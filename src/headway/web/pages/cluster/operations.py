@@ -83,7 +83,8 @@ class _Looked:
         """Returns the progress as HTML."""
         if not self._drawn:
             part = templates().get_template("parts/operation.html")
-            self._drawn = part.render(v=self._progress, now=state.clock())
+            # the page reloads at the end, and then has the link to the result for those who may see it
+            self._drawn = part.render(v=self._progress, now=state.clock(), may_compare=False)
         return self._drawn
 
 
@@ -95,7 +96,14 @@ async def operation_page(operation_id: str, state: State, who: AnyoneAllClusters
     known = await state.store.operations.recent(progress.operation.cluster, limit=OTHERS + 1)
     others = [operation_out(row) for row in known if row.id != operation_id and who.may_see_cluster(row.cluster)]
     there = await state.store.clusters.get(progress.operation.cluster) is not None
-    return render("operation.html", viewer=who, v=progress, others=others[:OTHERS], there=there)
+    return render(
+        "operation.html",
+        viewer=who,
+        v=progress,
+        others=others[:OTHERS],
+        there=there,
+        may_compare=who.may(Right.OPERATE_NODES),
+    )
 
 
 @router.get("/operations/{operation_id}/live")

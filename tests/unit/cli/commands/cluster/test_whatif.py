@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from headway.errors import CommandFailed
 from tests.support.cli_fakes import Cli, cli, operation
 from tests.support.site import whatif
 
@@ -46,3 +50,24 @@ def test_a_cluster_file_needs_a_trace(cli: Cli, tmp_path: Path) -> None:
     assert ended.code == 1
     assert "give --trace FILE" in ended.err
     assert cli.api.calls == []
+
+
+def test_a_replay_that_fails_on_this_machine_says_why(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lab.yaml").write_text(
+        "name: lab\nplan: h100-8\nnodes: 4\nteams: {vision: {users: [alice]}}\nssh_keys: [ssh-ed25519 "
+        "AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f]\n"
+    )
+    (tmp_path / "jobs.txt").write_text(
+        "JobID|User|Account|Submit|Start|End|ElapsedRaw|TimelimitRaw|State|ReqTRES|NNodes\n"
+        "11|alice|vision|1795000000|1795000060|1795000160|100|5|COMPLETED|node=1,gres/gpu=8|1\n"
+    )
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise CommandFailed(["podman", "run"], 125, "no space left on device")
+
+    monkeypatch.setattr("headway.whatif.container.run_replay", fail)
+    ended = cli("whatif", str(tmp_path / "lab.yaml"), "--trace", str(tmp_path / "jobs.txt"), "--nodes", "+2")
+    assert ended.code == 1
+    assert "no space left on device" in ended.err
