@@ -2,7 +2,7 @@
 spares. `chargeback` divides it among teams.
 
 Machine lifetimes are measured in seconds, and a second costs 1/3600 of the hourly price; only the amount of a line is
-rounded. Amounts are net: no tax is computed. A closed invoice never changes: if later data gives another amount, the
+rounded. Amounts are net, without tax. A closed invoice never changes: if later data gives another amount, the
 difference is a line of the next invoice."""
 
 from __future__ import annotations

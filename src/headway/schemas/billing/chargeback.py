@@ -32,8 +32,8 @@ class UnassignedOut(ResponseModel):
 
 
 class ChargebackOut(ResponseModel):
-    """Chargeback of a month. `teams` and `unassigned` together add up to the invoice to the cent. A person who may see
-    only some teams gets only those, and `invoice_total_usd` is null."""
+    """Chargeback of a month. `teams` and `unassigned` together add up to the invoice's net sum to the cent. A person
+    who may see only some teams gets only those, and `invoice_total_usd` is null."""
 
     cluster: str
     period: str

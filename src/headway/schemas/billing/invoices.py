@@ -25,9 +25,18 @@ class InvoiceLineOut(ResponseModel):
     of: str = ""
 
 
+class InvoiceTaxOut(ResponseModel):
+    """Tax at one rate: `tax_usd` is `tax_percent` of the lines that sum to `net_usd`."""
+
+    tax_percent: float
+    net_usd: Usd
+    tax_usd: Usd
+
+
 class InvoiceOut(ResponseModel):
     """A month's invoice. `state` is open (counted up to `as_of`) or closed (never changed again). `number` and
-    `reference` are of a closed invoice. `tax_usd` is `tax_percent` of the sum `total_usd`, and `due_usd` both together;
+    `reference` are of a closed invoice. `tax_percent` is the rate of its month; a correction has the rate of the month
+    that it corrects. `taxes` has each rate above 0, `tax_usd` is their sum, and `due_usd` is that with `total_usd`;
     `due_at` is the first moment of the day, in `timezone`, on which it is to be paid."""
 
     cluster: str
@@ -48,6 +57,7 @@ class InvoiceOut(ResponseModel):
     note: str = ""
     currency: str = "USD"
     tax_percent: float = 0
+    taxes: list[InvoiceTaxOut] = Field(default_factory=list)
     tax_usd: Usd = Decimal(0)
     due_usd: Usd = Decimal(0)
     due_at: int | None = None

@@ -58,8 +58,8 @@ async def chargeback_of(
     period: MonthText = "",
     format: ReportFormat = "json",  # noqa: A002
 ) -> ChargebackOut | Response:
-    """Returns which team pays which part of a month's invoice. The parts and the unassigned costs add up to the invoice
-    to the cent."""
+    """Returns which team pays which part of a month's invoice. The parts and the unassigned costs add up to the
+    invoice's net sum to the cent."""
     scope = await load_report_scope(state, name, who, period)
     report = await load_chargeback(state, scope)
     return csv_response(report, f"{name}-{scope.month.name}-chargeback") if format == "csv" else report

@@ -52,8 +52,10 @@ def invoice(
         for line in found.lines
     ]  # fmt: skip
     rows.append(["total", "", "", "", "", (formatting.usd(found.total_usd), "bold"), ""])
-    if found.tax_percent:
-        rows.append([f"tax {found.tax_percent:g} %", "", "", "", "", formatting.usd(found.tax_usd), ""])
+    for tax in found.taxes:
+        part = "" if tax.net_usd == found.total_usd else f" of {formatting.usd(tax.net_usd)}"
+        rows.append([f"tax {tax.tax_percent:g} %{part}", "", "", "", "", formatting.usd(tax.tax_usd), ""])
+    if found.taxes:
         rows.append(["due", "", "", "", "", (formatting.usd(found.due_usd), "bold"), ""])
     print_rows(columns, rows)
 

@@ -506,3 +506,23 @@ async def test_dates_of_a_closed_invoice_are_in_its_time_zone(server: Server) ->
     page = (await ann.get("/clusters/lab/costs?section=invoice&period=2026-09")).text
     for part in (">2026-10-20<", ">2026-11-03<", "2026-09-01 to 2026-09-30 (Europe/Berlin)"):
         assert part in page
+
+
+async def test_correction_has_the_tax_of_the_month_that_it_corrects(server: Server) -> None:
+    await machines(server, 1)
+    at(server, 744 * H)
+    ann = await server.client()
+    assert (await ann.post(f"{V1}/invoice/close", json={"period": "2026-10"})).json()["tax_usd"] == 0
+    server.backend.clusters["lab"]["costs"] = CostSettings(invoice=InvoiceSettings(tax_percent=Decimal(19)))
+    await server.apply("lab", note="tax")
+    late = MachineLifetime("lab-1-2", "main", OCTOBER.start, OCTOBER.start + 10 * H, 0)
+    await server.store.machine_lifetimes.record("lab", [("lab-1-2", "main")], [], [], OCTOBER.start)
+    await server.store.machine_lifetimes.record("lab", [], [late], [], OCTOBER.start + 10 * H)
+    at(server, 746 * H)
+    november = await got(ann, "invoice?period=2026-11")
+    assert [line["amount_usd"] for line in november["lines"]] == [16.0, 80.0]
+    assert november["taxes"] == [{"tax_percent": 19.0, "net_usd": 16.0, "tax_usd": 3.04}]
+    assert (november["total_usd"], november["tax_usd"], november["due_usd"]) == (96.0, 3.04, 99.04)
+    page = (await ann.get("/clusters/lab/costs?section=invoice&period=2026-11")).text
+    for part in ("tax, 19 % of 16.00", "99.04"):
+        assert part in page
