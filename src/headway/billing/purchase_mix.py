@@ -1,7 +1,8 @@
 """Which GPUs to own, reserve or rent: break-even between ways to buy, and the mix that serves a usage at the lowest price. Pure.
 
 The mix is that of a load-duration curve: the GPU that is needed in the fewest hours comes last, and each GPU is bought in the way
-that is cheapest for the number of hours in which it is needed (screening curves of power plants)."""
+that is cheapest for the number of hours in which it is needed (screening curves of power plants). Spot serves hours, up to its
+share; the others are bought for the hours that it leaves."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 
 HOURS_A_MONTH = 730.0
 _HOURS_A_YEAR = 8760.0
+_NO_HOURS = 1e-9  # what rounding leaves of the hours of a GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class OwnedGpu:
 
 @dataclass(frozen=True, slots=True)
 class MixPart:
-    """One way in a mix: how many GPUs at most, the GPU-hours that it serves, and USD."""
+    """One way in a mix: how many GPUs at most, the GPU-hours that it serves, and USD. A GPU whose hours are partly on spot counts
+    in both ways."""
 
     name: str
     gpus: int
@@ -98,29 +101,35 @@ def hours_by_gpu(usage: Iterable[float]) -> list[float]:
 def cheapest_mix(
     usage: Sequence[float], ways: Sequence[WayToBuy], spot: WayToBuy | None = None, spot_share: float = 0.0
 ) -> Mix:
-    """Returns the mix of `ways` that would have served the usage at the lowest price. At most `spot_share` of the GPU-hours are
-    served by `spot`."""
-    needed = hours_by_gpu(usage)
-    all_h = float(len(usage))
-    best = [min(ways, key=lambda way: (way.cost(hours, all_h), way.name)) for hours in needed]
-    chosen = list(best)
-    if spot is not None:
-        left = spot_share * sum(needed)
-        by_saving = sorted(
-            range(len(needed)),
-            key=lambda place: (
-                (best[place].cost(needed[place], all_h) - spot.cost(needed[place], all_h)) / max(needed[place], 1e-9)
-            ),
-            reverse=True,
-        )
-        for place in by_saving:
-            hours = needed[place]
-            if hours <= left and spot.cost(hours, all_h) < best[place].cost(hours, all_h):
-                chosen[place] = spot
-                left -= hours
+    """Returns the mix of `ways`, one of which has no fixed price, that would have served the usage at the lowest price. At most
+    `spot_share` of the GPU-hours are served by `spot`, which serves hours instead of a way without a fixed price, also a part
+    of the hours of a GPU."""
+    needed, all_h = hours_by_gpu(usage), float(len(usage))
+    rented = min((way for way in ways if not way.fixed_usd_h), key=lambda way: (way.used_usd_h, way.name))
+    fixed = [way for way in ways if way.fixed_usd_h]
+    most = spot_share * sum(needed) if spot and spot.used_usd_h < rented.used_usd_h else 0.0
+    saved = rented.used_usd_h - spot.used_usd_h if spot else 0.0
+    best = [min(fixed, key=lambda way: (way.cost(hours, all_h), way.name)) for hours in needed] if fixed else []
+    # The GPUs that are needed in the most hours have a fixed price. Their best number depends on what spot saves on the others.
+    left, of_fixed = sum(needed), 0.0
+    number, lowest = 0, rented.cost(left, all_h) - saved * min(left, most)
+    for place, way in enumerate(best):
+        left -= needed[place]
+        of_fixed += way.cost(needed[place], all_h)
+        usd = of_fixed + rented.cost(left, all_h) - saved * min(left, most)
+        if usd < lowest:
+            number, lowest = place + 1, usd
+    served: list[tuple[WayToBuy, float]] = list(zip(best[:number], needed, strict=False))
+    for hours in needed[number:]:
+        by_spot = min(hours, most)
+        most -= by_spot
+        if spot and by_spot > _NO_HOURS:
+            served.append((spot, by_spot))
+        if hours - by_spot > _NO_HOURS:
+            served.append((rented, hours - by_spot))
     parts = []
     for way in (*ways, *([spot] if spot else [])):
-        mine = [needed[place] for place, picked in enumerate(chosen) if picked is way]
+        mine = [hours for other, hours in served if other is way]
         parts.append(MixPart(way.name, len(mine), sum(mine), sum(way.cost(each, all_h) for each in mine)))
     return Mix(tuple(parts))
 
@@ -133,18 +142,18 @@ def sensitivity(
     change: float = 0.2,
 ) -> dict[str, tuple[Mix, Mix]]:
     """Returns by what changes (the price of each way, and the usage) the mix at a value lower and higher by this share."""
-    low, high = 1 - change, 1 + change
-    found = {}
-    for way in ways:
-        cheap, dear = (
-            [replace(each, fixed_usd_h=each.fixed_usd_h * factor, used_usd_h=each.used_usd_h * factor) if each is way else each
-             for each in ways]
-            for factor in (low, high)
-        )  # fmt: skip
-        found[f"price {way.name}"] = (
-            cheapest_mix(usage, cheap, spot, spot_share),
-            cheapest_mix(usage, dear, spot, spot_share),
+    factors = 1 - change, 1 + change
+
+    def mix(way: WayToBuy, factor: float) -> Mix:
+        """Returns the mix with another price of `way`."""
+        other = replace(way, fixed_usd_h=way.fixed_usd_h * factor, used_usd_h=way.used_usd_h * factor)
+        return cheapest_mix(
+            usage, [other if each is way else each for each in ways], other if way is spot else spot, spot_share
         )
-    less, more = ([value * factor for value in usage] for factor in (low, high))
+
+    found = {}
+    for way in (*ways, *([spot] if spot else [])):
+        found[f"price {way.name}"] = mix(way, factors[0]), mix(way, factors[1])
+    less, more = ([value * factor for value in usage] for factor in factors)
     found["usage"] = (cheapest_mix(less, ways, spot, spot_share), cheapest_mix(more, ways, spot, spot_share))
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +22,7 @@ ON_DEMAND = WayToBuy("on-demand", 0, 4.0)
 RESERVED = WayToBuy("reserved", 2.0, 0)
 SPOT = WayToBuy("spot", 0, 2.5)
 USAGE = st.lists(st.floats(0, 12).map(lambda value: round(value * 4) / 4), min_size=1, max_size=48)
+SMALL_USAGE = st.lists(st.integers(0, 20).map(lambda value: value / 4), min_size=1, max_size=12)
 PRICE = st.floats(0.01, 20)
 
 
@@ -73,6 +76,54 @@ def test_no_number_of_fixed_gpus_is_cheaper(usage: list[float], by_hour: float, 
     for gpus in range(14):
         tried = sum(gpus * fixed + min(value, gpus) * used + max(0.0, value - gpus) * by_hour for value in usage)
         assert found <= tried + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("usage", "share", "usd"),
+    [
+        ([1] * 700, 0.9, 840),
+        ([2] * 700, 0.49, 2828),
+        ([8] * 700, 0.1, 15_680),
+        ([1] * 700, 1, 700),
+        ([1] * 700, 0, 2100),
+    ],
+)
+def test_spot_serves_a_part_of_the_hours_of_a_gpu(usage: list[float], share: float, usd: float) -> None:
+    mix = cheapest_mix(usage, [WayToBuy("on-demand", 0, 3)], WayToBuy("spot", 0, 1), share)
+    assert mix.usd == pytest.approx(usd)
+    assert mix.parts[-1].gpu_hours == pytest.approx(share * sum(usage))
+
+
+@given(
+    st.lists(st.integers(0, 20).map(lambda value: value / 4), min_size=1, max_size=12),
+    st.floats(0, 1),
+    PRICE,
+    PRICE,
+    st.floats(0, 3),
+    PRICE,
+)
+def test_no_other_mix_with_spot_is_cheaper(
+    usage: list[float], share: float, rented: float, fixed: float, used: float, by_spot: float
+) -> None:
+    """Each GPU in each way, with all hours on spot that the share allows."""
+    reserved, owned = WayToBuy("reserved", fixed, 0), WayToBuy("owned", fixed / 2, min(used, by_spot))
+    ways, needed = [WayToBuy("on-demand", 0, rented), reserved, owned], hours_by_gpu(usage)
+    mix = cheapest_mix(usage, ways, WayToBuy("spot", 0, by_spot), share)
+    assert sum(part.gpu_hours for part in mix.parts) == pytest.approx(sum(usage))
+    for part in mix.parts:
+        assert (part.gpus == 0) == (part.gpu_hours < 1e-9), part
+    assert mix.parts[-1].gpu_hours <= share * sum(usage) + 1e-6
+    for chosen in product(ways, repeat=len(needed)):
+        hours = sum(each for each, way in zip(needed, chosen, strict=True) if way is ways[0])
+        saved = max(0.0, rented - by_spot) * min(hours, share * sum(needed))
+        tried = sum(way.cost(each, len(usage)) for each, way in zip(needed, chosen, strict=True)) - saved
+        assert mix.usd <= tried + 1e-6
+
+
+def test_sensitivity_has_the_price_of_spot() -> None:
+    found = sensitivity([8] * 10, [ON_DEMAND], SPOT, 0.25)
+    assert list(found) == ["price on-demand", "price spot", "usage"]
+    assert [mix.usd for mix in found["price spot"]] == pytest.approx([60 * 4 + 20 * 2, 60 * 4 + 20 * 3])
 
 
 @given(USAGE)

@@ -43,7 +43,8 @@ class WayToBuyOut(ResponseModel):
 
 
 class MixPartOut(ResponseModel):
-    """One way in the cheapest mix: GPUs, the GPU-hours that they serve, USD."""
+    """One way in the cheapest mix: GPUs at most, the GPU-hours that they serve, USD. A GPU whose hours are partly on spot
+    counts in both ways."""
 
     name: str
     gpus: int

@@ -23,7 +23,9 @@ from headway.services.app_state import AppState
 from headway.services.billing.ledger.ledger_refresh import load_report_scope
 from headway.services.billing.offers import cheapest_offers
 from headway.services.billing.reports.capacity import load_capacity
-from headway.services.billing.reports.report_scope import HOUR_S, ReportScope
+from headway.services.billing.reports.fragmentation import gpu_plans_by_group
+from headway.services.billing.reports.report_scope import HOUR_S, BilledCluster, ReportScope, to_hours
+from headway.store.billing.run_sums import ReportSpan
 
 _DAY_S = 86_400
 # USD of a GPU with its share of server and network. Assumptions, not quotes: a person gives their own price.
@@ -54,6 +56,7 @@ async def load_purchase(state: AppState, name: str, who: Principal, wanted: Purc
             f"no job of {name} used {gpu or 'a GPU'} in the last {wanted.days} days",
             hint=f"GPU types with usage: {', '.join(sorted(kinds)) or 'none'}; --days looks further back",
         )
+    uncounted = await _uncounted_gpu_hours(state, scope.billed, ReportSpan(max(0, start), now, now))
     ways, spot = await _ways(state, gpu, _gpus_per_node(scope, gpu), wanted)
     plain = [one.way for one in ways]
     mix = cheapest_mix(usage, plain, spot.way if spot else None, wanted.spot_share)
@@ -82,9 +85,21 @@ async def load_purchase(state: AppState, name: str, who: Principal, wanted: Purc
         ],
         assumptions=[
             *([f"only {len(hours)} hours of usage are known"] if len(hours) < _SHORT_H else []),
+            *(
+                [f"{uncounted:,.0f} GPU-hours on nodes that the cluster file no longer has are not counted"]
+                if uncounted
+                else []
+            ),
             *_assumptions(wanted, owned=any(one.way.name == "owned" for one in ways)),
         ],
     )
+
+
+async def _uncounted_gpu_hours(state: AppState, billed: BilledCluster, span: ReportSpan) -> float:
+    """Returns the GPU-hours on groups that the file no longer has. The GPU type of their machines is unknown."""
+    plans = gpu_plans_by_group(billed)
+    totals = await state.store.usage.totals(billed.name, span, ["group"])
+    return to_hours(sum(total.gpu_s for total in totals if total.by[0] not in plans))
 
 
 def _gpus_per_node(scope: ReportScope, gpu: str) -> int:

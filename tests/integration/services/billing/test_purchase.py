@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.billing.billing_cluster import Accounting, H, at, got, lab, machines, run
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server
 from tests.support.site import demo_state
@@ -35,6 +36,23 @@ async def test_usage_is_served_by_the_cheapest_mix(server: Server) -> None:
     assert {one["name"] for one in found["sensitivity"]} >= {"price on-demand", "price owned", "usage"}
     free = (await client.get(f"{PATH}?capex=1&running=0&usd_per_kwh=0")).json()
     assert {part["name"]: part["gpus"] for part in free["mix"]}["on-demand"] == 0
+
+
+async def test_jobs_on_removed_nodes_are_named_as_not_counted(tmp_path: Path) -> None:
+    accounting = Accounting()
+    accounting.runs = [run(1, 0, 4 * H), run(2, 0, 2 * H, nodes=("old-1",))]
+    async with lab(tmp_path, accounting) as server:
+        await machines(server, 1)
+        at(server, 5 * H)
+        found = await got(await server.client(), "purchase?on_demand=3")
+        assert found["usage_gpu_hours"] == 32
+        assert "16 GPU-hours on nodes that the cluster file no longer has are not counted" in found["assumptions"]
+
+
+async def test_form_keeps_the_gpu_type(server: Server) -> None:
+    client = await server.client("vic", "viewer")
+    page = (await client.get("/clusters/demo/costs?section=buy&gpu=h100")).text
+    assert '<input type="hidden" name="gpu" value="h100">' in page
 
 
 @pytest.mark.parametrize(
