@@ -22,14 +22,17 @@ class Step:
 
 
 def mean_per_second(steps: Sequence[Step], now: int, since: int = 0) -> Fraction:
-    """Returns the mean amount per second of the last seven days, in whole steps. Time before `since`, when nothing could
-    cost yet, and after `now` does not count. Returns 0 without such a time."""
+    """Returns the mean amount per second of the last seven days. A step that began earlier counts in part. Time before `since`,
+    when nothing could cost yet, and after `now` does not count. Returns 0 without such a time."""
     begin = max(since, now - MEAN_S)
     last = [step for step in steps if step.end > begin and step.start < now]
-    if not last:
+    if not last or now <= begin:
         return Fraction(0)
-    seconds = now - max(last[0].start, since)
-    return sum((step.amount for step in last), Fraction(0)) / seconds if seconds > 0 else Fraction(0)
+    amount = Fraction(0)
+    for step in last:
+        end = min(step.end, now)
+        amount += step.amount * Fraction(end - max(step.start, begin), end - max(step.start, since))
+    return amount / (now - max(last[0].start, begin))
 
 
 def forecast(steps: Sequence[Step], now: int, end: int, since: int = 0, before: Sequence[Step] = ()) -> Fraction:

@@ -31,9 +31,14 @@ def test_mean_counts_the_day_so_far_and_no_time_before_the_first_machine() -> No
 def test_mean_reaches_into_the_period_before() -> None:
     before, steps = days(*[24] * 30), [Step(30 * DAY, 31 * DAY, Fraction(1))]
     hour = 30 * DAY + 3600
-    assert forecast(steps, hour, 60 * DAY, before=before) == 1 + Fraction(7 * 24 + 1, 7 * DAY + 3600) * (
-        30 * DAY - 3600
-    )
+    assert forecast(steps, hour, 60 * DAY, before=before) == 30 * 24
+
+
+def test_step_that_began_more_than_seven_days_ago_counts_in_part() -> None:
+    week = 7 * DAY
+    steps = [Step(0, week, Fraction(70)), Step(week, 2 * week, Fraction(6))]
+    assert mean_per_second(steps, week + 2 * DAY) == Fraction(50 + 6, week)
+    assert mean_per_second(steps, week + 2 * DAY, since=DAY) == (Fraction(70 * 5, 6) + 6) / week
 
 
 def test_budget_is_spent_when_the_mean_reaches_its_limit() -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from headway.billing.periods import month_period
 from headway.domain.teams import Budget
 from headway.services.billing.ledger.ledger_refresh import refresh_ledger
 from headway.services.billing.monthly_bill import load_bill
 from headway.services.billing.reports.report_scope import ReportScope, load_billed_cluster
 from headway.services.billing.reports.spending import load_burn_downs, load_spending
-from tests.support.billing.billing_cluster import NOVEMBER, OCTOBER, TEAMS, Accounting, H, at, lab, machines, run
+from tests.support.billing.billing_cluster import NOVEMBER, OCTOBER, TEAMS, UTC, Accounting, H, at, lab, machines, run
 from tests.support.servers.server_fakes import Server
 
 DAY = 24 * H
@@ -60,7 +61,7 @@ async def test_forecast_counts_days_of_the_last_week_without_machines(server: Se
     billed = await load_billed_cluster(server.state, "lab")
     found = await load_spending(server.state, ReportScope(billed, NOVEMBER, None))
     assert found.total_cents == 1600
-    assert found.forecast_cents == 1600 + round(1600 / (7 * 24 + 1) * (11 * 24 - 1))
+    assert found.forecast_cents == 1600 + round(1600 / (7 * 24) * (11 * 24 - 1))
 
 
 @pytest.mark.parametrize("teams", [None, ("speech",)])
@@ -75,10 +76,10 @@ async def test_forecast_of_a_new_month_continues_the_month_before(
     await server.store.machine_lifetimes.end_all("lab", NOVEMBER.start + H // 2)
     found = await load_spending(server.state, ReportScope(billed, NOVEMBER, teams))
     spent = (
-        8 * 25 if teams else 16 * 7 * 24 + 8
+        8 * 25 if teams else 16 * (7 * 24 - 1) + 8
     )  # the job of a day and an hour; two machines, which ended after half an hour
     assert found.total_cents == 800
-    assert found.forecast_cents == 800 + round(Fraction(100 * spent, 7 * 24 + 1) * (30 * 24 - 1))
+    assert found.forecast_cents == 800 + round(Fraction(100 * spent, 7 * 24) * (30 * 24 - 1))
 
 
 async def test_month_is_compared_with_the_months_before(server: Server) -> None:
@@ -110,3 +111,17 @@ async def test_budget_burns_down_by_day(server: Server) -> None:
     assert len(speech.steps) == 40, "a year has a step for each week"
     assert speech.spent_at is None
     assert [one.budget.team for one in await load_burn_downs(server.state, billed, ("speech",))] == ["speech"]
+
+
+async def test_budgets_that_begin_on_the_same_day_have_their_own_steps(server: Server) -> None:
+    budgets = Budget("usd", Decimal(100), "month", 0.8, True), Budget("usd", Decimal(1000), "year", 0.8, True)
+    server.backend.clusters["lab"]["teams"] = tuple(
+        one.__class__(one.name, one.users, one.share, leads=one.leads, budget=budget)
+        for one, budget in zip(TEAMS, budgets, strict=True)
+    )
+    await server.apply("lab", note="budgets")
+    january = month_period("2027-01", UTC).start - OCTOBER.start
+    at(server, january + 9 * DAY + H)
+    month, year = await load_burn_downs(server.state, await load_billed_cluster(server.state, "lab"), None)
+    assert month.budget.start == year.budget.start
+    assert (len(month.steps), len(year.steps)) == (10, 2)

@@ -223,7 +223,7 @@ async def load_burn_downs(state: AppState, billed: BilledCluster, seen: tuple[st
 
 async def _used(state: AppState, billed: BilledCluster, budget: BudgetOut) -> list[Step]:
     """Returns what the team used of its budget, by day, or by week in a long period."""
-    key = f"{billed.name}/used by day/{budget.start}/{budget.unit}"
+    key = f"{billed.name}/used by day/{budget.per}/{budget.start}/{budget.unit}"
     by_team = await state.cache.get(key, MAX_AGE_S, lambda: _used_by_team(state, billed, budget))
     return [Step(start, end, used.get(budget.team, Fraction(0))) for start, end, used in by_team]
 

@@ -31,11 +31,17 @@ router = page_router()
 
 @dataclass(frozen=True, slots=True)
 class ClusterCosts:
-    """The spending of one cluster. `before_cents`: of the month before, None if it had no costs."""
+    """The spending of one cluster. All sums contain corrections of earlier months, as invoices do. `before_cents`: of the
+    month before, None if it had no costs."""
 
     name: str
     spending: Spending
     simulated: bool
+
+    @property
+    def cost_cents(self) -> int:
+        """Returns the sum of the month."""
+        return self.spending.total_cents + self.spending.correction_cents
 
     @property
     def before_cents(self) -> int | None:
@@ -46,7 +52,7 @@ class ClusterCosts:
     def end_cents(self) -> int:
         """Returns the forecast, or the sum of a month that is over."""
         forecast = self.spending.forecast_cents
-        return self.spending.total_cents if forecast is None else forecast
+        return self.cost_cents if forecast is None else forecast + self.spending.correction_cents
 
 
 @router.get("/costs")
@@ -61,18 +67,18 @@ async def all_costs_page(
         ClusterCosts(billed.name, await load_spending(state, ReportScope(billed, billed.month(month.name), seen)), sim)
         for billed, seen, sim in await _clusters(state, who)
     ]
-    found = [one for one in found if one.spending.total_cents or one.before_cents]
+    found = [one for one in found if one.cost_cents or one.before_cents]
     return render(
         "all_costs.html",
         viewer=who,
         here="all_costs",
-        found=sorted(found, key=lambda one: (-one.spending.total_cents, one.name)),
+        found=sorted(found, key=lambda one: (-one.cost_cents, one.name)),
         month=month,
         month_title=f"{datetime.fromtimestamp(month.start, utc):%B %Y}",
         earlier=earlier.name if earlier else "",
         later=month_of(month.end, utc).name if month.end <= state.clock() else "",
         chart=cluster_chart([(one.name, one.spending) for one in found], len(days(month.start, month.end, utc))),
-        total=sum(one.spending.total_cents for one in found),
+        total=sum(one.cost_cents for one in found),
         allocated=sum(one.spending.allocated_cents for one in found),
         end=sum(one.end_cents for one in found),
         before=sum(one.before_cents or 0 for one in found),

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.domain.billing.ledger import NodeSpan, SpanKind
+from headway.domain.billing.ledger import MachineLifetime, NodeSpan, SpanKind
 from headway.domain.teams import Budget
 from headway.services.billing.alertmanager_messages import summary
 from headway.services.billing.priced_usage import ALL
@@ -334,3 +334,22 @@ async def test_costs_of_all_clusters_are_those_of_each(server: Server) -> None:
     assert "Nodes allocated to your teams" in mine
     usage = (await got(member, "usage?start=2026-10"))["total"]["usd"]
     assert mine.count(f"{usage:,.2f}") >= 3
+
+
+async def test_costs_of_all_clusters_count_corrections_in_both_months(server: Server) -> None:
+    """So that a month and the one before are sums of the same kind."""
+    at(server, OCTOBER.seconds + H)
+    ann = await server.client()
+    assert (await ann.post("/api/v1/clusters/lab/invoice/close", json={"period": "2026-10"})).status_code == 200
+    late = MachineLifetime("lab-1-9", "main", OCTOBER.start, OCTOBER.start + 10 * H, 0)
+    await server.store.machine_lifetimes.record("lab", [("lab-1-9", "main")], [], [], OCTOBER.start)
+    await server.store.machine_lifetimes.record("lab", [], [late], [], OCTOBER.start + 10 * H)
+    at(server, OCTOBER.seconds + 2 * H)
+    bill = await got(ann, "invoice?period=2026-11")
+    assert bill["lines"][-1]["what"] == "correction"
+    page = (await ann.get("/costs?period=2026-11")).text
+    shown_as = f'<a class="fig" href="/clusters/lab/costs?section=chargeback&period=2026-11">{bill["total_usd"]:,.2f}'
+    assert page.count(shown_as) == 1
+    at(server, OCTOBER.seconds + 32 * 24 * H)
+    november = (await got(ann, "invoice?period=2026-11"))["total_usd"]
+    assert f"{november:,.2f}" in (await ann.get("/costs?period=2026-12")).text
