@@ -20,11 +20,12 @@ from headway.whatif.slurm_files import IMAGE, ReplayFiles, replay_files
 from headway.whatif.trace import Trace, TraceJob
 
 LIMIT_S = 3600.0
+MEMORY = "6g"  # of one container, with its file system in memory: programs of a server's machine need the rest
 _SOURCES = ("clock.c", "nodes.c", "replay.c", "replay.h", "run.sh")
 _LEAD_S = 60  # from the start of the virtual clock's free run to the first submission
 _UNPACK = "mkdir -p /run/replay && tar x -C /run/replay && exec bash /run/replay/run.sh"
 # Starts slurmctld with a file system in memory: it writes its state every few seconds of virtual time.
-_OPTIONS = ("--network", "none", "--cap-add", "NET_ADMIN", "--tmpfs", "/run:size=4g", "--hostname")
+_OPTIONS = ("--network", "none", "--cap-add", "NET_ADMIN", "--tmpfs", "/run:size=4g", "--memory", MEMORY, "--hostname")
 
 
 @dataclass(frozen=True)

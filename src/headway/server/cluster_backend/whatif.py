@@ -34,14 +34,14 @@ class WhatIfBackend:
     ) -> WhatIfOut:
         from headway.whatif.comparison import compare_replays
 
-        began = time.monotonic()
-        trace = await self._trace(cluster, since, until, report)
         waits = self._one.locked()
         if waits:
             await report("turn", "waits for another what-if of this server")
         async with self._one:
             if waits:
                 await report("turn", "the other what-if has ended", done=True)
+            began = time.monotonic()
+            trace = await self._trace(cluster, since, until, report)  # not before its turn: it may take much memory
             named = [("present", cluster), *([("changed", changed)] if changed else [])]
             outcomes = await run_all(_replay(key, one, trace, operation, report) for key, one in named)
         replays = [(name, one, outcome) for (name, one), outcome in zip(named, outcomes, strict=True)]

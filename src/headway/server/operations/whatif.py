@@ -12,6 +12,9 @@ async def replay_queue(run: OperationRun) -> tuple[str, ...]:
     state, operation = run.state, run.operation
     params = WhatIfParams.from_json(operation.params)
     cluster, changed = await changed_cluster(state, operation.cluster, params)
+    # The backend runs one replay at a time, up to an hour each, in containers: what-ifs take no place of other operations.
+    state.waiting.add(operation.id)
+    state.wake.set()
     result = await state.backend.whatif.replay(cluster, changed, params.since, params.until, operation.id, run.report)
     now = state.clock()
     result = result.model_copy(

@@ -86,3 +86,31 @@ async def test_a_failing_replay_ends_the_other_and_leaves_the_task_uncancelled(m
     task = asyncio.current_task()
     assert task is not None
     assert not task.cancelling(), "otherwise the worker takes the operation for one that a stopping server interrupts"
+
+
+async def test_a_waiting_what_if_reads_no_jobs_before_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def run(cluster: Any, trace: Any, *_: Any, **__: Any) -> Outcome:
+        began.set()
+        await goes_on.wait()
+        (job,) = trace.jobs
+        return Outcome([JobRun(job, job.submit, job.submit + 100)])
+
+    turns = asyncio.Event()
+
+    async def report(step: str, *_: Any, **__: Any) -> None:
+        if step == "turn":
+            turns.set()
+
+    monkeypatch.setattr(container, "run_replay", run)
+    head = _Head()
+    backend = WhatIfBackend(head)  # type: ignore[arg-type]
+    first = asyncio.create_task(backend.replay(lab(), None, "now-1days", "now", "op-1", report))
+    await began.wait()
+    second = asyncio.create_task(backend.replay(lab(), None, "now-3days", "now", "op-2", report))
+    await turns.wait()
+    assert "now-3days" not in head.argv, "the jobs of a busy cluster take memory"
+    goes_on.set()
+    await asyncio.gather(first, second)
+    assert "now-3days" in head.argv

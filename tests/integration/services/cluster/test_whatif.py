@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,31 @@ async def test_costs_of_a_cluster_that_is_down_have_no_what_if(server: Server, o
         page = await operator.get(f"/clusters/lab/costs?section=capacity&period={period}")
         assert page.status_code == 200
         assert 'id="whatif"' not in page.text
+
+
+async def test_a_replay_takes_no_place_of_other_operations(
+    server: Server, operator: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One may be carried out at a time here: an apply goes on while the replay, which may take an hour, is not over."""
+    monkeypatch.setattr("headway.server.workers.operation_worker.AT_ONCE", 1)
+    applied = asyncio.Event()
+
+    async def replay(*_: Any) -> WhatIfOut:
+        row = await server.store.clusters.get("lab")
+        assert row is not None
+        document = {**row.document, "spec": {**SPEC, "name": "other"}}
+        await server.store.operations.enqueue("other", "apply", "ann", document=document)
+        await applied.wait()
+        return RESULT
+
+    async def apply(*_: Any) -> bool:
+        applied.set()
+        return False
+
+    server.backend.answers |= {"replay": replay, "apply": apply}
+    await operator.post(PATH, json={})
+    await server.work_off()
+    assert server.state.waiting == set()
 
 
 async def test_a_failed_replay_fails_its_operation_alone(server: Server, operator: httpx.AsyncClient) -> None:
