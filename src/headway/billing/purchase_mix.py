@@ -101,9 +101,9 @@ def hours_by_gpu(usage: Iterable[float]) -> list[float]:
 def cheapest_mix(
     usage: Sequence[float], ways: Sequence[WayToBuy], spot: WayToBuy | None = None, spot_share: float = 0.0
 ) -> Mix:
-    """Returns the mix of `ways`, one of which has no fixed price, that would have served the usage at the lowest price. At most
-    `spot_share` of the GPU-hours are served by `spot`, which serves hours instead of a way without a fixed price, also a part
-    of the hours of a GPU."""
+    """Returns the mix of `ways`, one of which has no fixed price, that would have served the usage at the lowest price, if
+    no used hour of a way with a fixed price costs more than one of spot. At most `spot_share` of the GPU-hours are served
+    by `spot`, which serves hours instead of a way without a fixed price, also a part of the hours of a GPU."""
     needed, all_h = hours_by_gpu(usage), float(len(usage))
     rented = min((way for way in ways if not way.fixed_usd_h), key=lambda way: (way.used_usd_h, way.name))
     fixed = [way for way in ways if way.fixed_usd_h]

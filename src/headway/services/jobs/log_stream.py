@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.domain.cluster import Cluster
+from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.logs.masking import mask_stream
 from headway.services.access.concurrency_limits import log_slot
@@ -50,13 +51,15 @@ async def open_log(
     """Opens the log of a job, or of all tasks of an array (each line then begins with its task number).
 
     With `follow` the stream ends when the job has ended. `resources` gets what must be released after the stream.
-    Waits for the first piece, so that a missing log raises here; with `follow` at most FIRST_PIECE_TIMEOUT_S. Raises NotFound,
+    Waits for the first piece, so that a missing log raises here; of a job that has not ended, with `follow`, at most
+    FIRST_PIECE_TIMEOUT_S. Raises NotFound,
     NotAllowed, TooManyAtOnce."""
     _, cluster = await state.clusters.get(name)
     job = await state.readings.job(cluster, job_id)
     await authorize_log(state, cluster, who, job, job_id)
     mask = await log_mask(state, cluster, job)
     whole_array = job.array_job_id == job_id and not task
+    waits = follow and job.state not in ENDED  # the log of an ended job is read to its end at once
     with contextlib.ExitStack() as entered:
         entered.enter_context(log_slot(state, who))
         if whole_array:
@@ -69,7 +72,7 @@ async def open_log(
         if mask.longest:
             stream = mask_stream(stream, mask, start)
         first = next_piece(stream)
-        await asyncio.wait({first}, timeout=FIRST_PIECE_TIMEOUT_S if follow else None)
+        await asyncio.wait({first}, timeout=FIRST_PIECE_TIMEOUT_S if waits else None)
         if first.done():
             first.result()
         resources.push(entered.pop_all())

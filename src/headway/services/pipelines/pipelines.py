@@ -11,7 +11,7 @@ from typing import Any
 from headway.domain.access import credential_redaction
 from headway.domain.cluster import Cluster
 from headway.domain.environment import parse_label
-from headway.domain.slurm.job_states import ENDED
+from headway.domain.slurm.job_states import ENDED, FAILED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline, stored_pipeline
@@ -29,7 +29,7 @@ from headway.services.access.submit_rate import limit_submissions
 from headway.services.app_state import AppState
 from headway.services.job_secrets.requested import require_secrets
 from headway.services.jobs.submission import new_folder_suffix, node_offer, record_submission
-from headway.services.pipelines.step_results import StepJobs, forget_results, step_results
+from headway.services.pipelines.step_results import StepJobs, all_step_results, forget_results, step_results
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.services.storage.environments import require_present
 from headway.store import PipelineRow
@@ -111,7 +111,7 @@ async def retry_pipeline(
     ]
     now = latest_jobs(before)
     jobs = await _jobs(state, cluster, now.values())
-    (results,) = await step_results(state, cluster, [StepJobs(row, plan, now, jobs)])
+    results = await all_step_results(state, cluster, StepJobs(row, plan, now, jobs))
     states = {}
     for step, number in now.items():
         result = results.get(step)
@@ -119,6 +119,7 @@ async def retry_pipeline(
     again = steps_to_retry(plan, states, request.steps)
     if not again:
         raise Refused(f"no step of {row.name} has failed", hint=f"headway pipeline show {row.name}, or --step NAME")
+    _check_needs(plan, states, again)
     used = [plan.steps[step].environment for step in again]
     await require_present(state, name, [parse_label(label) for label in used if "@" in label])
     await _check(state, cluster, plan, again, row.user, row.workdir)
@@ -132,9 +133,20 @@ async def retry_pipeline(
         waits = {step: number for step, number in now.items() if step not in again and states[step] not in _ENDED}
         earlier = {step: [number for of, number in before if of == step] for step in again}
         if plan.passes_outputs:
-            await forget_results(state, cluster, row, earlier)
+            with contextlib.suppress(
+                HeadwayError
+            ):  # the plan names the earlier jobs, so that their results do not count
+                await forget_results(state, cluster, row, earlier)
         made = await _submit(state, who, cluster, row, plan, again, waits, fresh=request.steps, earlier=earlier)
     return await _out(state, cluster, row, [*before, *made])
+
+
+def _check_needs(plan: Pipeline, states: Mapping[str, str], again: Collection[str]) -> None:
+    """Raises Refused if a step would wait for outputs of a step that has failed."""
+    for step in again if plan.passes_outputs else ():
+        for need in plan.steps[step].needs:
+            if need not in again and states.get(need) in FAILED:
+                raise Refused(f"step {step} needs {need}, which has failed", hint=f"name it too: --step {need}")
 
 
 async def _submit(

@@ -59,6 +59,18 @@ async def step_results(state: AppState, cluster: Cluster, asked: Sequence[StepJo
     return [await _with_new(state, one, files) for one in asked]
 
 
+async def all_step_results(state: AppState, cluster: Cluster, one: StepJobs) -> dict[str, StepResult]:
+    """Returns the results by step of one pipeline, however many of them have to be read. Raises HeadwayError if the cluster
+    does not answer."""
+    paths = [result_path(one.row.workdir, step) for step in one.unread()]
+    files: dict[str, bytes | None] = {}
+    for first in range(0, len(paths), _MOST_FILES):
+        block = paths[first : first + _MOST_FILES]
+        found = await state.backend.jobs.step_result_files(cluster, one.row.user, block)
+        files |= {path: found.get(path) for path in block}
+    return await _with_new(state, one, files)
+
+
 async def _read(state: AppState, cluster: Cluster, user: str, paths: Sequence[str]) -> Mapping[str, bytes | None]:
     """Returns the content of these files by path, None for those that are missing; {} if the cluster does not answer."""
 

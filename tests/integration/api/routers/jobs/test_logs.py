@@ -104,17 +104,18 @@ async def test_revoked_access_leaves_the_followed_log_incomplete(
     assert not whole
 
 
+@pytest.mark.parametrize(("state", "query"), [("RUNNING", ""), ("COMPLETED", "?follow=true")])
 async def test_missing_log_of_a_slow_head_is_a_404_and_no_broken_stream(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch, state: str, query: str
 ) -> None:
     monkeypatch.setattr(log_stream, "FIRST_PIECE_TIMEOUT_S", 0.0)
     await server.apply()
-    server.backend.answers |= {"read": reading(builders.job(7, user="eve")), "machines": ()}
+    server.backend.answers |= {"read": reading(builders.job(7, user="eve", state=state)), "machines": ()}
     stream = Stream()
     monkeypatch.setattr(server.backend.jobs, "follow_log", stream)
     await server.store.people.set_role("eve", "member")
     client = await server.client("eve", "member")
-    asked_for = asyncio.create_task(client.get(LOG))
+    asked_for = asyncio.create_task(client.get(f"{LOG}{query}"))
     await eventually(lambda: server.state.open_logs)
     await asyncio.sleep(0)  # the timeout of a followed log has passed
     stream.queue.put_nowait(NotFound("job 7 has not written its log"))

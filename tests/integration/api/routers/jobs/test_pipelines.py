@@ -287,14 +287,39 @@ async def test_stored_pipeline_is_shown_though_a_newer_rule_refuses_its_file(ser
     assert [one["name"] for one in (await eve.get(PIPELINES)).json()] == ["old"]
 
 
-async def test_retry_names_the_login_files_that_keep_it_waiting(
+async def test_retry_goes_on_if_the_login_files_of_its_owner_keep_it_waiting(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eve, pipeline = await start_branches(server, recorded(RESULTS))
     monkeypatch.setattr(step_results, "_FORGET_S", 0.01)
     server.backend.answers["run_command"] = lambda *_: asyncio.Event().wait()
-    refused = await eve.post(f"{PIPELINES}/{pipeline}/retry", json={"steps": ["train"]})
-    assert (refused.status_code, ".bash_profile" in refused.text) == (503, True), refused.text
+    again = await eve.post(f"{PIPELINES}/{pipeline}/retry", json={"steps": ["train"]})
+    assert [step["job_id"] for step in again.json()["steps"]] == [43, 44], again.text
+    plan = next(text for path, text in server.backend.named("submit")[-1][3].files.items() if path.endswith(".json"))
+    assert [step["earlier"] for step in json.loads(plan)["steps"].values()] == [[41], [42]]
+
+
+async def test_retry_reads_all_results_and_trusts_no_failed_look(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_results, "_MOST_FILES", 1)
+    eve, pipeline = await start_branches(server, Unreachable("the head is away"))
+    assert (await eve.get(f"{PIPELINES}/{pipeline}")).json()["steps"][1]["state"] == "CANCELLED"
+    away = await eve.post(f"{PIPELINES}/{pipeline}/retry", json={})
+    assert (away.status_code, "the head is away" in away.text) == (503, True), away.text
+    server.backend.answers["step_result_files"] = recorded(RESULTS)
+    refused = await eve.post(f"{PIPELINES}/{pipeline}/retry", json={})
+    assert (refused.status_code, "no step of branches has failed" in refused.text) == (400, True), refused.text
+
+
+async def test_step_is_not_retried_without_the_failed_step_whose_outputs_it_reads(server: Server) -> None:
+    eve, pipeline = await start_branches(server, recorded({}))
+    server.backend.answers["job"] = lambda _, number: builders.job(number, state="FAILED")
+    server.state.clock.now += 61  # type: ignore[attr-defined]
+    refused = await eve.post(f"{PIPELINES}/{pipeline}/retry", json={"steps": ["publish"]})
+    assert (refused.status_code, "step publish needs train, which has failed" in refused.text) == (400, True), (
+        refused.text
+    )
     assert len(server.backend.named("submit")) == 2
 
 
