@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,8 +13,6 @@ from headway.domain.changeset import ChangeSet
 from headway.domain.cluster import Cluster
 from headway.domain.incident import Incident
 from headway.domain.machines.machine import Machine
-from headway.domain.machines.offer import Offer
-from headway.domain.machines.rented import Rental, RentedThing
 from headway.domain.machines.scale_in_deadline import Deadline
 from headway.domain.operation_progress import OperationWaits, ReportProgress
 from headway.domain.readiness import ReadinessCheck
@@ -37,6 +34,7 @@ from headway.services.cluster_backend_measurements import (
     ClusterWhatIf,
 )
 from headway.services.cluster_backend_proxy import ClusterServiceProxy
+from headway.services.cluster_backend_rentals import ClusterRentals
 
 if TYPE_CHECKING:  # cluster code and its libraries are loaded with the first cluster
     from headway.backup.archive import Header
@@ -186,40 +184,6 @@ class ClusterRollouts(Protocol):
 
     async def halt_rollout(self, cluster: Cluster, report: ReportProgress) -> None:
         """Resumes the nodes that a rollout has drained but not replaced."""
-        ...
-
-
-class ClusterRentals(Protocol):
-    """What is rented from clouds."""
-
-    async def rented_things(self) -> tuple[tuple[RentedThing, ...], tuple[str, ...]]:
-        """Returns all of this server that costs money at clouds, and which regions did not answer and why."""
-        ...
-
-    async def rented_prices(self, cluster: str) -> Mapping[str, Decimal]:
-        """Returns the price of each machine that is rented or whose launch has begun, by name, USD an hour, without asking
-        the cloud; 0 = not known."""
-        ...
-
-    async def unclaimed_things(self, cluster: Cluster) -> tuple[RentedThing, ...]:
-        """Returns what has the cluster's tags and belongs to none of its machines. () where nothing is rented."""
-        ...
-
-    async def end_things(self, cluster: Cluster, things: Sequence[RentedThing]) -> None:
-        """Ends instances and deletes volumes and addresses."""
-        ...
-
-    async def rentals(self, cluster: Cluster) -> tuple[Rental, ...]:
-        """Returns when the cluster's instances ran, also those that ended a short while ago. () where nothing is rented."""
-        ...
-
-    async def offers(self, cluster: Cluster) -> tuple[Offer, ...]:
-        """Returns what the cloud offers now for the cluster's heads and rented groups: nothing for those for which it
-        refuses or does not answer."""
-        ...
-
-    async def renew_leases(self, cluster: Cluster) -> tuple[str, ...]:
-        """Renews the leases of the cluster's rented machines. Returns the names of those that did not answer."""
         ...
 
 

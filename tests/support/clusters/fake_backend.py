@@ -313,7 +313,7 @@ class FakeNodeActions(_Part):
 
 
 class FakeRentals(_Part):
-    """Stands in for services.cluster_backend.ClusterRentals."""
+    """Stands in for services.cluster_backend_rentals.ClusterRentals."""
 
     async def rented_things(self) -> Any:
         return await self._fake.call("rented_things")

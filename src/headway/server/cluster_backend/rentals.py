@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RentalsBackend:
-    """Implements services.cluster_backend.ClusterRentals."""
+    """Implements services.cluster_backend_rentals.ClusterRentals."""
 
     def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool

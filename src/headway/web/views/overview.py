@@ -15,7 +15,7 @@ from headway.schemas.nodes.incidents import IncidentOut
 from headway.schemas.nodes.nodes import NodeOut
 from headway.services.read_model.overview import SHOWN_INCIDENTS, Overview
 from headway.web.views.banners import down_banners
-from headway.web.views.job_charts import loss_chart
+from headway.web.views.charts.job_charts import loss_chart
 from headway.web.views.overview_models import (
     CheckView,
     GpuCell,

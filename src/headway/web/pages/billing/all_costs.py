@@ -24,7 +24,7 @@ from headway.services.billing.reports.report_scope import (
 from headway.services.billing.reports.spending import Spending, load_spending
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
-from headway.web.views.spending_chart import cluster_chart
+from headway.web.views.charts.spending_chart import cluster_chart
 
 router = page_router()
 

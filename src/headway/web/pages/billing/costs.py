@@ -53,8 +53,8 @@ from headway.store.billing.run_sums import NONE, Only, ReportSpan
 from headway.store.billing.usage import BY, list_filter
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
-from headway.web.views.month_heatmap import heat
-from headway.web.views.spending_chart import burn_down_chart, day_chart, sum_chart
+from headway.web.views.charts.month_heatmap import heat
+from headway.web.views.charts.spending_chart import burn_down_chart, day_chart, sum_chart
 from headway.web.views.whatif_table import WhatIfView, whatif_table
 
 router = page_router()

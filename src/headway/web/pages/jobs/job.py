@@ -37,7 +37,8 @@ from headway.web.page_stream import Parts, render_pulse, stream_parts
 from headway.web.pages.jobs.array import TaskKind, array_page, array_stream
 from headway.web.pages.jobs.job_reading import JobLabel, find_job, is_array, is_mine, read_lineage, read_script
 from headway.web.rendering import render
-from headway.web.views import job_charts, job_facts, job_head, job_timeline
+from headway.web.views import job_facts, job_head, job_timeline
+from headway.web.views.charts import job_charts
 
 router = page_router()
 _DONE = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "hold": "{} is held",

@@ -15,7 +15,7 @@ from headway.schemas.submission.lineage_graph import LineageGraphOut, LineageNod
 from headway.services.lineage.lineage_graph import lineage_graph
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
-from headway.web.views.graph_drawing import BOX_HEIGHT, BOX_WIDTH, GraphDrawing, GraphNode, draw_graph
+from headway.web.views.charts.graph_drawing import BOX_HEIGHT, BOX_WIDTH, GraphDrawing, GraphNode, draw_graph
 from headway.web.views.state_wording import job_word
 
 router = page_router()

@@ -14,7 +14,7 @@ from headway.services.sweeps import sweeps
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
-from headway.web.views.sweep_chart import HEIGHT, WIDTH, sweep_chart
+from headway.web.views.charts.sweep_chart import HEIGHT, WIDTH, sweep_chart
 
 router = page_router()
 SHOWN = 50  # sweeps in the list

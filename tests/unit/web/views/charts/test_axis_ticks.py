@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.web.views.axis_ticks import even_ticks, log_ticks
+from headway.web.views.charts.axis_ticks import even_ticks, log_ticks
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headway.schemas.jobs import JobRunOut, JobRunsOut
-from headway.web.views.job_charts import GpuCharts, gpu_charts
+from headway.web.views.charts.job_charts import GpuCharts, gpu_charts
 from tests.support.clusters import builders
 
 ASKED = "series=gpu_utilisation&series=gpu_memory&series=gpu_power&series=gpu_temperature"

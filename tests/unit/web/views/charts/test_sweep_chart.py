@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.schemas.submission.sweeps import SweepOut, TrialOut
-from headway.web.views.sweep_chart import HEIGHT, WIDTH, sweep_chart
+from headway.web.views.charts.sweep_chart import HEIGHT, WIDTH, sweep_chart
 
 
 def sweep(*values: float | None, goal: str = "minimize", best: int | None = 1) -> SweepOut:

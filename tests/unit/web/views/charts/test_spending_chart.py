@@ -8,7 +8,7 @@ from headway.billing.periods import Period
 from headway.billing.spending import Step
 from headway.schemas.billing.budgets import BudgetOut
 from headway.services.billing.reports.spending import BurnDown, Spending
-from headway.web.views.spending_chart import burn_down_chart, cluster_chart, day_chart, sum_chart
+from headway.web.views.charts.spending_chart import burn_down_chart, cluster_chart, day_chart, sum_chart
 
 DAY = 86_400
 MONTH = Period("2026-10", 0, 30 * DAY)

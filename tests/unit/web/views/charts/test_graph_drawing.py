@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headway.web.views.graph_drawing import GraphNode, draw_graph
+from headway.web.views.charts.graph_drawing import GraphNode, draw_graph
 
 
 def test_boxes_stand_after_all_that_lead_to_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headway.billing.periods import month_period
 from headway.schemas.billing.capacity import HourOut, TypeOut
-from headway.web.views.month_heatmap import heat, level
+from headway.web.views.charts.month_heatmap import heat, level
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

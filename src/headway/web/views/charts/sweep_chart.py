@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.schemas.submission.sweeps import SweepOut
-from headway.web.views.axis_ticks import even_ticks, log_ticks
+from headway.web.views.charts.axis_ticks import even_ticks, log_ticks
 
 WIDTH, HEIGHT = 640.0, 220.0  # units of the drawing
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 12.0, 12.0, 26.0
