@@ -66,7 +66,7 @@ def plain_script(text: str, arguments: Sequence[str]) -> str:
 
 
 def lose_parts(reading: Reading, text: str, variables: Collection[str]) -> None:
-    """Notes what such a script does beside its command, which pods do not. `variables`: names that were given with the job."""
+    """Notes actions of such a script that pods do not carry out. `variables`: names that were given with the job."""
     for name in _ENVIRONMENT.findall(text):
         reading.lose(Place("", f"--environment {name}"), *LOST["environment"])
     for name in _STAGED.findall(text):
