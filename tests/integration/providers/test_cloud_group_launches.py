@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway.domain.machines.rented import InstanceState, RentedThing
-from headway.errors import Conflict, Unanswered
+from headway.errors import Unanswered
 from headway.providers.cloud.refusals import CloudRefusal, NoCapacity
 from tests.support.cloud.provider_site import NODE, PAIR, Killed, Site, site
 
@@ -100,7 +100,7 @@ async def test_no_machine_stays_when_the_cloud_ends_one_of_two_for_lack_of_capac
 async def test_cost_limit_holds_for_machines_that_are_launched_together(site: Site) -> None:
     site.cluster = replace(site.cluster, max_usd_per_hour=Decimal("3.50"))
     site.cloud.prices = {"big": "2", "small": "2"}
-    with pytest.raises(Conflict, match=r"lab-1-\[1-2\] would cost 4.00 USD an hour as big"):
+    with pytest.raises(CloudRefusal, match=r"for lab-1-\[1-2\]: big in a is over the price limit: 4\.00 USD an hour"):
         await site.rent_together(*PAIR)
     assert site.cloud.machines == {}
     assert await site.provider.begun("lab") == frozenset()

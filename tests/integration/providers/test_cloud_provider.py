@@ -14,7 +14,7 @@ import pytest
 from headway.cluster.keys.secrets import public_key
 from headway.domain.machines.machine import MachineState
 from headway.domain.machines.rented import InstanceState, RentedThing
-from headway.errors import Conflict, Refused, Unanswered, Unreachable
+from headway.errors import Refused, Unanswered, Unreachable
 from headway.providers.base import ReclaimNotice
 from headway.providers.cloud.refusals import AuthFailed, CloudRefusal, NoCapacity, QuotaExceeded, Rejected
 from tests.support.cloud.fake_cloud import ALL_CALLS
@@ -182,13 +182,24 @@ async def test_cost_limit_holds_before_a_launch(tmp_path: Path) -> None:
     site.cloud.prices = {"little": "0.25", "big": "2", "small": "2"}
     await site.rent(HEAD)
     await site.rent()
-    with pytest.raises(
-        Conflict, match=r"lab-1-2 would cost 2.00 USD an hour as big; with the 2.25 of all other machines"
-    ):
+    over = r"big in a is over the price limit: 2\.00 USD an hour with the 2\.25 of all other machines is more than cost"
+    with pytest.raises(CloudRefusal, match=over):
         await site.rent("lab-1-2")
     assert len(site.cloud.living) == 2
     await site.provider.delete((await site.provider.rented(site.cluster))[NODE])
     await site.rent("lab-1-2")
+
+
+async def test_offer_over_the_cost_limit_is_passed_over_for_a_cheaper_one(tmp_path: Path) -> None:
+    site = Site(tmp_path)  # its file tries the type big first, whatever it costs
+    site.cluster = replace(site.cluster, max_usd_per_hour=Decimal("3.50"))
+    site.cloud.prices = {"big": "4", "small": "2"}
+    await site.rent()
+    assert [(one.instance_type, one.zone) for one in site.cloud.living] == [("small", "a")]
+    assert site.cloud.calls.count("launch") == 1, "the cloud was asked for a machine that is too expensive"
+    assert [said.partition(" is over the price limit")[0] for said in site.told[:2]] == [
+        f"{NODE}: big in a", f"{NODE}: big in b"
+    ]  # fmt: skip
 
 
 async def test_machines_stay_listed_while_the_cloud_does_not_answer(site: Site) -> None:

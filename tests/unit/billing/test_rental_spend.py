@@ -9,7 +9,7 @@ from headway.billing.rental_spend import rental_spend
 from headway.domain.machines.offer import PurchaseOption
 from headway.domain.machines.rented import Rental
 
-ONE = Rental("i-1", 1000, 4600, "lab-1-1", "big", "a", PurchaseOption.ON_DEMAND, Decimal("3.60"))
+ONE = Rental("aws", "i-1", 1000, 4600, "lab-1-1", "big", "a", PurchaseOption.ON_DEMAND, Decimal("3.60"))
 
 
 def test_each_second_between_launch_and_end_counts() -> None:

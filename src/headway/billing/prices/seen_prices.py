@@ -35,13 +35,14 @@ def price_ranges(seen: Iterable[SeenPrice], rentals: Iterable[Rental]) -> list[P
     pools: dict[tuple[str, str, str, PurchaseOption], list[SeenPrice]] = {}
     for price in seen:
         pools.setdefault((price.cloud, price.instance_type, price.zone, price.purchase), []).append(price)
-    ran, taken_back = Counter[tuple[str, str, PurchaseOption]](), Counter[tuple[str, str, PurchaseOption]]()
+    ran, taken_back = Counter[tuple[str, str, str, PurchaseOption]](), Counter[tuple[str, str, str, PurchaseOption]]()
     for one in rentals:
-        ran[one.instance_type, one.zone, one.purchase] += 1
-        taken_back[one.instance_type, one.zone, one.purchase] += one.taken_back
+        pool = (one.cloud, one.instance_type, one.zone, one.purchase)
+        ran[pool] += 1
+        taken_back[pool] += one.taken_back
     ranges = []
-    for (cloud, kind, zone, purchase), prices in sorted(pools.items()):
-        pool = (kind, zone, purchase)
+    for pool, prices in sorted(pools.items()):
+        cloud, kind, zone, purchase = pool
         newest = max(prices, key=lambda price: price.since)
         usd = [price.usd_per_hour for price in prices]
         now = (newest.usd_per_hour, min(usd), max(usd), newest.since, newest.seen_at)

@@ -40,13 +40,26 @@ def rental_notes(cluster: Cluster, wanted: Sequence[WantedMachines], rented: Map
     yield f"what apply rents costs {least}{total:.2f} USD an hour, without disks, addresses and traffic"
     limit = cluster.max_usd_per_hour
     others = {*rented, *owned_slots(cluster)}.difference(*(want.names for want in wanted))
-    everything = total + total_price(cluster, others, rented)
-    if limit is not None and everything > limit:
-        yield (
-            f"apply would stop: everything together would cost {everything:.2f} USD an hour, and cost.usd_per_hour "
-            f"is {limit.normalize():f}; raise it or name cheaper types in cloud"
-        )
+    rest = total_price(cluster, others, rented)
+    if limit is not None and rest + total > limit:
+        cheapest = sum((_lowest_price(cluster, want) for want in wanted), rest)
+        if cheapest > limit:
+            yield (
+                f"apply would stop: everything together would cost {cheapest:.2f} USD an hour at least, and "
+                f"cost.usd_per_hour is {limit.normalize():f}; raise it or name cheaper types in cloud"
+            )
+        else:
+            yield (
+                f"with these offers everything together would cost {rest + total:.2f} USD an hour, and cost.usd_per_hour is "
+                f"{limit.normalize():f}: apply passes over an offer that exceeds it and tries the next one"
+            )
     yield from _quota_notes(wanted)
+
+
+def _lowest_price(cluster: Cluster, want: WantedMachines) -> Decimal:
+    """Returns the price of these machines together by their cheapest offer, USD an hour."""
+    group = cluster.group_of.get(want.names[0])
+    return min(rental_price(group, offer=offer) for offer in want.offers) * len(want.names)
 
 
 def later_notes(cluster: Cluster, later: Sequence[WantedMachines]) -> Iterator[str]:

@@ -80,6 +80,7 @@ class Instance:
 class Rental:
     """One time in which an instance ran, as the cloud reports it: what is paid for. Times are whole unix seconds."""
 
+    cloud: str  # as in Offer.cloud
     instance: str
     launched_at: int
     ended_at: int | None  # None: it runs; 0: it does not, and the cloud does not say since when

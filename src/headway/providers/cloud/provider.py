@@ -343,7 +343,7 @@ class CloudProvider:
             times = (int(one.launched_at), None if runs else int(one.ended_at))
             taken_back = one.taken_back or one.id in self._noticed
             place = (one.instance_type, one.zone)
-            found.append(Rental(one.id, *times, name, *place, one.purchase, usd, taken_back))
+            found.append(Rental(self.traits.name, one.id, *times, name, *place, one.purchase, usd, taken_back))
         return tuple(found)
 
     async def unclaimed(self, cluster: str) -> tuple[RentedThing, ...]:

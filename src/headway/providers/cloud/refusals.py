@@ -74,12 +74,12 @@ class Rejected(CloudRefusal):
 
 
 class TooExpensive(CloudRefusal):
-    """The offer would exceed the price limit of the machine's group. The cloud was not asked."""
+    """The offer would exceed the price limit of the machine's group or of the cluster. The cloud was not asked."""
 
     def __init__(self, instance_type: str, zone: str, why: str) -> None:
         super().__init__(
             f"{instance_type} in {zone} is over the price limit: {why}",
-            hint="raise usd_per_hour of the group, give cheaper types in cloud.types, or wait until others have ended",
+            hint="raise the limit that the message names, give cheaper types in cloud.types, or wait until others have ended",
         )
 
 

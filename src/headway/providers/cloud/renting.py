@@ -16,7 +16,7 @@ from headway.domain.machines.rental_price import owned_slots, rental_price, tota
 from headway.domain.machines.rented import CloudNetwork, CloudSettings, Instance, InstanceClaim, InstanceState
 from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress, expand
-from headway.errors import Conflict, Unreachable
+from headway.errors import Unreachable
 from headway.providers.cloud.api import CloudApi, LaunchOrder
 from headway.providers.cloud.refusals import TRY_ELSEWHERE, CloudRefusal, NoCapacity, Rejected, TooExpensive
 from headway.providers.cloud.rental_records import RentalRecord, RentalRecords, RentalTry
@@ -61,8 +61,8 @@ class Renting:
         self._lock = asyncio.Lock()  # from the look at what is rented until the next try is written down
 
     async def rent(self, plan: RentalPlan, requests: Sequence[MachineRequest]) -> Rented:
-        """Returns the rented machines by name. Raises CloudRefusal if no offer can be had, Conflict if it would cost more
-        than the cluster file allows, Unreachable, and Unanswered: the next call continues with the same tries."""
+        """Returns the rented machines by name. Raises CloudRefusal if no offer can be had at a price that the cluster file
+        allows, Unreachable, and Unanswered: the next call continues with the same tries."""
         found: Rented = {}
         for request in requests:
             made = self._records.read(plan.cluster.name).tries.get(request.name)
@@ -146,8 +146,8 @@ class Renting:
     async def _begin(
         self, plan: RentalPlan, requests: Sequence[MachineRequest], offer: Offer, address: str
     ) -> dict[str, RentalTry]:
-        """Writes a new try down for each machine and returns them. Raises Conflict if they would cost more than the cluster
-        may, TooExpensive if they would cost more than their group may."""
+        """Writes a new try down for each machine and returns them. Raises TooExpensive if they would cost more than their group
+        or the cluster may."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
@@ -165,9 +165,8 @@ class Renting:
         usd = rental_price(cluster.group_of.get(names[0]), offer=offer)
         async with self._lock:
             record = self._records.read(cluster.name)
-            if over := _over_group_limit(cluster, names, usd, record):
+            if over := _over_limit(cluster, names, usd, record):
                 raise TooExpensive(offer.instance_type, offer.zone, over)
-            _check_cost(cluster, names, offer, usd, record)
             made = RentalTry(
                 # Higher than that of all machines: no launch repeats the token of an earlier one.
                 number=1 + max((record.tries[name].number for name in names if name in record.tries), default=0),
@@ -286,31 +285,26 @@ def _offers_for_the_rest(offers: Sequence[Offer], there: Sequence[RentalTry]) ->
     return sorted(same, key=lambda offer: (order.index(offer.purchase), offer.zone not in zones))
 
 
-def _check_cost(cluster: Cluster, names: Sequence[str], offer: Offer, usd: Decimal, record: RentalRecord) -> None:
-    """Raises Conflict if these further machines at this price would cost more than the cluster file allows."""
+def _over_limit(cluster: Cluster, names: Sequence[str], usd: Decimal, record: RentalRecord) -> str:
+    """Returns why these further machines at this price would exceed the price limit of their group or of the cluster; "" if
+    they would not."""
+    group = cluster.group_of.get(names[0])
+    if group is not None and group.max_usd_per_hour is not None:
+        there = {name for name in record.prices if name in group.slots and name not in names}
+        others = total_price(cluster, there, record.prices)
+        if others + usd * len(names) > group.max_usd_per_hour:
+            return (
+                f"{usd * len(names):.2f} USD an hour with the {others:.2f} of the group's other machines is more than "
+                f"groups.{group.name}.usd_per_hour, {group.max_usd_per_hour.normalize():f}"
+            )
     limit = cluster.max_usd_per_hour
     others = total_price(cluster, {*record.prices, *owned_slots(cluster)} - {*names}, record.prices)
     if limit is not None and others + usd * len(names) > limit:
-        raise Conflict(
-            f"{compress(names)} would cost {usd * len(names):.2f} USD an hour as {offer.instance_type}; with the {others:.2f} of "
-            f"all other machines that is more than cost.usd_per_hour, {limit.normalize():f}",
-            hint="raise cost.usd_per_hour, or give cheaper types in cloud.types",
+        return (
+            f"{usd * len(names):.2f} USD an hour with the {others:.2f} of all other machines is more than "
+            f"cost.usd_per_hour, {limit.normalize():f}"
         )
-
-
-def _over_group_limit(cluster: Cluster, names: Sequence[str], usd: Decimal, record: RentalRecord) -> str:
-    """Returns why these further machines at this price would exceed the price limit of their group; "" if they would not."""
-    group = cluster.group_of.get(names[0])
-    if group is None or group.max_usd_per_hour is None:
-        return ""
-    there = {name for name in record.prices if name in group.slots and name not in names}
-    others = total_price(cluster, there, record.prices)
-    if others + usd * len(names) <= group.max_usd_per_hour:
-        return ""
-    return (
-        f"{usd * len(names):.2f} USD an hour with the {others:.2f} of the group's other machines is more than "
-        f"groups.{group.name}.usd_per_hour, {group.max_usd_per_hour.normalize():f}"
-    )
+    return ""
 
 
 def _none_left(names: str, refusals: Sequence[CloudRefusal]) -> CloudRefusal:

@@ -34,9 +34,9 @@ class RentalStore(StorePart):
                 usd = f"{one.usd_per_hour.normalize():f}" if one.usd_per_hour else was.usd_per_hour if was else None
                 rows.append(
                     {
-                        "instance": one.instance, "launched_at": one.launched_at, "cluster": cluster, "machine": one.machine,
-                        "instance_type": one.instance_type, "zone": one.zone, "purchase": one.purchase.value,
-                        "usd_per_hour": usd, "ended_at": ended_at, "seen_at": now,
+                        "cloud": one.cloud, "instance": one.instance, "launched_at": one.launched_at, "cluster": cluster,
+                        "machine": one.machine, "instance_type": one.instance_type, "zone": one.zone,
+                        "purchase": one.purchase.value, "usd_per_hour": usd, "ended_at": ended_at, "seen_at": now,
                         "taken_back": one.taken_back or bool(was and was.taken_back),
                     }
                 )  # fmt: skip
@@ -55,9 +55,9 @@ class RentalStore(StorePart):
                 (
                     row.cluster,
                     Rental(
-                        row.instance, row.launched_at, row.ended_at or None, row.machine, row.instance_type, row.zone,
-                        PurchaseOption(row.purchase), None if row.usd_per_hour is None else Decimal(row.usd_per_hour),
-                        row.taken_back,
+                        row.cloud, row.instance, row.launched_at, row.ended_at or None, row.machine, row.instance_type,
+                        row.zone, PurchaseOption(row.purchase),
+                        None if row.usd_per_hour is None else Decimal(row.usd_per_hour), row.taken_back,
                     ),
                 )
                 for row in rows

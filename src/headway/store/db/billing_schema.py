@@ -191,6 +191,7 @@ rentals = Table(
     metadata,
     Column("instance", String(64), primary_key=True),
     Column("launched_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("cloud", String(32), nullable=False),
     Column("cluster", String(64), nullable=False, index=True),
     Column("machine", String(64), nullable=False),
     Column("instance_type", String(64), nullable=False),

@@ -99,7 +99,7 @@ async def test_cost_limit_counts_the_same_in_planner_plan_and_launch(site: Site,
         assert [type(action) for action in found] == [CreateMachines if fits else CloseSlots]
         assert ("apply would stop" in await notes(site, (HEAD, *PAIR))) is not fits
         if not fits:
-            with pytest.raises(HeadwayError, match=f"would cost {2 * usd:.2f} USD an hour"):
+            with pytest.raises(HeadwayError, match=f"over the price limit: {2 * usd:.2f} USD an hour"):
                 await site.rent_together(*PAIR)
             assert len(site.cloud.living) == 1
         else:
@@ -118,7 +118,7 @@ async def test_owned_machines_count_at_the_price_of_the_file(site: Site, usd: De
     assert set(await site.rent(PAIR[1])) == {PAIR[1]}
     await site.provider.give_up("lab", PAIR[1])
     site.cluster = replace(site.cluster, max_usd_per_hour=limit - Decimal("0.01"))
-    with pytest.raises(HeadwayError, match=rf"with the {FILE_PRICE} of all other machines that is more than cost"):
+    with pytest.raises(HeadwayError, match=rf"with the {FILE_PRICE} of all other machines is more than cost"):
         await site.rent(PAIR[1])
 
 

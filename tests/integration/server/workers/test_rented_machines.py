@@ -92,7 +92,7 @@ async def test_leases_are_renewed_by_the_clock(server: Server) -> None:
 
 
 async def test_what_the_cloud_lists_is_recorded_at_each_look(server: Server) -> None:
-    ran = Rental("i-1", 900, None, "lab-1-1", "p5.48xlarge", "a", PurchaseOption.SPOT, Decimal("20.5"))
+    ran = Rental("aws", "i-1", 900, None, "lab-1-1", "p5.48xlarge", "a", PurchaseOption.SPOT, Decimal("20.5"))
     server.backend.answers["rentals"] = (ran,)
     check = RentedMachinesCheck(server.state)
     await check.check_all()

@@ -15,7 +15,7 @@ from headway.domain.machines.rented import Rental
 from headway.store import Store
 from tests.support.clusters import builders
 
-ONE = Rental("i-1", 1000, None, "lab-1-1", "big", "a", PurchaseOption.SPOT, Decimal("3.60"))
+ONE = Rental("aws", "i-1", 1000, None, "lab-1-1", "big", "a", PurchaseOption.SPOT, Decimal("3.60"))
 TWO = replace(ONE, instance="i-2", machine="lab-1-2", purchase=PurchaseOption.ON_DEMAND, usd_per_hour=None)
 
 

@@ -47,7 +47,15 @@ def test_price_that_the_cloud_does_not_say_is_that_of_the_plan() -> None:
 def test_cost_limit_counts_what_is_rented_already() -> None:
     assert not [note for note in notes(NODES, rented="0.60", limit="7") if "stop" in note]
     assert notes(NODES, rented="0.61", limit="7")[-1].startswith(
-        "apply would stop: everything together would cost 7.01 USD an hour, and cost.usd_per_hour is 7"
+        "apply would stop: everything together would cost 7.01 USD an hour at least, and cost.usd_per_hour is 7"
+    )
+
+
+def test_apply_goes_on_with_cheaper_offers_where_the_first_ones_exceed_the_cost_limit() -> None:
+    cheaper = replace(NODES, offers=(BIG, replace(OLD, price_usd_per_node_hour=Decimal("3.10"))))
+    assert notes(cheaper, rented="0.61", limit="7")[-1] == (
+        "with these offers everything together would cost 7.01 USD an hour, and cost.usd_per_hour is 7: apply passes over an "
+        "offer that exceeds it and tries the next one"
     )
 
 

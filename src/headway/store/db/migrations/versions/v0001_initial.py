@@ -287,6 +287,7 @@ def _create_tables() -> None:
         "rentals",
         sa.Column("instance", sa.String(length=64), nullable=False),
         sa.Column("launched_at", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("cloud", sa.String(length=32), nullable=False),
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("machine", sa.String(length=64), nullable=False),
         sa.Column("instance_type", sa.String(length=64), nullable=False),
