@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from headway.domain.operation_kinds import OperationKind
 from headway.store.access.audit import AuditTrail
 from headway.store.access.credential_cache import CredentialCache
 from headway.store.access.idempotency_keys import IdempotencyKeyStore
@@ -35,16 +36,15 @@ from headway.store.clusters.cluster_records import ClusterRecords
 from headway.store.clusters.clusters import ClusterStore
 from headway.store.clusters.datasets import DatasetStore
 from headway.store.clusters.environments import EnvironmentStore
-from headway.store.clusters.fabric_tests import FabricTestStore
 from headway.store.clusters.gpu_hour_cap_resets import GpuHourCapResetStore
 from headway.store.clusters.incidents import IncidentStore
 from headway.store.clusters.job_secrets import JobSecretStore
 from headway.store.clusters.node_images import NodeImageStore
+from headway.store.clusters.operation_results import OperationResultStore
 from headway.store.clusters.operations import OperationStore
 from headway.store.clusters.secrets import ClusterSecretStore
 from headway.store.clusters.symptoms import SymptomStore
 from headway.store.clusters.volume_speeds import VolumeSpeedStore
-from headway.store.clusters.whatifs import WhatIfStore
 from headway.store.db.engine import database_url, open_engine
 from headway.store.db.sealing import SecretBox, open_box
 from headway.store.db.server_values import ServerValueStore
@@ -86,8 +86,8 @@ class Store:
         self.gpu_hour_cap_resets = GpuHourCapResetStore(database)
         self.node_images = NodeImageStore(database)
         self.volume_speeds = VolumeSpeedStore(database)
-        self.fabric_tests = FabricTestStore(database)
-        self.whatifs = WhatIfStore(database)
+        self.fabric_tests = OperationResultStore(database, OperationKind.FABRIC_TEST, kept=20)
+        self.whatifs = OperationResultStore(database, OperationKind.WHATIF, kept=10)
         self.datasets = DatasetStore(database)
         self.environments = EnvironmentStore(database)
         self.operations = OperationStore(database, self.secrets)

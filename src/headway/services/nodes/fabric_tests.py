@@ -37,8 +37,8 @@ async def start_fabric_test(state: AppState, who: Principal, name: str, request:
 
 async def latest_fabric_test(state: AppState, name: str) -> FabricTestOut | None:
     """Returns the newest result of the cluster; None if its fabric was never measured."""
-    found = await state.store.fabric_tests.latest(name)
-    return FabricTestOut.model_validate(found) if found else None
+    found = await state.store.fabric_tests.latest(name, 1)
+    return FabricTestOut.model_validate(found[0]) if found else None
 
 
 async def get_fabric_test(state: AppState, name: str) -> FabricTestOut:

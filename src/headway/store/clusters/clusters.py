@@ -82,8 +82,7 @@ class ClusterStore(StorePart):
                 )
                 await db.execute(delete(t.cluster_users).where(t.cluster_users.c.cluster == name))
                 await db.execute(delete(t.volume_speeds).where(t.volume_speeds.c.cluster == name))
-                await db.execute(delete(t.fabric_tests).where(t.fabric_tests.c.cluster == name))
-                await db.execute(delete(t.whatifs).where(t.whatifs.c.cluster == name))
+                await db.execute(delete(t.operation_results).where(t.operation_results.c.cluster == name))
                 await db.execute(delete(t.refills).where(t.refills.c.cluster == name))
                 await db.execute(delete(ledger.budget_notes).where(ledger.budget_notes.c.cluster == name))
                 # A new cluster of this name numbers its jobs from 1 again.

@@ -461,26 +461,16 @@ volume_speeds = Table(
     Column("error", Text, nullable=False),
 )
 
-# The results of fabric tests, as schemas.nodes.fabric_tests.FabricTestOut.
-fabric_tests = Table(
-    "fabric_tests",
+# The results of fabric tests, as schemas.nodes.fabric_tests.FabricTestOut, and of what-ifs, as schemas.whatif.WhatIfOut.
+operation_results = Table(
+    "operation_results",
     metadata,
     Column("operation", String(32), primary_key=True),
+    Column("kind", String(32), nullable=False),
     Column("cluster", String(64), nullable=False),
     Column("at", Float, nullable=False),
     Column("result", JSON, nullable=False),
-    Index("ix_fabric_tests_cluster_at", "cluster", "at"),
-)
-
-# The results of what-ifs, as schemas.whatif.WhatIfOut.
-whatifs = Table(
-    "whatifs",
-    metadata,
-    Column("operation", String(32), primary_key=True),
-    Column("cluster", String(64), nullable=False),
-    Column("at", Float, nullable=False),
-    Column("result", JSON, nullable=False),
-    Index("ix_whatifs_cluster_at", "cluster", "at"),
+    Index("ix_operation_results_cluster_kind_at", "cluster", "kind", "at"),
 )
 
 # Responses to requests with an idempotency key. A response can only be read with the token of the client that made the

@@ -57,8 +57,7 @@ async def test_test_runs_when_due_and_its_result_is_stored(server: Server) -> No
     assert await looked(server) == 1
     clock.now += DAY_S
     assert await looked(server) == 2
-    found = await server.store.fabric_tests.latest("lab")
-    assert found is not None
+    (found,) = await server.store.fabric_tests.latest("lab", 1)
     assert found["at"] == clock.now
     assert found["operation"].startswith("op-")
 

@@ -674,23 +674,17 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "path", name="pk_volume_speeds"),
     )
     op.create_table(
-        "fabric_tests",
+        "operation_results",
         sa.Column("operation", sa.String(length=32), nullable=False),
+        sa.Column("kind", sa.String(length=32), nullable=False),
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("at", sa.Float(), nullable=False),
         sa.Column("result", sa.JSON(), nullable=False),
-        sa.PrimaryKeyConstraint("operation", name="pk_fabric_tests"),
+        sa.PrimaryKeyConstraint("operation", name="pk_operation_results"),
     )
-    op.create_index("ix_fabric_tests_cluster_at", "fabric_tests", ["cluster", "at"], unique=False)
-    op.create_table(
-        "whatifs",
-        sa.Column("operation", sa.String(length=32), nullable=False),
-        sa.Column("cluster", sa.String(length=64), nullable=False),
-        sa.Column("at", sa.Float(), nullable=False),
-        sa.Column("result", sa.JSON(), nullable=False),
-        sa.PrimaryKeyConstraint("operation", name="pk_whatifs"),
+    op.create_index(
+        "ix_operation_results_cluster_kind_at", "operation_results", ["cluster", "kind", "at"], unique=False
     )
-    op.create_index("ix_whatifs_cluster_at", "whatifs", ["cluster", "at"], unique=False)
     op.create_table(
         "events",
         sa.Column("operation", sa.String(length=32), nullable=False),
