@@ -96,7 +96,7 @@ def cluster_file_page() -> str:
 
     sys.path.insert(0, str(ROOT / "tools"))
     try:
-        from docs_rules import GAP, rules
+        from cluster_file_rules import GAP, rules
     finally:
         sys.path.pop(0)
 

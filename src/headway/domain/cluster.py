@@ -10,11 +10,11 @@ from functools import cached_property
 
 from headway.domain.billing.cost_settings import CostSettings
 from headway.domain.job_qos import JobQos
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.gpu_driver import GpuDriver
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts
 from headway.domain.machines.image_signatures import SignaturePolicy
 from headway.domain.machines.machine import Jump
-from headway.domain.machines.rented import CloudSettings
 from headway.domain.network_policy import Network
 from headway.domain.provider_traits import ProviderTraits
 from headway.domain.slurm.reservations import PlannedReservation

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.catalog.providers import AWS, LOCAL, SSH
 from headway.domain.cluster import Cluster, Host
-from headway.domain.machines.rented import CloudSettings
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.errors import Refused
 from headway.providers.base import Provider
 from headway.providers.local.provider import LocalProvider

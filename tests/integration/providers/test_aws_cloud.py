@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.offer import PurchaseOption
-from headway.domain.machines.rented import CloudNetwork, CloudSettings, InstanceClaim, InstanceState
+from headway.domain.machines.rented import CloudNetwork, InstanceClaim, InstanceState
 from headway.errors import Unanswered, Unreachable
 from headway.providers.cloud.api import LaunchOrder
 from headway.providers.cloud.aws.cloud import AwsCloud

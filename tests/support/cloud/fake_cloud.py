@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.offer import Offer, PurchaseOption
-from headway.domain.machines.rented import CloudNetwork, CloudSettings, Instance, InstanceState, Quota, RentedThing
+from headway.domain.machines.rented import CloudNetwork, Instance, InstanceState, Quota, RentedThing
 from headway.errors import HeadwayError, Unanswered
 from headway.providers.base import ReclaimNotice
 from headway.providers.cloud.api import CloudApi, LaunchOrder

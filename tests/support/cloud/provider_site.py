@@ -11,8 +11,8 @@ from headway.catalog.plans import load_catalogue
 from headway.catalog.providers import AWS
 from headway.cluster.keys.secrets import new_key, public_key
 from headway.domain.cluster import Cluster
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.machine import MachineRequest
-from headway.domain.machines.rented import CloudSettings
 from headway.providers.cloud.provider import CloudProvider
 from tests.support.cloud.fake_cloud import FakeCloud
 from tests.support.clusters import builders

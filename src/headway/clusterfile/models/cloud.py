@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from headway.domain.machines.rented import DEFAULT_DISK_GIB, DEFAULT_LEASE_S, DEFAULT_NETWORK, CloudSettings
+from headway.domain.machines.cloud_settings import DEFAULT_DISK_GIB, DEFAULT_LEASE_S, DEFAULT_NETWORK, CloudSettings
 from headway.validation import syntax_rules
 from headway.validation.field_types import FileSection, Seconds, checked_by
 

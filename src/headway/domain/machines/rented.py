@@ -1,34 +1,13 @@
-"""Machines that are rented from a cloud: what the cluster file says about them, who an instance belongs to, and what the
-cloud reports about it."""
+"""Machines that are rented from a cloud: who an instance belongs to, and what the cloud reports about it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
 from headway.domain.machines.offer import PurchaseOption
-
-DEFAULT_LEASE_S = 6 * 3600
-DEFAULT_DISK_GIB = 64
-DEFAULT_NETWORK = "10.64.0.0/16"
-
-
-@dataclass(frozen=True, slots=True)
-class CloudSettings:
-    """The cluster file's section `cloud`."""
-
-    region: str
-    zones: tuple[str, ...] = ()  # in the order in which they are tried; () = all of the region
-    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # plan -> instance types, tried in this order
-    head_types: tuple[str, ...] = ()
-    image: str = ""  # "" = the newest official image of the cluster's Debian
-    subnets: tuple[str, ...] = ()  # () = Headway makes a network
-    network: str = DEFAULT_NETWORK  # of the network that Headway makes
-    public_addresses: bool = True  # the server connects to public addresses; otherwise to those of the subnet
-    disk_gib: int = DEFAULT_DISK_GIB
-    lease_s: int = DEFAULT_LEASE_S  # a machine that hears nothing of the server for this long ends itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol
 
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.offer import Offer, PurchaseOption
-from headway.domain.machines.rented import CloudNetwork, CloudSettings, Instance, InstanceClaim, Quota, RentedThing
+from headway.domain.machines.rented import CloudNetwork, Instance, InstanceClaim, Quota, RentedThing
 from headway.domain.slurm.hostlist import compress
 from headway.providers.base import ReclaimNotice
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from headway.catalog.instance_types import types_for
 from headway.catalog.node_images import IMAGES
 from headway.domain.cluster import Cluster, Host
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.machine import HostProblem, Machine, MachineRequest, MachineState
 from headway.domain.machines.offer import Offer, PurchaseOption
-from headway.domain.machines.rented import CloudSettings, Instance, InstanceState, Quota, Rental, RentedThing
+from headway.domain.machines.rented import Instance, InstanceState, Quota, Rental, RentedThing
 from headway.domain.machines.site import OwnedSite
 from headway.domain.machines.survey import DetectedHardware
 from headway.domain.operation_progress import ReportProgress

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from headway.domain.cluster import Cluster
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.machine import MachineRequest
 from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.domain.machines.rental_price import owned_slots, rental_price, total_price
-from headway.domain.machines.rented import CloudNetwork, CloudSettings, Instance, InstanceClaim, InstanceState
+from headway.domain.machines.rented import CloudNetwork, Instance, InstanceClaim, InstanceState
 from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress, expand
 from headway.errors import Unreachable

@@ -8,8 +8,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from headway.domain.cluster import Cluster
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.offer import Offer
-from headway.domain.machines.rented import CloudSettings, Rental, RentedThing
+from headway.domain.machines.rented import Rental, RentedThing
 from headway.errors import HeadwayError
 from headway.server.cluster_backend.connections import ConnectionPool
 

@@ -21,8 +21,8 @@ from headway.cluster.rented.leases import renew_leases
 from headway.cluster.rented.missing_machines import rent_and_claim, rent_missing
 from headway.cluster.rented.plan_notes import with_rental_notes
 from headway.domain.changeset import Change, ChangeSet
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.machine import Machine
-from headway.domain.machines.rented import CloudSettings
 from headway.errors import HeadwayError, Refused, Unreachable
 from headway.providers.cloud.provider import CloudProvider
 from headway.providers.cloud.refusals import NoCapacity

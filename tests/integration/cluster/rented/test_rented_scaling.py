@@ -20,8 +20,8 @@ from headway.cluster.keys.secrets import new_key, public_key
 from headway.cluster.rented.missing_machines import end_surplus
 from headway.domain.cluster import Cluster, Group
 from headway.domain.incident import Incident, IncidentState
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.machine import MachineRequest
-from headway.domain.machines.rented import CloudSettings
 from headway.domain.operation_progress import ReportProgress
 from headway.errors import Refused, Unanswered
 from headway.providers.cloud.provider import CloudProvider

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from headway.catalog.providers import AWS
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.offer import Offer, PurchaseOption
-from headway.domain.machines.rented import CloudSettings, Rental, RentedThing
+from headway.domain.machines.rented import Rental, RentedThing
 from headway.errors import Unreachable
 from headway.server.workers.rented_machines import PRICES_S, RENEW_S, UNCLAIMED, RentedMachinesCheck
 from tests.support.clusters import builders

@@ -10,15 +10,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.offer import Offer, PurchaseOption
-from headway.domain.machines.rented import (
-    CloudNetwork,
-    CloudSettings,
-    Instance,
-    InstanceState,
-    Quota,
-    RentedThing,
-)
+from headway.domain.machines.rented import CloudNetwork, Instance, InstanceState, Quota, RentedThing
 from headway.providers.base import ReclaimNotice
 from headway.providers.cloud.api import LaunchOrder
 from headway.providers.cloud.aws import prices

@@ -7,7 +7,8 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headway.domain.machines.rented import CloudNetwork, CloudSettings
+from headway.domain.machines.cloud_settings import CloudSettings
+from headway.domain.machines.rented import CloudNetwork
 from headway.errors import HeadwayError
 from headway.providers.cloud.aws.clients import AwsClients
 from headway.providers.cloud.aws.tags import CLUSTER, SERVER, filters, specifications, tag_list
