@@ -12,7 +12,7 @@ from agent.log import log
 
 HEARTBEAT_S = 1.0  # nodes send, the head writes the file, and the server gets its summary this often
 HEARTBEATS_FILE = "/run/headway/beats.json"
-SILENT_S = 2.0  # a node is reported as silent after so long
+REPORT_SILENT_S = 2.0  # a node is reported as silent after so long
 
 
 def write_heartbeats(path: str, last: Mapping[str, float]) -> None:
@@ -35,7 +35,7 @@ def heartbeat_summary(path: str, now: float) -> dict[str, Any]:
             ages = {node: round(now - at, 1) for node, at in json.load(file).items()}
     except (OSError, ValueError):
         return {"relay": -1}
-    if relay_s > SILENT_S:
+    if relay_s > REPORT_SILENT_S:
         return {"relay": round(relay_s, 1)}
-    silent = {node: age for node, age in ages.items() if age > SILENT_S}
+    silent = {node: age for node, age in ages.items() if age > REPORT_SILENT_S}
     return {"alive": len(ages) - len(silent), "silent": silent}

@@ -10,7 +10,7 @@ from agent.gpu import gpu_metrics
 from agent.gpu.gpu_source import Gpu
 from agent.gpu.mig import wrong_instances
 
-SILENT_S = 45.0  # a driver that has not answered for so long counts as hung
+DRIVER_HUNG_S = 45.0  # a driver that has not answered for so long counts as hung
 SLOWED_S = 60.0
 MPS_CONTROL = "nvidia-cuda-mps-control"
 _THROTTLES = {0x8: "hardware slowdown", 0x20: "temperature", 0x40: "temperature", 0x80: "power brake"}
@@ -61,9 +61,9 @@ def gpu_mps(seen: MachineReading) -> CheckResult | None:
 
 @check(every_s=5)
 def gpu_answers(seen: MachineReading) -> CheckResult | None:
-    """Returns bad when the driver has not answered for SILENT_S."""
+    """Returns bad when the driver has not answered for DRIVER_HUNG_S."""
     since = seen.now - (seen.started if seen.gpus_at is None else seen.gpus_at)
-    if seen.config.gpus and since > SILENT_S:
+    if seen.config.gpus and since > DRIVER_HUNG_S:
         why = "" if seen.config.simulated else driver_fault(seen.sys)
         return bad(f"the driver has not answered for {since:.0f} s: {why or seen.gpu_error}".rstrip(": "), REBOOT)
     return None

@@ -2,7 +2,8 @@
 
 A team pays for what was allocated to its jobs: productive, lost (work that was repeated after a fault or a preemption)
 and allocated but idle. Time that was allocated to no job is capacity (idle, spare and broken) and is shared by the
-rules in the cluster file, and so are fixed costs, which do not depend on nodes."""
+rules in the cluster file, and so are fixed costs, which do not depend on nodes. How long which run had which nodes is summed in
+`store.billing.run_sums`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from headway.clusterfile.draft import FileDraft
 from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.clusterfile.resolve import build_cluster
-from headway.clusterfile.rules.file_rules import check_all
+from headway.clusterfile.rules.all_rules import check_all
 from headway.domain.cluster import Cluster, Plan
 from headway.errors import Fault, InvalidSpec
 from headway.validation.error_paths import Loc, drop_values, path_text, pydantic_faults, sort_faults, text_faults

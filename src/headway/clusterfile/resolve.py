@@ -30,7 +30,8 @@ from headway.clusterfile.models.software.packages import resolve_packages
 from headway.clusterfile.models.software.scripts import resolve_scripts
 from headway.clusterfile.models.storage import MountedVolumePart
 from headway.clusterfile.models.teams import BudgetPart, TeamPart, resolve_member_limits
-from headway.clusterfile.rules.file_rules import dataset_mount, preemption_rules
+from headway.clusterfile.rules.partition_rules import preemption_rules
+from headway.clusterfile.rules.storage_rules import dataset_mount
 from headway.domain.billing.cost_settings import CostSettings, InvoiceSettings
 from headway.domain.cluster import (
     Alerts,

@@ -61,7 +61,7 @@ def _grace(value: Any) -> Any:
 
 
 def _slurm_value(value: Any) -> str:
-    # headway.clusterfile.rules.file_rules checks the value, because its form depends on the key and the Slurm version.
+    # headway.clusterfile.rules.slurm_key_rules checks the value, because its form depends on the key and the Slurm version.
     if isinstance(value, bool):
         return "YES" if value else "NO"
     if not isinstance(value, str | int):

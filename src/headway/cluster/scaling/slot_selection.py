@@ -11,7 +11,7 @@ from headway.cluster.context import ClusterContext
 from headway.cluster.scaling.reclaim_notices import reclaim_notices
 from headway.domain.cluster import Cluster
 from headway.domain.machines.machine import Machine
-from headway.domain.machines.scale_in_order import KeepPriority, choose_slots
+from headway.domain.machines.scale_in_order import KeepPriority, choose_slots, keep_priority
 from headway.domain.slurm.node_reasons import SCALE_IN_REASON
 from headway.errors import HeadwayError
 from headway.slurm import node_commands, node_jobs
@@ -58,13 +58,5 @@ async def _chosen(cluster: Cluster, context: ClusterContext, machines: Mapping[s
     with contextlib.suppress(HeadwayError):
         busy = await node_jobs.jobs_by_node(context.connections, head)
         states = await node_commands.read_node_reasons(context.connections, head)
-        worth = {name: _worth(name, busy, states) for name in machines}
+        worth = {name: keep_priority(states.get(name, ("", ""))[0], busy=name in busy) for name in machines}
     return choose_slots(cluster, machines, worth)
-
-
-def _worth(name: str, busy: Mapping[str, object], states: Mapping[str, tuple[str, str]]) -> KeepPriority:
-    """Returns with which priority the node is kept: a busy node first, then an idle one, then a broken one."""
-    if name in busy:
-        return KeepPriority.BUSY
-    state, _ = states.get(name, ("", ""))
-    return KeepPriority.BROKEN if state.startswith(("down", "drain", "fail", "unknown", "inval")) else KeepPriority.IDLE

@@ -1,7 +1,7 @@
 """The cluster file as people write it: strict pydantic models that check each field by itself.
 
 Rules that span several fields (a partition with more nodes than the cluster, preemption, switches) are in
-`headway.clusterfile.rules.file_rules`. An empty field counts as a missing one."""
+`headway.clusterfile.rules`. An empty field counts as a missing one."""
 
 from __future__ import annotations
 

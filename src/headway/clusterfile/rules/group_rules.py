@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 
-from headway.clusterfile.draft import FaultText
+from headway.catalog.providers import PROVIDERS
+from headway.clusterfile import groups
+from headway.clusterfile.draft import FaultText, FileDraft
 from headway.clusterfile.groups import max_nodes, min_nodes
 from headway.clusterfile.models.cluster_file import ClusterFile
 from headway.clusterfile.models.groups import GroupPart
 from headway.domain.provider_traits import ProviderTraits
+from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED
 
 
@@ -100,3 +104,55 @@ def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterato
     if not provider.creates_machines and (part.idle is not None or max_nodes(part) > min_nodes(part)):
         where = "idle" if part.idle is not None else "max"
         yield f"{path}{where}", "needs a provider that creates machines", "leave it out: hosts lists all your machines"
+
+
+def check_groups(draft: FileDraft) -> None:
+    """Checks plans, sizes, prices and cost limits of node groups."""
+    file = draft.file
+    if draft.is_intact("groups"):
+        for path, message, hint in short_form_faults(file):
+            if draft.is_intact(path):
+                draft.fault(path, message, hint)
+    for name, part in groups.parts_of(file).items():
+        path = f"groups.{name}." if file.groups else ""
+        if (file.groups or file.plan is not None) and part.plan not in draft.catalogue:
+            near = draft.suggest(part.plan, draft.catalogue)
+            draft.fault(
+                f"{path}plan",
+                "is not in the catalogue",
+                near or f"use one of {syntax_rules.join_words(draft.catalogue, 'and')}",
+            )
+        if draft.is_intact(path.rstrip(".") or "nodes", "max", "provider") and (file.groups or file.nodes is not None):
+            provider = PROVIDERS[part.provider] if part.provider else draft.provider
+            for where, message, hint in size_faults(path, part, provider):
+                draft.fault(where, message, hint)
+    for where, message, hint in (*idle_faults(file), *reserved_faults(file)):
+        draft.fault(where, message, hint)
+    _cost(draft)
+
+
+def _cost(draft: FileDraft) -> None:
+    limit, parts = draft.file.cost.usd_per_hour, groups.parts_of(draft.file)
+    if not draft.has_size or any(part.plan not in draft.catalogue for part in parts.values()):
+        return
+    # The price of a rented machine is that of the cloud's offer, which a plan shows and a launch checks.
+    owned = {name: part for name, part in parts.items() if not (part.provider or draft.provider.rents_machines)}
+    built = [groups.build_group(name, part, draft.catalogue[part.plan], ()) for name, part in owned.items()]
+    for group in built:
+        least = group.min_usd_per_hour + group.price_usd_per_node_hour
+        if group.max_usd_per_hour is not None and group.max_usd_per_hour < least:
+            where, count = f"groups.{group.name}.usd_per_hour", group.min_machines + 1
+            draft.fault(
+                where,
+                f"is {group.max_usd_per_hour.normalize():f}",
+                f"give {least:.2f} or more: {count} nodes cost that",
+            )
+    if limit is None:
+        return
+    cost = sum((group.min_usd_per_hour for group in built), Decimal(0))
+    if cost > Decimal(str(limit)):
+        draft.fault(
+            "cost.usd_per_hour",
+            f"is {limit:g}, and the nodes and spares that always run cost {cost:.2f}",
+            "raise it, or reduce nodes or spares",
+        )

@@ -17,6 +17,17 @@ class KeepPriority(IntEnum):
     BUSY = 2
 
 
+# Beginnings of states in which Slurm starts no job on a node.
+_UNUSABLE = ("down", "drain", "fail", "unknown", "inval")
+
+
+def keep_priority(state: str, *, busy: bool) -> KeepPriority:
+    """Returns the priority of a node. `state`: Slurm's, in lower case, "" if not known; `busy`: it runs jobs."""
+    if busy:
+        return KeepPriority.BUSY
+    return KeepPriority.BROKEN if state.startswith(_UNUSABLE) else KeepPriority.IDLE
+
+
 def choose_slots(
     cluster: Cluster, machines: Collection[str], worth: Mapping[str, KeepPriority] | None = None
 ) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headway.domain.provider_traits import ProviderTraits
 from headway.health.detection.agent_events import Heartbeats
 
-SILENT_S = 5.0
+PROBE_AFTER_S = 5.0
 QUIET_S = 3.0  # two missed heartbeats: counted as silent when another node is about to be fenced
 BOOTING_S = 90.0  # a machine that started less than this ago may not send heartbeats yet
 LEASE_EXPIRED_S = (
@@ -21,7 +21,7 @@ PROBE_EVERY_S = 10.0  # how often a node is probed that answers although its age
 def probe_after_s(provider: ProviderTraits) -> float:
     """Returns the seconds without heartbeats after which a node is probed. A machine that can't be powered off must have
     ended its jobs by itself before."""
-    return SILENT_S if provider.powers_off_machines else LEASE_EXPIRED_S
+    return PROBE_AFTER_S if provider.powers_off_machines else LEASE_EXPIRED_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ def find_suspects(
     started_at: Mapping[str, float],
     now: float,
     *,
-    silent_after_s: float = SILENT_S,
+    silent_after_s: float = PROBE_AFTER_S,
     share: float = 0.5,
-    quiet_after_s: float = SILENT_S,
+    quiet_after_s: float = PROBE_AFTER_S,
 ) -> Suspects:
     """Returns the silent nodes to probe, or the reason why none is probed. `started_at`: start times of the running
     machines in unix seconds; nodes that are not in it have no running machine and are skipped. `share`: if at least

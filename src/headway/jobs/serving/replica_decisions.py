@@ -29,7 +29,7 @@ class NextStep:
 
 def wanted_replicas(limits: Replicas, now_wanted: int, active: int, low_since: float | None, now: float) -> int:
     """Returns how many replicas are to run. `active`: requests that run or wait. More start at once; fewer follow when for
-    `idle_s` fewer would have sufficed."""
+    `limits.idle_s` fewer would have sufficed. The defaults of `limits` are in `service_file.Replicas`."""
     needed = min(max(math.ceil(active / limits.requests), limits.min), limits.max)
     current = min(max(now_wanted, limits.min), limits.max)
     if needed >= current:

@@ -9,7 +9,9 @@ LEADS = "/usr/lib/headway/leads"
 LEADS_WHY = (
     "Writes the active controller's name to the state folder, so that a controller that hung learns it lost control."
 )
-SLURMCTLD_TIMEOUT_S = 4  # the minimum: below that, slurmctld writes its heartbeat without a pause
+# The minimum: below that, slurmctld writes its heartbeat without a pause. BEAT_OVER_S in node/agent/failover/leader.py is three
+# times as much.
+SLURMCTLD_TIMEOUT_S = 4
 
 
 def takeover_settings() -> tuple[Setting, ...]:

@@ -8,7 +8,7 @@ import structlog
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
-from headway.services.billing import alertmanager_messages
+from headway.services.billing import cost_notifications
 from headway.services.billing.budget_enforcement import enforce_budgets
 from headway.services.billing.ledger.collector import read_accounting, read_measurements
 
@@ -33,9 +33,9 @@ async def run_billing_round(state: AppState, cluster: Cluster) -> None:
         log.info("measurements not read", cluster=name, error=failure.first_line)
     await enforce_budgets(state, cluster, now)
     if error is None:
-        await alertmanager_messages.record_weekly_summary(state, cluster, now)
+        await cost_notifications.record_weekly_summary(state, cluster, now)
     try:
-        await alertmanager_messages.send_pending(state, cluster, now)
+        await cost_notifications.send_pending(state, cluster, now)
     except HeadwayError as failure:
         log.info("notices not sent", cluster=name, error=failure.first_line)
     if error is not None:

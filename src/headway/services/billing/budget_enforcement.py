@@ -8,7 +8,7 @@ from headway.billing import budget_decisions
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
-from headway.services.billing import alertmanager_messages
+from headway.services.billing import cost_notifications
 from headway.services.billing.budgets import load_budget_states
 
 log = structlog.get_logger("headway.billing")
@@ -31,7 +31,7 @@ async def enforce_budgets(state: AppState, cluster: Cluster, now: int) -> None:
         if (level, capped) == (status.level.value, holds) and holds == held_now:
             continue
         if status.level is not budget_decisions.Level.OK and level != status.level.value:
-            await alertmanager_messages.record_budget_notification(state, cluster, status, now)
+            await cost_notifications.record_budget_notification(state, cluster, status, now)
         if (holds != held_now or not level) and not await _hold_team_jobs(state, cluster, status.team, on=holds):
             continue
         await store.budgets.record(name, status.team, status.start, status.level.value, capped=holds)

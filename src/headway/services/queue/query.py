@@ -1,5 +1,6 @@
-"""The query for a list of jobs: filters and order, and how one is made from a request of the API. The query in the address of the
-queue's page is in `web.views.queue.queue_address`."""
+"""The query for a list of jobs: filters and order, and how one is made from a request of the API. `search` compares jobs
+with it. The fields of the request are `schemas.job_list.JobsQuery`; the query in the address of the queue's page is in
+`web.views.queue.queue_address`."""
 
 from __future__ import annotations
 

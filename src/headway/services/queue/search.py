@@ -1,5 +1,5 @@
-"""Filters, searches and sorts a cluster's queue and cuts it into pages. Pure, over the snapshot's jobs. By which value a column
-sorts is declared in `services.queue.queue_columns`; the order without a column is here (`_turn`)."""
+"""Filters, searches and sorts a cluster's queue and cuts it into pages. Pure, over the snapshot's jobs. By which values jobs
+are sorted is declared in `services.queue.queue_fields`; the order without a field is here (`_turn`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headway.domain.slurm.job_states import JOB_KINDS, RUNNING, WAITING, kind_of
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
 from headway.services.queue.query import QueueQuery
-from headway.services.queue.queue_columns import BY_KEY, LABEL, sort_key
+from headway.services.queue.queue_fields import BY_KEY, LABEL, sort_key
 from headway.services.read_model.snapshot_diff import JobsDiff
 
 MAX_PAGE = 1000  # jobs per page
@@ -80,9 +80,9 @@ def update_result(found: QueryResult, diff: JobsDiff, query: QueueQuery, now: fl
     """Returns the result of `find_jobs` for a later reading, made from the result of an earlier one: searching ten
     thousand jobs for each query and reading is the most expensive part of a list. Returns None if that is not
     worthwhile, because many jobs changed in the fields of the query, or because the order depends on the time."""
-    column = BY_KEY.get(query.sort.removeprefix("-"))
+    field = BY_KEY.get(query.sort.removeprefix("-"))
     changed = diff.changed_in(filter_fields(query) | sort_fields(query))
-    if changed is None or (column is not None and column.runs_on):
+    if changed is None or (field is not None and field.runs_on):
         return None
     key, descending = _order(query.sort, now)
     before, after = diff.before, diff.after
@@ -218,17 +218,17 @@ def filter_fields(query: QueueQuery) -> frozenset[str]:
 
 def sort_fields(query: QueueQuery) -> frozenset[str]:
     """Returns the fields of a job that decide its position."""
-    column = BY_KEY.get(query.sort.removeprefix("-"))
-    return frozenset(column.reads if column else ("state", "priority", "submit_time", "start_time", "end_time"))
+    field = BY_KEY.get(query.sort.removeprefix("-"))
+    return frozenset(field.reads if field else ("state", "priority", "submit_time", "start_time", "end_time"))
 
 
 def _order(sort: str, now: float) -> tuple[Any, bool]:
     if not sort:
         return (lambda job: (JOB_KINDS.index(kind_of(job.state)), *_turn(job), job.id)), False
-    column = BY_KEY.get(sort.removeprefix("-"))
-    if column is None:
+    field = BY_KEY.get(sort.removeprefix("-"))
+    if field is None:
         raise Refused(f"unknown column {sort[:40]!r}", hint="use a name of squeue's --Format, in lower case")
-    return sort_key(column, now), sort.startswith("-")
+    return sort_key(field, now), sort.startswith("-")
 
 
 def _turn(job: JobState) -> tuple[int, int]:
@@ -245,16 +245,16 @@ def _cursor(sort: str, key: Sequence[Any], moment: int) -> str:
 
 def _passed(query: QueueQuery, now: float) -> tuple[tuple[Any, ...], int]:
     """Returns (the key of the previous page's last row, or () for the first page; the time for which the order is
-    computed). For columns that grow while a job runs or waits, that is the time of the first page: otherwise ended
+    computed). For fields that grow while a job runs or waits, that is the time of the first page: otherwise ended
     jobs would change their position a second later."""
-    column = BY_KEY.get(query.sort.removeprefix("-"))
+    field = BY_KEY.get(query.sort.removeprefix("-"))
     if not query.cursor:
         return (), int(now)
     try:
         sort, place, moment = json.loads(base64.urlsafe_b64decode(query.cursor + "=" * (-len(query.cursor) % 4)))
         if sort != query.sort:
             raise ValueError("of another order")
-        return tuple(place), int(moment) if column is not None and column.runs_on else int(now)
+        return tuple(place), int(moment) if field is not None and field.runs_on else int(now)
     except (ValueError, TypeError, OverflowError, binascii.Error, RecursionError):
         raise _foreign() from None
 

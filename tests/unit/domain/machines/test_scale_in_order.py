@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.catalog.plans import load_catalogue
 from headway.clusterfile.load import resolve_cluster_file
 from headway.domain.cluster import Cluster
-from headway.domain.machines.scale_in_order import KeepPriority, choose_slots
+from headway.domain.machines.scale_in_order import KeepPriority, choose_slots, keep_priority
 from headway.validation.yaml_parser import parse_yaml
 
 CATALOGUE = load_catalogue({})
@@ -44,3 +44,10 @@ def test_scale_down_drops_broken_then_idle_then_last_nodes() -> None:
     worth = {"lab-1-1": KeepPriority.BROKEN, "lab-1-4": KeepPriority.BUSY}
     assert choose_slots(got, got.slot_names) == ("lab-1-1", "lab-1-2")
     assert choose_slots(got, got.slot_names, worth) == ("lab-1-2", "lab-1-4")
+
+
+def test_broken_nodes_are_removed_first_and_busy_ones_last() -> None:
+    assert keep_priority("drained*", busy=False) is KeepPriority.BROKEN
+    assert keep_priority("idle", busy=False) is KeepPriority.IDLE
+    assert keep_priority("", busy=False) is KeepPriority.IDLE
+    assert keep_priority("draining", busy=True) is KeepPriority.BUSY

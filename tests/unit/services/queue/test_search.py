@@ -12,7 +12,7 @@ import pytest
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Refused
 from headway.services.queue.query import QueueQuery
-from headway.services.queue.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, QueueColumn, sort_key
+from headway.services.queue.queue_fields import BY_KEY, FIELDS, QueueField, sort_key
 from headway.services.queue.search import (
     QueuePage,
     find_jobs,
@@ -197,16 +197,16 @@ def another(value: object) -> object:
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETED"])
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.key)
-def test_column_value_depends_only_on_declared_fields(state: str, column: QueueColumn) -> None:
+@pytest.mark.parametrize("queued", FIELDS, ids=lambda queued: queued.key)
+def test_value_depends_only_on_declared_attributes(state: str, queued: QueueField) -> None:
     """What it does not name may change, and its value and place stay."""
     job = builders.job(7, state, nodes=("a",), priority=3, array_job_id=5, array_task="1", more={"nice": 1})
     for field in fields(JobState):
-        if field.name == "id" or field.name in column.reads:
+        if field.name == "id" or field.name in queued.reads:
             continue
         other = replace(job, **{field.name: another(getattr(job, field.name))})
-        assert column.of(job, 5000) == column.of(other, 5000), field.name
-        assert sort_key(column, 5000)(job) == sort_key(column, 5000)(other), field.name
+        assert queued.of(job, 5000) == queued.of(other, 5000), field.name
+        assert sort_key(queued, 5000)(job) == sort_key(queued, 5000)(other), field.name
 
 
 def test_ten_thousand_jobs_are_queried_within_five_seconds() -> None:
@@ -217,11 +217,10 @@ def test_ten_thousand_jobs_are_queried_within_five_seconds() -> None:
     assert time.process_time() - began < 5.0
 
 
-def test_every_column_returns_declared_type_for_every_job() -> None:
+def test_every_field_returns_declared_type_for_every_job() -> None:
     jobs = [*QUEUE, builders.job(9, "PENDING", time_limit_s=None, array_job_id=7, array_task="3-9%2")]
-    for column in COLUMNS:
+    for queued in FIELDS:
         for job in jobs:
-            assert isinstance(column.of(job, 1000.0), str if column.kind == "text" else int), column.key
-    assert set(DEFAULT_COLUMNS) <= set(BY_KEY)
-    assert len(BY_KEY) == len(COLUMNS)
+            assert isinstance(queued.of(job, 1000.0), str if queued.kind == "text" else int), queued.key
+    assert len(BY_KEY) == len(FIELDS)
     assert jobs[-1].label == "7_[3-9%2]"

@@ -1,5 +1,5 @@
 """queue: prints the queue once, or updates it on the screen. Its table is declared here; the columns of the queue's page are in
-`services/queue/queue_columns.py`."""
+`web/views/queue/queue_columns.py`."""
 
 from __future__ import annotations
 

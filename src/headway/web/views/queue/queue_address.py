@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 from headway.domain.slurm.job_states import JOB_KINDS
 from headway.services.queue.query import QueueQuery
-from headway.services.queue.queue_columns import BY_KEY, DEFAULT_COLUMNS, QueueColumn
+from headway.services.queue.queue_fields import BY_KEY
+from headway.web.views.queue.queue_columns import COLUMNS, DEFAULT_COLUMNS, QueueColumn
 
 SIZES = (25, 50, 100, 250)
 SIZE = 50
@@ -61,7 +62,7 @@ class QueueAddress:
             array=next(iter(numbers("array")), 0),
             open=tuple(dict.fromkeys(numbers("open")))[:MAX_OPEN],
             sort=sort if sort.removeprefix("-") in BY_KEY else "",
-            cols=several("cols", BY_KEY) or DEFAULT_COLUMNS,
+            cols=several("cols", COLUMNS) or DEFAULT_COLUMNS,
             size=int(size) if size.isascii() and size.isdigit() and int(size) in SIZES else SIZE,
             cursor=one("cursor"),
         )
@@ -118,4 +119,4 @@ class QueueAddress:
     @property
     def columns(self) -> tuple[QueueColumn, ...]:
         """Returns the columns to show."""
-        return tuple(BY_KEY[key] for key in self.cols)
+        return tuple(COLUMNS[key] for key in self.cols)

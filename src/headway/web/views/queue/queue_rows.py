@@ -1,5 +1,5 @@
 """View models of the queue's page: the table, the line below it and the column chooser. The columns are declared in
-`services.queue.queue_columns`. Pure."""
+`queue_columns`. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.explain.pending import PendingReason
 from headway.jobs.explain.phrases import Phrase
 from headway.schemas.jobs import ArrayOut
-from headway.services.queue.queue_columns import BY_KEY, COLUMNS, DEFAULT_COLUMNS, QueueColumn
+from headway.services.queue.queue_fields import QueueField
 from headway.services.queue.search import QueuePage
 from headway.web.views.queue.queue_address import QueueAddress
+from headway.web.views.queue.queue_columns import COLUMNS, DEFAULT_COLUMNS, QueueColumn
 from headway.web.views.state_wording import job_word, slurm_time
 
 MAX_TASKS = 20  # tasks shown below the row of an array
@@ -188,29 +189,30 @@ def array_word(counts: ArrayOut) -> tuple[str, str]:
 
 
 def _cell(job: JobState, column: QueueColumn, now: float) -> QueueCell:
-    value = column.of(job, now)
-    cell = QueueCell(column.key, column.title, right=column.kind in ("number", "span", "mib"))
+    field = column.field
+    value = field.of(job, now)
+    cell = QueueCell(column.key, column.title, right=field.kind in ("number", "span", "mib"))
     if column.key == "timeused" and job.state in RUNNING:
         return replace(cell, since=job.start_time)
     if column.key == "pendingtime" and job.state in WAITING:
         return replace(cell, since=job.submit_time)
     if column.key == "timeleft" and value:
         return replace(cell, until=job.start_time + (job.time_limit_s or 0))
-    if column.kind == "moment":
+    if field.kind == "moment":
         return replace(cell, at=int(value))
-    return replace(cell, text=_text(column, value))
+    return replace(cell, text=_text(field, value))
 
 
-def _text(column: QueueColumn, value: str | int) -> str:
-    if column.kind == "text":
+def _text(field: QueueField, value: str | int) -> str:
+    if field.kind == "text":
         return str(value)
     if not value:
-        return "" if column.kind != "number" else ("0" if column.key in ("exit_code", "priority") else "")
-    if column.kind == "span":
+        return "" if field.kind != "number" else ("0" if field.key in ("exit_code", "priority") else "")
+    if field.kind == "span":
         return slurm_time(int(value))
-    if column.kind == "mib":
+    if field.kind == "mib":
         return f"{int(value) / 1024:.4g} GiB" if int(value) >= 1024 else f"{value} MiB"
-    return f"{value:,}" if column.key not in ("jobid", "arrayjobid", "userid", "groupid", "associd") else str(value)
+    return f"{value:,}" if field.key not in ("jobid", "arrayjobid", "userid", "groupid", "associd") else str(value)
 
 
 def foot(listed: QueuePage, query: QueueAddress, gap: str = "") -> Foot:
@@ -233,6 +235,6 @@ class ColumnSection:
 
 # The chooser: every column squeue has, the usual ones first.
 GROUPS = (
-    ColumnSection("Usual", tuple(BY_KEY[key] for key in DEFAULT_COLUMNS)),
-    ColumnSection("More", tuple(column for column in COLUMNS if column.key not in DEFAULT_COLUMNS)),
+    ColumnSection("Usual", tuple(COLUMNS[key] for key in DEFAULT_COLUMNS)),
+    ColumnSection("More", tuple(column for column in COLUMNS.values() if column.key not in DEFAULT_COLUMNS)),
 )

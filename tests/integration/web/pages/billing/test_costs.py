@@ -15,7 +15,7 @@ import pytest
 
 from headway.domain.billing.ledger import MachineLifetime, NodeSpan, SpanKind
 from headway.domain.teams import Budget
-from headway.services.billing.alertmanager_messages import summary
+from headway.services.billing.cost_notifications import summary
 from headway.services.billing.priced_usage import ALL
 from headway.services.billing.reports.goodput import load_goodput
 from headway.services.billing.reports.report_scope import ReportScope, load_billed_cluster
