@@ -2,11 +2,21 @@
 # writes no file, and skips what is missing. Files that the user can't read are read with sudo -n. Secrets stay on the machine:
 # values of passwords and keys are masked, and of scripts only the number of lines is sent, unless scripts=yes comes before.
 # Scripts are *.lua, prolog and epilog, and each file that begins with #!.
+# Each command has limit_s seconds, all together have all_s: what they do not say in time is a part that failed.
 # Each part is a line "FILE BYTES PATH" with the text below it, or a line "FAIL PATH" with the reason in the next line.
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin:/usr/local/slurm/bin
 export LC_ALL PATH
-limit() { if command -v timeout >/dev/null 2>&1; then timeout 60 "$@"; else "$@"; fi; }
+began=$(date +%s)
+limit() { # ends with 124 if the command takes too long
+    left=$((began + ${all_s:-240} - $(date +%s)))
+    [ "$left" -le "${limit_s:-60}" ] || left=${limit_s:-60}
+    if [ "$left" -le 0 ]; then return 124; fi
+    if command -v timeout >/dev/null 2>&1; then timeout "$left" "$@"; else "$@"; fi
+}
+reason() { # $1: code of a command, $2: what it said; prints why nothing was read
+    if [ "$1" = 124 ]; then echo "no answer in time"; else printf '%s' "${2:-it printed nothing}" | tr '\n' ' ' | head -c 300; fi
+}
 have() { command -v "$1" >/dev/null 2>&1; }
 text_of() { if [ -r "$1" ]; then cat "$1"; else sudo -n cat "$1"; fi; }
 part() { # $1: path, text on standard input
@@ -45,7 +55,9 @@ send() { # $1: file, $2: path to print
     fi
 }
 
-conf=$(limit scontrol show config 2>/dev/null | sed -n 's/^SLURM_CONF *= *//p' | head -n 1)
+config=$(limit scontrol show config 2>&1)
+controller=$?
+conf=$(printf '%s\n' "$config" | sed -n 's/^SLURM_CONF *= *//p' | head -n 1)
 for guess in "$conf" "$SLURM_CONF" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf /usr/local/etc/slurm.conf \
     /opt/slurm/etc/slurm.conf /usr/local/slurm/etc/slurm.conf /var/spool/slurmctld/slurm.conf; do
     if [ -n "$guess" ] && { [ -e "$guess" ] || sudo -n test -e "$guess" 2>/dev/null; }; then
@@ -73,33 +85,62 @@ done
 
 send /etc/fstab fstab
 if have sacctmgr; then
-    cluster=$(limit scontrol show config 2>/dev/null | sed -n 's/^ClusterName *= *//p' | head -n 1)
+    cluster=$(printf '%s\n' "$config" | sed -n 's/^ClusterName *= *//p' | head -n 1)
     [ -n "$cluster" ] || cluster=$(text_of "$conf" 2>/dev/null | sed -n -E 's/^[[:space:]]*[Cc]luster[Nn]ame[[:space:]]*=[[:space:]]*([^[:space:]]+).*/\1/p' | tail -n 1)
+    qos=$(limit sacctmgr -P show qos 2>&1)
+    accounting=$?
+    case $qos in
+    *'Name|'*) printf '%s\n' "$qos" | sed -n '/^Name|/,$p' | part sacctmgr.qos ;;
+    *) fail sacctmgr.qos "sacctmgr show qos: $(reason "$accounting" "$qos")" ;;
+    esac
+    if [ "$accounting" = 124 ]; then
+        fail sacctmgr.dump "slurmdbd gives no answer in time: accounts are not read"
+        fail passwd "slurmdbd gives no answer in time: users are not known"
+        cluster=
+    fi
     if [ -n "$cluster" ]; then
         # Only users that accounting knows may dump it.
-        dump=$(limit sacctmgr -i dump "$cluster" File=/dev/stdout 2>/dev/null) ||
-            dump=$(limit sudo -n env "PATH=$PATH" sacctmgr -i dump "$cluster" File=/dev/stdout 2>&1 | grep -v "^sacctmgr: .* - '")
+        dump=$(limit sacctmgr -i dump "$cluster" File=/dev/stdout 2>/dev/null) || {
+            dump=$(limit sudo -n env "PATH=$PATH" sacctmgr -i dump "$cluster" File=/dev/stdout 2>&1)
+            code=$?
+            dump=$(printf '%s\n' "$dump" | grep -v "^sacctmgr: .* - '")
+        }
         case $dump in
         *"Cluster - '"*) printf '%s\n' "$dump" | part sacctmgr.dump ;;
         *)
-            fail sacctmgr.dump "sacctmgr dump $cluster: $(printf '%s' "${dump:-it printed nothing within 60 s}" | tr '\n' ' ')"
+            fail sacctmgr.dump "sacctmgr dump $cluster: $(reason "${code:-0}" "$dump")"
             columns=cluster,account,user,partition,parentname,share,grpjobs,grptres,grpsubmit,grptresmins
             columns=$columns,maxjobs,maxtres,maxsubmit,maxwall,qos,defaultqos
             table=$(limit sacctmgr -P show assoc "format=$columns" 2>/dev/null) && printf '%s\n' "$table" | part sacctmgr.assoc
             ;;
         esac
     fi
-    qos=$(limit sacctmgr -P show qos 2>/dev/null) || qos=
-    if [ -n "$qos" ]; then printf '%s\n' "$qos" | part sacctmgr.qos; else fail sacctmgr.qos "sacctmgr show qos printed nothing within 60 s"; fi
-    users=$(limit sacctmgr -nP show user format=user 2>/dev/null | head -n 20000)
-    # Names, uids and groups only: neither passwords nor full names
-    printf '%s\n' $users | xargs -n 200 getent passwd 2>/dev/null | awk -F: '{ print $1 ":x:" $3 ":" $4 "::" $6 ":" $7 }' | part passwd
+    if [ "$accounting" != 124 ]; then
+        users=$(limit sacctmgr -nP show user format=user 2>/dev/null | head -n 20000)
+        # Names, uids and groups only: neither passwords nor full names
+        people=$(printf '%s\n' $users | limit xargs -n 200 getent passwd 2>/dev/null)
+        code=$?
+        printf '%s\n' "$people" | awk -F: 'NF > 5 { print $1 ":x:" $3 ":" $4 "::" $6 ":" $7 }' | part passwd
+        [ "$code" != 124 ] || fail getent "getent passwd gives no answer in time: some uids are not read"
+    fi
 fi
 if have scontrol; then
     limit scontrol --version 2>/dev/null | part slurm-version.txt
-    held=$(limit scontrol --oneliner show reservation 2>/dev/null)
-    case $held in ReservationName=*) printf '%s\n' "$held" | part scontrol-reservations.txt ;; esac
-    nodes=$(limit scontrol show nodes --json 2>/dev/null) || nodes=
-    case $nodes in *'"nodes"'*) printf '%s\n' "$nodes" | part scontrol-nodes.json ;; esac
+    if [ "$controller" = 0 ]; then
+        held=$(limit scontrol --oneliner show reservation 2>&1)
+        code=$?
+        case $held in
+        *ReservationName=*) printf '%s\n' "$held" | grep '^ReservationName=' | part scontrol-reservations.txt ;;
+        *) [ "$code" = 0 ] || fail scontrol-reservations.txt "scontrol show reservation: $(reason "$code" "$held")" ;;
+        esac
+        nodes=$(limit scontrol show nodes --json 2>/dev/null)
+        code=$?
+        case $nodes in
+        *'"nodes"'*) printf '%s\n' "$nodes" | part scontrol-nodes.json ;;
+        *) [ "$code" != 124 ] || fail scontrol-nodes.json "scontrol show nodes: $(reason "$code" "")" ;; # old ones print no JSON
+        esac
+    else
+        fail scontrol-reservations.txt "scontrol show config: $(reason "$controller" "$config")"
+    fi
 fi
 printf 'END\n'

@@ -175,7 +175,9 @@ class CommandFailed(HeadwayError):
     http_status = 502
     kind = "command_failed"
 
-    def __init__(self, argv: Sequence[str], code: int | None, stderr: str, *, where: str = "", hint: str = "") -> None:
+    def __init__(
+        self, argv: Sequence[str], code: int | None, stderr: str, *, where: str = "", hint: str = "", out: bytes = b""
+    ) -> None:
         ended = "ran past its time limit" if code is None else f"ended with {code}"
         place = f" on {where}" if where else ""
         last = stderr.strip()[-600:]
@@ -184,3 +186,4 @@ class CommandFailed(HeadwayError):
         self.code = code
         self.stderr = stderr
         self.where = where
+        self.out = out  # standard output up to the time limit

@@ -15,7 +15,7 @@ from headway.convert.readers.launcher_script import is_launcher_script, launcher
 from headway.convert.readers.service_file import read_service
 from headway.convert.readers.slurm import read_option, read_slurm
 from headway.convert.reading_state import Reading
-from headway.convert.writers.pod_template import REASONS, PodWriter, escape_dollars
+from headway.convert.writers.pod_template import REASONS, PodWriter
 from headway.convert.writers.serving import write_deployment, write_inference_service, write_ray_service
 from headway.domain.access.credential_redaction import MASK, mask_words, masked_lines, masked_names
 from headway.domain.slurm.sbatch_options import parse_options
@@ -135,7 +135,6 @@ def export_service(
 
 def _complete(job: Job, image: str, queue: str, used: Used | None) -> None:
     job.image, job.queue, job.used = image or job.image, queue, used
-    job.environment = {name: escape_dollars(value) for name, value in job.environment.items()}
 
 
 def _lose_secrets(reading: Reading, places: Iterable[Place]) -> None:

@@ -53,7 +53,7 @@ CLUSTER_REASONS = _table(
         "AccountingStoragePort AccountingStorageUser AccountingStorageLoc AccountingStoragePass AccountingStorageParameters "
         "DefaultStorageHost DefaultStorageLoc DefaultStoragePass DefaultStoragePort DefaultStorageType DefaultStorageUser",
         "Headway has slurmdbd and its database on the head",
-        "to keep the history, load a dump of the database there before the first job (docs/howto/import.md)",
+        "headway adopt brings the site's database along",
     ),
     (
         "AccountingStorageEnforce AccountingStoreFlags AccountingStorageTRES AccountingStoreJobComment JobAcctGatherType "
@@ -173,7 +173,7 @@ OTHER_FILES = {
     "cgroup.conf": Reason("Headway writes cgroup.conf: devices, cores and memory are constrained", "nothing to do"),
     "slurmdbd.conf": Reason(
         "Headway has slurmdbd and its database on the head; jobs and usage are never purged",
-        "to keep the history, load a dump of the database there (docs/howto/import.md)",
+        "headway adopt brings the site's database along",
     ),
     "acct_gather.conf": Reason("Headway measures energy and network with its agent", "see the page Metrics"),
     "job_container.conf": Reason("each job has its own /tmp and /dev/shm by Headway's plugin", "nothing to do"),

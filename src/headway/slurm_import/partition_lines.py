@@ -60,6 +60,7 @@ class Surroundings:
     preempt_type: str = ""
     preempt_mode: str = ""
     preempts: Mapping[str, list[str]] | None = None  # partition -> those that it preempts; None: tiers can't express it
+    default: str = ""  # the partition of jobs that name none: of several, Slurm takes the last
     used_qos: dict[str, str] = field(default_factory=dict)  # QOS -> the place of its limits, "" without any
 
 
@@ -149,6 +150,7 @@ def make_partitions(found: Mapping[str, SitePartition], around: Surroundings, le
             for item in (partition.head, *partition.keys.values()):
                 ledger.dropped(item, why, instead)
     around.preempts = _preempts(carried, around)
+    around.default = next((name for name in reversed(carried) if _is_default(carried[name])), "")
     result: dict[str, Any] = {}
     for name, partition in carried.items():
         place = around.names.of(name)
@@ -158,6 +160,10 @@ def make_partitions(found: Mapping[str, SitePartition], around: Surroundings, le
             (around.preempts or {}).get(name, [])
         )
     return result
+
+
+def _is_default(partition: SitePartition) -> bool:
+    return partition.value("default").upper() in ("YES", "TRUE", "1")
 
 
 def _preempts(found: Mapping[str, SitePartition], around: Surroundings) -> dict[str, list[str]] | None:
@@ -216,8 +222,10 @@ class _Fields:
         match key:
             case "nodes":
                 self._nodes(item)
-            case "default" if item.value.upper() in ("YES", "TRUE", "1"):
+            case "default" if self._partition.name == self._around.default:
                 self._carry(item, "default", True)
+            case "default" if _is_default(self._partition):
+                self._ledger.same(item, "of several default partitions, the last one counts")
             case "maxtime":
                 self._time(item, "max_time")
             case "defaulttime" if item.value.upper() not in ("NONE", "N/A"):
@@ -320,7 +328,7 @@ class _Fields:
     def _qos(self, item: Item) -> None:
         qos = self._around.qos.get(item.value.lower())
         if qos is None:
-            self._ledger.dropped(item, f"QOS {item.value} was not read", f"give {self._place}.per_user")
+            self._ledger.dropped(item, "the QOS was not read", f"give {self._place}.per_user")
             return
         each = LimitSection(f"{self._place}.per_user", "a partition on each user", self._ledger)
         together = LimitSection(f"{self._place}.limits", "a partition", self._ledger)

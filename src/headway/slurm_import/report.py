@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headway.slurm_import.importer import Imported
@@ -15,6 +16,8 @@ _TITLES = {
     Kind.NOT_CARRIED: "not carried",
 }
 _MOST_NAMED = 12  # lines that one row names; the others are counted
+_MOST_OPEN = 30  # rows of a section on the open page; the others are folded
+_PLACE = re.compile(r"\b(partitions|teams|qos|reservations|users)\.[a-z0-9_-]+")
 _NO_ACTION = ("nothing to do", "")
 
 
@@ -54,40 +57,54 @@ def report_markdown(imported: Imported) -> str:
         f"Each of the {len(imported.entries):,} keys and lines that were read has one verdict:", "",
         "| Verdict | Keys and lines |", "|---|---:|",
         *(f"| {_TITLES[kind]} | {number:,} |" for kind, number in counts.items()),
-        "",
+        "", "A cluster made of this file is fresh: it has the site's limits, and neither its history, fair share nor queue. "
+        "They come along by `headway adopt`.", "",
     ]  # fmt: skip
     if imported.notes:
-        lines += ["## Notes", "", *(f"- {_cell(note)}" for note in imported.notes), ""]
+        notes = [f"- {_cell(note)}" for note in imported.notes]
+        lines += ["## Notes", "", *_first_open(notes, "more notes")]
     if imported.unread:
-        lines += [
-            "## Not read",
-            "",
-            *(f"- `{_code(p)}`: {_cell(why)}" for p, why in sorted(imported.unread.items())),
-            "",
-        ]
+        unread = [f"- `{_code(p)}`: {_cell(why)}" for p, why in sorted(imported.unread.items())]
+        lines += ["## Not read", "", *_first_open(unread, "more that were not read")]
     lines += ["## Yours to decide", ""]
-    lines += list(_decisions(waiting)) if waiting else ["Nothing.", ""]
+    head = ("| Not carried | Why | Instead |", "|---|---|---|")
+    lines += _first_open(_decisions(waiting), "more to decide", head) if waiting else ["Nothing.", ""]
     lines += ["## All verdicts", "", "Equal verdicts on one key share a row; `-o json` lists each.", ""]
     for kind in Kind:
         lines += _details(kind, imported.entries, counts[kind])
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _decisions(waiting: Iterable[tuple[Item, Verdict]]) -> Iterable[str]:
+def _first_open(rows: Sequence[str], more: str, head: Sequence[str] = ()) -> list[str]:
+    """Returns the rows of a list, or of a table with this head, of which the first ones are open and the others folded."""
+    lines = [*head, *rows[:_MOST_OPEN], ""]
+    folded = rows[_MOST_OPEN:]
+    if folded:
+        lines += [f"<details><summary>{len(folded):,} {more}</summary>", "", *head, *folded, "", "</details>", ""]
+    return lines
+
+
+def _decisions(waiting: Iterable[tuple[Item, Verdict]]) -> list[str]:
+    """Returns a row of the table for each reason. Reasons that differ only in the name of a partition, team, QOS or the like
+    share one."""
     rows: dict[tuple[str, str], dict[str, int]] = {}
+    texts: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for item, verdict in waiting:
-        named = rows.setdefault((verdict.why, verdict.instead), {})
+        reason = (_PLACE.sub(r"\1.NAME", verdict.why), _PLACE.sub(r"\1.NAME", verdict.instead))
+        texts.setdefault(reason, set()).add((verdict.why, verdict.instead))
+        named = rows.setdefault(reason, {})
         name = item.key or item.value
         named[name] = named.get(name, 0) + 1
-    yield from ("| Not carried | Why | Instead |", "|---|---|---|")
-    for (why, instead), named in rows.items():
+    lines = []
+    for reason, named in rows.items():
+        why, instead = next(iter(texts[reason])) if len(texts[reason]) == 1 else reason
         keys = [
             f"`{_code(key)}`{f' ({number:,})' if number > 1 else ''}"
             for key, number in list(named.items())[:_MOST_NAMED]
         ]
         more = f" and {len(named) - _MOST_NAMED:,} more" if len(named) > _MOST_NAMED else ""
-        yield f"| {', '.join(keys)}{more} | {_cell(why)} | {_cell(instead)} |"
-    yield ""
+        lines.append(f"| {', '.join(keys)}{more} | {_cell(why)} | {_cell(instead)} |")
+    return lines
 
 
 def _details(kind: Kind, entries: Iterable[tuple[Item, Verdict]], count: int) -> list[str]:

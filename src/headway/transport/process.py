@@ -119,7 +119,7 @@ async def run_process(
             code = await process.wait()
     except TimeoutError:
         await _end(process)
-        raise CommandFailed(argv, None, err.text or f"no end after {timeout_s:g} s") from None
+        raise CommandFailed(argv, None, err.text or f"no end after {timeout_s:g} s", out=bytes(out.data)) from None
     except BaseException:
         await _end(process)
         raise

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from headway.errors import NotFound, Refused
+from headway.errors import CommandFailed, NotFound, Refused, Unreachable
 from headway.sdk.slurm_site.folder import read_folder
-from headway.sdk.slurm_site.head import HeadAddress, parse_address, parse_parts
+from headway.sdk.slurm_site.head import HeadAddress, parse_address, parse_parts, read_head
+from headway.transport.process import CommandResult
 
 
 def test_folder_is_read_with_its_subfolders(tmp_path: Path) -> None:
@@ -76,4 +78,26 @@ def test_parts_of_a_head() -> None:
 
 
 def test_connection_that_ends_early_is_noticed() -> None:
-    assert parse_parts(b"FILE 900 slurm.conf\na=1\n") == ({"slurm.conf": "a=1\n"}, {}, False)
+    unread = {"slurm.conf": "only 4 of its 900 bytes were read"}
+    assert parse_parts(b"FILE 900 slurm.conf\na=1\n") == ({"slurm.conf": "a=1\n"}, unread, False)
+
+
+async def too_slow(argv: Sequence[str], **_: object) -> CommandResult:
+    raise CommandFailed(argv, None, "", out=b"FILE 4 slurm.conf\na=1\n\nFILE 900 gres.conf\nName=")
+
+
+async def silent(argv: Sequence[str], **_: object) -> CommandResult:
+    raise CommandFailed(argv, None, "")
+
+
+def test_what_a_slow_head_has_sent_in_time_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headway.transport.process.run_process", too_slow)
+    site = read_head("ssh://head")
+    assert site.texts["slurm.conf"] == "a=1\n"
+    assert site.unread == {
+        "gres.conf": "only 5 of its 900 bytes were read",
+        "(the rest)": "the head did not send it within 300 s",
+    }
+    monkeypatch.setattr("headway.transport.process.run_process", silent)
+    with pytest.raises(Unreachable, match="head sent no files of Slurm: the head did not send it within 300 s"):
+        read_head("ssh://head")

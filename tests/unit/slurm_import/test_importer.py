@@ -490,6 +490,32 @@ def test_uids_of_the_site_are_in_the_file() -> None:
     assert site.faults == []
 
 
+def test_last_of_several_default_partitions_counts() -> None:
+    """As in Slurm; seen in a public slurm.conf."""
+    site = with_lines("PartitionName=a Nodes=ALL Default=YES\nPartitionName=b Nodes=ALL Default=YES\n")
+    assert (site.faults, site.spec["partitions"]) == ([], {"a": {}, "b": {"default": True}})
+
+
+def test_open_page_of_the_report_is_short_for_many_accounts() -> None:
+    dump = "Cluster - 'lab'\nParent - 'root'\n" + "".join(f"Account - 'a{n}'\n" for n in range(60))
+    dump += "".join(
+        f"Parent - 'a{n}'\nUser - 'u{n // 2}':DefaultAccount='a{59 - n}':MaxWall={n + 1}\n" for n in range(60)
+    )
+    conf = NODES + "".join(f"PartitionName=p{n} Nodes=ALL AllowAccounts=a1 QOS=q{n} Rule{n}=1\n" for n in range(40))
+    site = imported(slurm__conf=conf, sacctmgr__dump=dump)
+    page = report_markdown(site).partition("<details>")[0]
+    assert len(page.splitlines()) <= 60
+    assert "| `DefaultAccount` (60) | another team of the user" in page
+    assert "| `QOS` (40) | the QOS was not read | give partitions.NAME.per_user |" in page
+    assert site.faults == []
+
+
+def test_many_reasons_of_the_report_are_folded() -> None:
+    conf = "".join(f"PartitionName=p{n} Nodes=ALL AllowAccounts=gone{n}\n" for n in range(80))
+    page, _, folded = report_markdown(with_lines(conf)).partition("<details><summary>50 more to decide</summary>")
+    assert ("gone29" in page, "gone30" in page, "gone79" in folded) == (True, False, True)
+
+
 def test_partition_of_the_controller_alone_says_why_it_is_not_carried() -> None:
     lines = "SlurmctldHost=n1\nNodeName=n[1-2] CPUs=8\nPartitionName=head Nodes=n1\nPartitionName=work Nodes=n2\n"
     found = import_site(SiteFiles({"slurm.conf": lines}))

@@ -35,10 +35,11 @@ async def test_run_timeout_kills_all_child_processes(tmp_path: Path) -> None:
     for timeout_s in (1.0, 4.0, 16.0, 64.0):  # on a busy machine the shell may come to its child later
         began = time.monotonic()
         with pytest.raises(CommandFailed) as caught:
-            await run_process(["sh", "-c", f"sleep 300 & echo $! > {pid_file}; wait"], timeout_s=timeout_s)
+            await run_process(["sh", "-c", f"echo begun; sleep 300 & echo $! > {pid_file}; wait"], timeout_s=timeout_s)
         assert caught.value.code is None
         assert time.monotonic() - began < 120
         if pid_file.exists() and pid_file.read_text():
+            assert caught.value.out == b"begun\n"
             break
     child = int(pid_file.read_text())
     deadline = time.monotonic() + 60

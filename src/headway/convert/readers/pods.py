@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from headway.convert.job_description import Group, Mount, Place
@@ -168,6 +168,8 @@ def _quoted(text: str) -> str:
 def _variables(reading: Reading, container: Field) -> set[str]:
     """Carries env, and returns the names that there are."""
     names: set[str] = set()
+    own: dict[str, str] = {}  # values of this container so far
+    declared = {item["name"].text() for item in container["env"].items()}
     for item in container["env"].items():
         name = item["name"].text()
         source = item["valueFrom"]
@@ -188,15 +190,28 @@ def _variables(reading: Reading, container: Field) -> set[str]:
             names.add(name)
             value = item["value"]
             before = reading.job.environment.get(name)
-            text = value.text()
+            text = _resolved(value.text(), own)
             if before is not None and before != text:
                 value.lose(
                     "all nodes of a job have the same environment; another group sets it first", "set it in the script"
                 )
                 continue
             reading.set_variable(item.place, name, text)
+            if reading.job.environment.get(name) == text:
+                own[name] = text
+                missing = sorted(
+                    {found[1] for found in _REFERENCE.finditer(value.text()) if found[1] in declared - own.keys()}
+                )
+                if missing:
+                    why = f"the value of {', '.join(missing)} is not copied, or is set below it"
+                    reading.change(value.place, why, f"set {name} in the script")
     names |= {"JOB_COMPLETION_INDEX"}
     return names
+
+
+def _resolved(text: str, values: Mapping[str, str]) -> str:
+    """Returns the value of a variable in which $(NAME) is the value of an earlier one, and $$ is $, as in Kubernetes."""
+    return _REFERENCE.sub(lambda found: "$" if found[1] is None else values.get(found[1], found[0]), text)
 
 
 def _resources(reading: Reading, resources: Field) -> None:

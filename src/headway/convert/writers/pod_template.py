@@ -99,7 +99,7 @@ class PodWriter:
             container["workingDir"] = job.workdir or job.options["chdir"]
             self.written.add("chdir")
         if job.environment:
-            container["env"] = [{"name": key, "value": value} for key, value in job.environment.items()]
+            container["env"] = [{"name": key, "value": escape_dollars(value)} for key, value in job.environment.items()]
         limits, requested = self._amounts(), self.requested()
         requests = dict(limits)
         if requested is not None:

@@ -66,24 +66,25 @@ def read_head(text: str, program: str = CONFIGURATION, settings: bytes = b"") ->
     from headway.transport.process import run_process
 
     address = parse_address(text)
+    ended = "the connection ended before the head had sent everything"
     try:
         done = asyncio.run(
             run_process(address.argv, timeout_s=TIMEOUT_S, input=settings + program_text(program), check=False)
         )
+        out, said = done.out, done.stderr
     except CommandFailed as error:
         if error.code == 127:
             raise Refused(
                 "ssh is not installed here", hint="install it, or copy /etc/slurm here: --from FOLDER"
             ) from None
-        raise Unreachable(
-            f"{address.host} did not send its files within {TIMEOUT_S:.0f} s", hint=_hint(address)
-        ) from None
-    texts, unread, complete = parse_parts(done.out)
+        ended = f"the head did not send it within {TIMEOUT_S:.0f} s"
+        out, said = error.out, ended
+    texts, unread, complete = parse_parts(out)
     if not texts and (program == CONFIGURATION or not unread):
-        said = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1][:300]
-        raise Unreachable(f"{address.host} sent no files of Slurm: {said}", hint=_hint(address))
+        why = (said.strip().splitlines() or ["it printed nothing"])[-1][:300]
+        raise Unreachable(f"{address.host} sent no files of Slurm: {why}", hint=_hint(address))
     if not complete:
-        unread["(the rest)"] = "the connection ended before the head had sent everything"
+        unread["(the rest)"] = ended
     return SiteFiles(texts, unread, text)
 
 
@@ -113,8 +114,10 @@ def parse_parts(out: bytes) -> tuple[dict[str, str], dict[str, str], bool]:
             unread[_text(match[3])] = _text(out[position:stop])
             position = stop + 1
             continue
-        size = int(match[1])
-        texts[_text(match[2])] = _text(out[position : position + size])
+        size, path = int(match[1]), _text(match[2])
+        texts[path] = _text(out[position : position + size])
+        if len(out) - position < size:
+            unread[path] = f"only {len(out) - position:,} of its {size:,} bytes were read"
         position += size + 1
     return texts, unread, False
 

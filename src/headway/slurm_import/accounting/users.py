@@ -55,7 +55,7 @@ def take_users(
             continue
         for item in (user.head, *user.keys.values()):
             if item.key.lower() == "defaultaccount" and of_account.get(item.value) != first[user.user]:
-                why = f"a user's first team is the default: {first[user.user]}"
+                why = "another team of the user is above it in the file, and a user's first team is the default"
                 ledger.dropped(item, why, "users give --account, or order the teams")
             else:
                 _option(item, team_name, of_account, ledger)

@@ -50,6 +50,24 @@ def test_references_of_kubernetes_become_variables_of_the_shell() -> None:
     assert 'sh -c "$commands"' in script
 
 
+def test_values_of_variables_name_earlier_ones() -> None:
+    values = {"ROOT": "/data", "RUN": "$(ROOT)/run$$1", "PRICE": "5$$ or $$(ROOT)"}
+    values |= {"ODD": "$(NONE)", "LATE": "$(END)", "END": "x"}
+    converted = container(env=[{"name": name, "value": value} for name, value in values.items()])
+    for line in ("RUN='/data/run$1'", "PRICE='5$ or $(ROOT)'", "ODD='$(NONE)'", "LATE='$(END)'"):
+        assert f"\nexport {line}\n" in converted.text
+    assert [loss.why for loss in converted.losses if loss.outcome == "changed"] == [
+        "the value of END is not copied, or is set below it"
+    ]
+
+
+def test_secret_does_not_reach_the_value_of_another_variable() -> None:
+    env = [{"name": "API_TOKEN", "value": "sesame"}, {"name": "URL", "value": "https://me:$(API_TOKEN)@host"}]
+    converted = container(env=env)
+    assert "sesame" not in converted.text
+    assert "the value of API_TOKEN is not copied, or is set below it" in [loss.why for loss in converted.losses]
+
+
 def test_values_cannot_leave_their_line() -> None:
     with pytest.raises(InvalidSpec):
         container(command=[])

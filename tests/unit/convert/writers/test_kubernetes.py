@@ -102,3 +102,10 @@ def test_lines_that_a_reader_adds_also_run_in_pods() -> None:
     converted = convert("#PBS -l nodes=2:ppn=4", "mpirun -machinefile $PBS_NODEFILE ./a.out")
     script = container(converted)["command"][2]
     assert script.index("scontrol() {") < script.index('scontrol show hostnames "$SLURM_JOB_NODELIST"')
+
+
+def test_values_of_variables_stay_as_they_are() -> None:
+    """Kubernetes reads $(NAME) in the value of a variable, and $$ as $."""
+    converted = convert('#SBATCH --export="DIR=/a,LOG=$(DIR)/x,PRICE=5$$,PLAIN=$DIR"', "./a.out")
+    values = {one["name"]: one["value"] for one in container(converted)["env"]}
+    assert values == {"DIR": "/a", "LOG": "$$(DIR)/x", "PRICE": "5$$$$", "PLAIN": "$DIR"}

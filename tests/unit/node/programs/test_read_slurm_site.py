@@ -1,8 +1,10 @@
-"""The program that prints a site sends no line of a script, in any language, unless it was asked to."""
+"""The program that prints a site sends no line of a script, in any language, unless it was asked to. Of a head that answers
+slowly it says which parts it could not read, and sends the rest."""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from headway.sdk.slurm_site.head import parse_parts
@@ -25,22 +27,54 @@ SCRIPTS = {
 }
 
 
-def read(folder: Path, settings: str = "") -> dict[str, str]:
-    """Runs the program for a site in `folder`, on a head without Slurm's commands."""
-    commands = folder.parent / "bin"
-    commands.mkdir()
-    for name in ("scontrol", "sacctmgr", "sudo"):
-        (commands / name).write_text("#!/bin/sh\nexit 1\n")
-        (commands / name).chmod(0o755)
+# Each command of Slurm runs past its time limit. The other ones run.
+SLOW = """\
+#!/bin/sh
+shift
+case $1 in scontrol | sacctmgr) exit 124 ;; esac
+exec "$@"
+"""
+# A controller that is down, and accounting that works; getent waits for LDAP.
+HALF = {
+    "scontrol": "#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2\nexit 1\n",
+    "sacctmgr": """\
+#!/bin/sh
+case "$*" in
+*"show qos"*) printf 'Name|Priority|Flags\\nnormal|0|\\n' ;;
+*dump*) printf "Cluster - 'helix'\\nParent - 'root'\\nAccount - 'ml'\\n" ;;
+*"show user"*) echo ann ;;
+esac
+""",
+    "timeout": '#!/bin/sh\nshift\ncase $1 in xargs) exit 124 ;; esac\nexec "$@"\n',
+}
+
+
+def read(folder: Path, settings: str = "", commands: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Runs the program for a site in `folder`; by default on a head without Slurm's commands."""
+    return read_parts(folder, settings, commands)[0]
+
+
+def read_parts(
+    folder: Path, settings: str = "", commands: Mapping[str, str] | None = None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the texts, and the parts that were not read with the reason."""
+    programs = folder.parent / "bin"
+    programs.mkdir()
+    for name, text in {
+        **dict.fromkeys(("scontrol", "sacctmgr", "sudo"), "#!/bin/sh\nexit 1\n"),
+        **(commands or {}),
+    }.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
     for name, text in {"slurm.conf": CONF.format(folder=folder), "gres.conf": "Name=gpu\n", **SCRIPTS}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     program = (NODE / "programs" / "read_slurm_site.sh").read_text()
-    env = {"PATH": f"{commands}:/usr/bin:/bin", "SLURM_CONF": str(folder / "slurm.conf")}
+    env = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_CONF": str(folder / "slurm.conf")}
     done = subprocess.run(["sh", "-s"], input=(settings + program).encode(), env=env, capture_output=True, timeout=60)
     texts, unread, complete = parse_parts(done.stdout)
     assert (complete, [path for path in unread if path in SCRIPTS]) == (True, [])
-    return texts
+    return texts, unread
 
 
 def test_of_scripts_only_the_number_of_lines_is_sent(tmp_path: Path) -> None:
@@ -55,3 +89,29 @@ def test_of_scripts_only_the_number_of_lines_is_sent(tmp_path: Path) -> None:
 def test_scripts_that_are_asked_for_are_sent_unchanged(tmp_path: Path) -> None:
     texts = read(tmp_path / "slurm", "scripts=yes\n")
     assert {path: texts[path] for path in SCRIPTS} == SCRIPTS
+
+
+def test_head_whose_slurm_does_not_answer_sends_its_files_and_says_so(tmp_path: Path) -> None:
+    texts, unread = read_parts(tmp_path / "slurm", commands={"timeout": SLOW})
+    assert "ClusterName=helix" in texts["slurm.conf"]
+    assert unread == {
+        "sacctmgr.qos": "sacctmgr show qos: no answer in time",
+        "sacctmgr.dump": "slurmdbd gives no answer in time: accounts are not read",
+        "passwd": "slurmdbd gives no answer in time: users are not known",
+        "scontrol-reservations.txt": "scontrol show config: no answer in time",
+    }
+
+
+def test_commands_together_have_a_time_limit(tmp_path: Path) -> None:
+    texts, unread = read_parts(tmp_path / "slurm", "all_s=0\n")
+    assert ("gres.conf" in texts, "no answer in time" in unread["sacctmgr.qos"]) == (True, True)
+
+
+def test_half_of_a_site_is_read(tmp_path: Path) -> None:
+    texts, unread = read_parts(tmp_path / "slurm", commands=HALF)
+    assert "Account - 'ml'" in texts["sacctmgr.dump"]
+    assert texts["sacctmgr.qos"].startswith("Name|Priority|Flags\nnormal|0|")
+    assert {path: why for path, why in unread.items() if path != "fstab"} == {
+        "scontrol-reservations.txt": "scontrol show config: slurm_load_ctl_conf error: Unable to contact slurm controller",
+        "getent": "getent passwd gives no answer in time: some uids are not read",
+    }

@@ -107,6 +107,7 @@ def _summary(files: SiteFiles, imported: Imported, written: list[Path]) -> list[
         f"{counts[Kind.SAME]:,} the same as Headway's default",
         f"  {counts[Kind.NOT_CARRIED]:,} are not carried; {decide:,} of them need a decision: {written[2]}",
     ]
+    lines.append("  the new cluster is fresh: history, fair share and queue of the site come along by headway adopt")
     if imported.scripts:
         lines.append(
             f"  {plural(len(imported.scripts), 'script')} of the site copied: {', '.join(sorted(imported.scripts))}"
