@@ -240,13 +240,14 @@ async def _close_runaways(cluster: Cluster, context: ClusterContext, report: Rep
 
 
 async def _give_allowed_qos(cluster: Cluster, context: ClusterContext, report: ReportProgress) -> None:
-    """Gives pending jobs whose QOS their team may not use, as after the move from another Slurm, the team's default: Slurm
+    """Gives pending jobs whose QOS their user may not use, as after the move from another Slurm, the team's default: Slurm
     would never start them."""
     head = (await context.machines(cluster.name))[cluster.head]
-    allowed = desired_accounts(cluster).account_qos
+    desired = desired_accounts(cluster)
+    allowed, own = desired.account_qos, {(one.user, one.account): one.qos for one in desired.associations}
     changed = 0
-    for job, account, qos in await job_commands.pending_jobs_qos(context.connections, head):
-        if account in allowed and qos not in allowed[account]:
+    for job, user, account, qos in await job_commands.pending_jobs_qos(context.connections, head):
+        if account in allowed and qos not in (own.get((user, account)) or allowed[account]):
             await job_commands.set_job_qos(context.connections, head, job, allowed[account][0])
             changed += 1
     if changed:

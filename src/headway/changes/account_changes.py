@@ -212,6 +212,10 @@ def _member_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
         if words:
             command = _command("modify", "user", user, *words, account=team)
             yield _change("user", user, f"limits in team {team}: {', '.join(words)}", command)
+        if member.qos != (seen.qos if seen else ()):
+            command = _command("modify", "user", user, f"qos={','.join(member.qos)}", account=team)
+            why = f"may choose QOS {', '.join(member.qos)}" if member.qos else "may choose the QOS of the team"
+            yield _change("user", user, f"{why} in team {team}", command)
         if member.default and not first and (seen is None or not seen.default):
             command = _command("modify", "user", user, f"defaultaccount={team}")
             yield _change("user", user, f"team {team} becomes the default", command)

@@ -2,9 +2,10 @@
 
 A team is an account under root or its parent, with its share, and a QOS of the same name with its caps, which its jobs have
 unless they choose another QOS of the file. The limits of a team are those of its account and of its users' associations if
-its jobs may choose, because those count the jobs of all QOS, if it has teams below it, whose jobs an account counts too, or if
-single users have limits. Of other teams they are those of the QOS. A partition with limits has
-a QOS too, whose limits Slurm applies in place of the same limits of the job's QOS."""
+jobs of one of its users may choose, because those count the jobs of all QOS, if it has teams below it, whose jobs an account
+counts too, or if single users have limits. Of other teams they are those of the QOS. A user who may choose more QOS than the
+team has a list of their own. A partition with limits has a QOS too, whose limits Slurm applies in place of the same limits of
+the job's QOS."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ def desired_accounts(cluster: Cluster) -> Accounts:
     teams = {team.name: team for team in cluster.teams}
     members = [
         Association(
-            user.name, team, default=team == user.teams[0], limits=_member_limits(cluster, teams.get(team), user.name)
+            user.name,
+            team,
+            default=team == user.teams[0],
+            limits=_member_limits(cluster, teams.get(team), user.name),
+            qos=_qos_of_user(cluster, teams.get(team), user.name),
         )
         for user in cluster.users
         for team in dict.fromkeys(user.teams)
@@ -49,7 +54,7 @@ def _counts_by_association(cluster: Cluster, team: Team) -> bool:
     return (
         bool(team.user_limits)
         or any(other.parent == team.name for other in cluster.teams)
-        or any(team.name in qos.teams for qos in cluster.qos)
+        or any(qos.is_for(user, team.name) for qos in cluster.qos for user in ("", *team.users))
     )
 
 
@@ -59,6 +64,15 @@ def _qos_of_team(cluster: Cluster, team: Team) -> tuple[str, ...]:
     names |= {team.name} if team.own_qos else set()
     default = team.default_qos or team.name
     return (default, *sorted(names - {default}))
+
+
+def _qos_of_user(cluster: Cluster, team: Team | None, user: str) -> tuple[str, ...]:
+    """Returns the QOS that the user's jobs in a team may have; () if they are those of the team."""
+    if team is None:
+        return ()
+    of_team = _qos_of_team(cluster, team)
+    more = {qos.name for qos in cluster.qos if user in qos.users} - set(of_team)
+    return tuple(sorted({*of_team, *more})) if more else ()
 
 
 def _account(cluster: Cluster, team: Team) -> Account:

@@ -27,3 +27,8 @@ class JobQos:
     preempt_mode: str = "requeue"  # what happens to its jobs when they are preempted: "requeue" | "cancel"
     grace_s: int = 0  # seconds that its jobs have when they are preempted
     flags: tuple[str, ...] = ()  # Slurm's names, sorted
+    users: tuple[str, ...] = ()  # who may choose it too, in all of their teams
+
+    def is_for(self, user: str, team: str) -> bool:
+        """Returns whether the user's jobs of a team may choose it."""
+        return team in self.teams or user in self.users

@@ -150,12 +150,12 @@ async def _show_job(connections: Remote, head: Machine, job_id: int) -> str:
     return found[0] if ran.code == 0 and found else ""
 
 
-async def pending_jobs_qos(connections: Remote, head: Machine) -> list[tuple[str, str, str]]:
-    """Returns the number, account and QOS of each pending job; of an array that of its waiting tasks together."""
-    argv = ["squeue", "-a", "-h", "-t", "PENDING", "-o", "%A|%a|%q"]
+async def pending_jobs_qos(connections: Remote, head: Machine) -> list[tuple[str, str, str, str]]:
+    """Returns the number, user, account and QOS of each pending job; of an array that of its waiting tasks together."""
+    argv = ["squeue", "-a", "-h", "-t", "PENDING", "-o", "%A|%u|%a|%q"]
     ran = await connections.remote(head, argv, timeout_s=TIMEOUT_S)
     rows = (line.split("|") for line in ran.stdout.splitlines())
-    return [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
+    return [(row[0], row[1], row[2], row[3]) for row in rows if len(row) == 4]
 
 
 async def set_job_qos(connections: Remote, head: Machine, job: str, qos: str) -> None:

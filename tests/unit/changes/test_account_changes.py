@@ -61,6 +61,7 @@ class Sacctmgr:
         self.account_qos = dict(start.account_qos)
         self.operators = set(start.operators)
         self.limits = {(a.user, a.account): dict(a.limits) for a in start.associations}
+        self.user_qos = {(a.user, a.account): a.qos for a in start.associations}
         self.busy = busy
 
     def seen(self) -> Accounts:
@@ -69,7 +70,7 @@ class Sacctmgr:
                 Account(n, s, dict(self.account_limits[n]), self.parents[n]) for n, s in sorted(self.accounts.items())
             ),
             tuple(
-                Association(u, a, self.default.get(u) == a, lock, dict(self.limits[u, a]))
+                Association(u, a, self.default.get(u) == a, lock, dict(self.limits[u, a]), self._own_qos(u, a))
                 for (u, a), lock in sorted(self.members.items())
             ),
             tuple(Qos(n, dict(limits), *others) for n, (limits, *others) in sorted(self.qos.items())),
@@ -77,6 +78,11 @@ class Sacctmgr:
             dict(self.account_qos),
             self.busy,
         )
+
+    def _own_qos(self, user: str, account: str) -> tuple[str, ...]:
+        """Returns the list of a user that is not that of the account, which sacctmgr shows where a user has none."""
+        names = self.user_qos[user, account]
+        return () if set(names) == set(self.account_qos.get(account, ())) else names
 
     def run(self, argv: list[str]) -> None:
         if argv[0] == "scancel":
@@ -131,6 +137,7 @@ class Sacctmgr:
         assert not any(names[0] == name for names in self.account_qos.values())
         del self.qos[name]
         self.account_qos = {a: tuple(one for one in names if one != name) for a, names in self.account_qos.items()}
+        self.user_qos = {a: tuple(one for one in names if one != name) for a, names in self.user_qos.items()}
         for other, (*most, preempts) in list(self.qos.items()):
             self.qos[other] = (*most, tuple(one for one in preempts if one != name))
 
@@ -168,6 +175,7 @@ class Sacctmgr:
         assert (name, words["account"]) not in self.members
         self.members[name, words["account"]] = False
         self.limits[name, words["account"]] = {}
+        self.user_qos[name, words["account"]] = ()
         self.default.setdefault(name, words["account"])
 
     def modify_user(self, name: str, words: dict[str, str]) -> None:
@@ -178,6 +186,9 @@ class Sacctmgr:
         account = words.pop("account")
         if "maxsubmitjobs" in words:
             self.members[name, account] = words.pop("maxsubmitjobs") == "0"
+        if "qos" in words:
+            self.user_qos[name, account] = tuple(sorted(filter(None, words.pop("qos").split(","))))
+            assert self.qos.keys() >= set(self.user_qos[name, account])
         self._set_limits(self.limits[name, account], words)
 
     def delete_user(self, name: str, words: dict[str, str]) -> None:
@@ -186,7 +197,7 @@ class Sacctmgr:
         assert not self.busy.intersection(gone), "Job(s) active"
         for member in gone:
             del self.members[member]
-            del self.limits[member]
+            del self.limits[member], self.user_qos[member]
         left = [account for user, account in self.members if user == name]
         if self.default.get(name) not in left:
             assert not left, "the default account goes last"
@@ -258,6 +269,20 @@ def test_recent_gpu_hours_limit_the_association_of_each_user() -> None:
     assert not any(slurm.limits.values())
 
 
+def test_single_users_may_choose_more_qos_than_their_team() -> None:
+    slurm = Sacctmgr(Accounts())
+    file = replace(lab(SPEECH), qos=(JobQos("high", ("speech",)), JobQos("long", (), users=("alice",))))
+    carry_out(file, slurm)
+    assert {user: slurm.user_qos[user, "speech"] for user in SPEECH.users} == {
+        "alice": ("high", "long", "speech"),
+        "carol": (),
+    }
+    assert slurm.account_limits["speech"] == {"GrpTRES": "gres/gpu=12"}, "limits count the jobs of all QOS"
+    (change,) = account_changes(desired_accounts(replace(file, qos=(file.qos[0], JobQos("long", ())))), slurm.seen())
+    assert account_change_argv(change.data)[-2:] == ["set", "qos="]
+    assert change.why == "may choose the QOS of the team in team speech"
+
+
 def _accounts(qos: Qos) -> Accounts:
     return replace(desired_accounts(lab(SPEECH)), qos=(qos,))
 
@@ -303,6 +328,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
             draw(st.sampled_from(["requeue", "cancel"])),
             draw(st.integers(0, 200)),
             draw(flags),
+            draw(people),
         )
         for place, name in enumerate(order)
     ]

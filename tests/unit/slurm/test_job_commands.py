@@ -91,10 +91,12 @@ async def test_task_end_is_not_read_from_other_array_tasks() -> None:
 
 
 async def test_pending_jobs_get_another_qos() -> None:
-    show = ("squeue", "-a", "-h", "-t", "PENDING", "-o", "%A|%a|%q")
+    show = ("squeue", "-a", "-h", "-t", "PENDING", "-o", "%A|%u|%a|%q")
     change = ("scontrol", "update", "JobId=7", "QOS=physics")
-    slurm = Scontrol({show: (0, "7|physics|normal\n9|it|it\n", ""), change: (1, "", "Invalid job id specified")})
+    slurm = Scontrol(
+        {show: (0, "7|ann|physics|normal\n9|bob|it|it\n", ""), change: (1, "", "Invalid job id specified")}
+    )
     found = await job_commands.pending_jobs_qos(slurm, HEAD)
-    assert found == [("7", "physics", "normal"), ("9", "it", "it")]
+    assert found == [("7", "ann", "physics", "normal"), ("9", "bob", "it", "it")]
     await job_commands.set_job_qos(slurm, HEAD, "7", "physics")
     assert slurm.said == [show, change]

@@ -21,15 +21,17 @@ def check_qos(draft: FileDraft) -> None:
         if name in teams:
             draft.fault(path, "is also the name of a team", "rename it: each team has a QOS of the same name")
         _check_names(draft, f"{path}.teams", "team", part.teams, teams)
+        _check_users(draft, f"{path}.users", part.users)
         _check_names(draft, f"{path}.preempts", "QOS or team", part.preempts, [*draft.names("qos"), *teams])
         check_user_limits(draft, f"{path}.limits", part.limits)
         check_user_limits(draft, f"{path}.limits.per_user", part.limits.per_user)
-        for team in draft.file.teams:
-            if _offers(draft, name, team) and draft.file.teams[team].limits.gpu_hours:
+        for team, fields in draft.file.teams.items():
+            offered = _offers(draft, name, team)
+            if fields.limits.gpu_hours and (offered or set(part.users) & set(fields.users)):
                 draft.fault(
-                    f"{path}.teams",
-                    f"includes {team}, whose limits.gpu_hours count only jobs without --qos",
-                    f"list other teams, or replace the limit by budget: {{gpu_hours: ...}} of {team}, which counts all jobs",
+                    f"{path}.teams" if offered else f"{path}.users",
+                    f"includes {'' if offered else 'a user of '}{team}, whose limits.gpu_hours count only jobs without --qos",
+                    f"list others, or replace the limit by budget: {{gpu_hours: ...}} of {team}, which counts all jobs",
                 )
     _check_defaults(draft)
     if draft.is_intact("qos", "partitions"):
@@ -47,10 +49,19 @@ def _check_names(draft: FileDraft, path: str, what: str, names: Iterable[str], k
         seen.add(name)
 
 
+def _check_users(draft: FileDraft, path: str, users: list[str]) -> None:
+    """Records users who are in no team, and repeated ones. A file without teams has one team of all users."""
+    if draft.file.teams:
+        known = sorted({user for team in draft.file.teams.values() for user in team.users})
+        _check_names(draft, path, "user", users, known)
+
+
 def _offers(draft: FileDraft, qos: str, team: str) -> bool:
-    """Returns whether the jobs of the team may choose the QOS: it names no team, the team, or one above it."""
+    """Returns whether the jobs of the team may choose the QOS: it names neither teams nor users, the team, or one above it."""
     named = draft.file.qos[qos].teams
-    return not named or any(name in named for name in (team, *teams_above(draft.file.teams, team)))
+    return not (named or draft.file.qos[qos].users) or any(
+        name in named for name in (team, *teams_above(draft.file.teams, team))
+    )
 
 
 def _check_defaults(draft: FileDraft) -> None:

@@ -40,6 +40,7 @@ class Association:
     default: bool = False  # the user's default account
     locked: bool = False  # may not submit (a departed user with running jobs)
     limits: Mapping[str, str] = field(default_factory=dict)  # in sacctmgr's terms
+    qos: tuple[str, ...] = ()  # sorted QOS that the user's jobs may have, if they are not those of the account
 
 
 @dataclass(frozen=True, slots=True)

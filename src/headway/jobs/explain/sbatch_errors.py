@@ -28,8 +28,12 @@ def sbatch_hint(message: str, cluster: Cluster, user: str) -> str:
         mine = f"{user} is in {' and '.join(teams)}" if teams else f"{user} is in no team of {cluster.name}"
         return f"{mine}; {cluster.name} has {_list(team.name for team in cluster.teams)}"
     if "invalid qos" in message.lower():
-        names = sorted({qos.name for qos in cluster.qos if not set(qos.teams).isdisjoint(teams)})
-        return f"{_list(teams)} may choose {_list(names)}" if names else "leave out --qos: a team's limits are its QOS"
+        names = sorted({qos.name for qos in cluster.qos if any(qos.is_for(user, team) for team in teams)})
+        return (
+            f"{user} of {_list(teams)} may choose {_list(names)}"
+            if names
+            else "leave out --qos: a team's limits are its QOS"
+        )
     if "invalid partition" in message.lower():
         return f"{cluster.name} has {_list(partition.name for partition in cluster.partitions)}"
     if "Requested node configuration is not available" in message or "Invalid generic resource" in message:

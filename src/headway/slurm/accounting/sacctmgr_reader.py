@@ -84,7 +84,10 @@ def parse_accounts(associations: str, users: str, qos: str, busy: str = "") -> A
             continue
         is_default = people.get(user, {}).get("defaultaccount") == account
         locked, limits = row["maxsubmitjobs"] == "0", _limits(row, ASSOCIATION_LIMITS)
-        members.append(Association(user, account, is_default, locked, limits))
+        # Slurm prints the list of the account where a user has none.
+        may = _names(row["qos"])
+        own = () if may == tuple(sorted(qos_of.get(account, may))) else may
+        members.append(Association(user, account, is_default, locked, limits, own))
     return Accounts(
         accounts=tuple(sorted(accounts, key=lambda a: a.name)),
         associations=tuple(sorted(members, key=lambda a: (a.user, a.account))),

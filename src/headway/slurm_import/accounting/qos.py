@@ -1,10 +1,10 @@
-"""qos: QOS of a site that jobs choose, and the verdicts on all QOS."""
+"""qos: QOS of a site that jobs choose, and the verdicts on the keys of all QOS."""
 
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from headway.clusterfile.models.scheduling.qos import QosFlag
@@ -15,8 +15,9 @@ from headway.slurm_import.accounting.limit_sections import (
     take_job_limits,
     take_user_limits,
 )
+from headway.slurm_import.accounting.qos_list_verdicts import NOT_BELOW, QosNames, decide_lists, own_place
 from headway.slurm_import.accounting.qos_lists import DEFAULTS, NORMAL, listed
-from headway.slurm_import.accounting.sacctmgr_files import ROOT, Accounting, SiteQos
+from headway.slurm_import.accounting.sacctmgr_files import Accounting, SiteQos
 from headway.slurm_import.accounting.team_tree import TeamTree
 from headway.slurm_import.accounting.teams import Teams
 from headway.slurm_import.values import time_text
@@ -28,10 +29,6 @@ _STANDARD = "standard"  # for the site's limits of normal, a name that Slurm kee
 _FLAGS = get_args(QosFlag)
 _LONGEST_GRACE_S, _USUAL_GRACE_S = 86_400, 120
 _LARGEST_PRIORITY, _LARGEST_FACTOR = 1_000_000_000, 1000.0
-_NOT_BELOW = (
-    "a team below may not choose it, and a team in the list of a QOS stands for those below it too",
-    "add the team to teams of the QOS if those below may choose it",
-)
 
 
 @dataclass(frozen=True)
@@ -45,16 +42,6 @@ class Preemption:
     def by_qos(self) -> bool:
         """Whether jobs of a QOS preempt those of another."""
         return self.kind == "preempt/qos" and self.mode.split(",")[0] not in ("off", "")
-
-
-@dataclass
-class _Names:
-    """Names of QOS in lower case. `carried`: -> that in the cluster file; `teams`: -> the teams that may choose it;
-    `lost`: -> why it is no QOS of the file, and what to do."""
-
-    carried: dict[str, str] = field(default_factory=dict)
-    teams: dict[str, set[str]] = field(default_factory=dict)
-    lost: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def make_qos(
@@ -79,17 +66,18 @@ def make_qos(
         one = _Section(f"qos.{name}", preempts.get(name), preemption, name in preempted, ledger)
         fields = one.make(accounting.qos[qos])
         covered = [] if names.teams[qos] == teams.fields.keys() else tree.shortest(names.teams[qos])
-        section[name] = {**({"teams": covered} if covered else {}), **fields}
-    _decide_lists(accounting, teams, names, ledger)
+        who = {"teams": covered, "users": sorted(names.users[qos])}
+        section[name] = {**{key: found for key, found in who.items() if found}, **fields}
+    decide_lists(accounting, teams, names, ledger)
     for qos, site in accounting.qos.items():
         if qos not in names.carried:
             _decide_uncarried(qos, site, teams, of_partitions, names, ledger)
     return section
 
 
-def _choose(accounting: Accounting, teams: Teams, tree: TeamTree, of_partitions: Mapping[str, str]) -> _Names:
+def _choose(accounting: Accounting, teams: Teams, tree: TeamTree, of_partitions: Mapping[str, str]) -> QosNames:
     """Returns the QOS that become those of the file, with the teams that may choose them."""
-    found = _Names()
+    found = QosNames()
     given = site_names.qos_names(teams.of_account.values())
     for qos, site in accounting.qos.items():
         if qos in teams.qos.own.values() or (qos == NORMAL and not _has_fields(site)):
@@ -97,17 +85,33 @@ def _choose(accounting: Accounting, teams: Teams, tree: TeamTree, of_partitions:
         accounts = [account for account, allowed in teams.qos.allowed.items() if qos in allowed]
         listed_by = {teams.of_account[account] for account in accounts if account in teams.of_account}
         may = tree.nameable(listed_by)
-        if may and len(found.carried) < _MOST_QOS:
+        users = _further_users(accounting, teams, qos, may)
+        if (may or users) and len(found.carried) < _MOST_QOS:
             name = _STANDARD if qos == NORMAL else site.name
             found.carried[qos] = given.new(f"{name}-qos" if name in teams.fields else name)
-            found.teams[qos] = may
-        elif may:
+            found.teams[qos], found.users[qos] = may, users
+        elif may or users:
             found.lost[qos] = (f"a cluster file has at most {_MOST_QOS} QOS", "leave out QOS that are not used")
         elif listed_by:
-            found.lost[qos] = _NOT_BELOW
+            found.lost[qos] = NOT_BELOW
         elif qos not in of_partitions:
             found.lost[qos] = ("no account may choose it", "add it under qos with its teams")
     return found
+
+
+def _further_users(accounting: Accounting, teams: Teams, qos: str, given: set[str]) -> set[str]:
+    """Returns the users who may choose a QOS in all their teams, and are in a team other than those that it is given to."""
+    found: dict[str, bool] = {}  # user -> in all teams so far
+    further: set[str] = set()
+    for user in accounting.users:
+        team = teams.of_account.get(user.account)
+        if team is None or "partition" in user.keys or user.user not in teams.fields[team].get("users", ()):
+            continue
+        may = qos in listed(user.value("qos"), teams.qos.allowed[user.account])
+        found[user.user] = found.get(user.user, True) and may
+        if team not in given:
+            further.add(user.user)
+    return {name for name in further if found[name]}
 
 
 def _has_fields(qos: SiteQos) -> bool:
@@ -115,7 +119,7 @@ def _has_fields(qos: SiteQos) -> bool:
     return bool(_Section("", None, Preemption(), False, Ledger()).make(qos))
 
 
-def _preempts(accounting: Accounting, teams: Teams, names: _Names) -> dict[str, list[str]]:
+def _preempts(accounting: Accounting, teams: Teams, names: QosNames) -> dict[str, list[str]]:
     """Returns what each QOS of the file preempts, without loops. The name of a team stands for its jobs without --qos."""
     plain = [team for team, fields in teams.fields.items() if "default_qos" not in fields]
     of_own = {qos: teams.of_account[account] for account, qos in teams.qos.own.items() if account in teams.of_account}
@@ -262,10 +266,10 @@ def qos_reason(key: str, value: str) -> tuple[str, str]:
 
 
 def _decide_uncarried(
-    qos: str, site: SiteQos, teams: Teams, of_partitions: Mapping[str, str], names: _Names, ledger: Ledger
+    qos: str, site: SiteQos, teams: Teams, of_partitions: Mapping[str, str], names: QosNames, ledger: Ledger
 ) -> None:
     """Decides on the keys of a QOS that is no QOS of the file: a team or a partition has its limits, or it is not carried."""
-    own = next((_own_place(teams, account) for account, name in teams.qos.own.items() if name == qos), "")
+    own = next((own_place(teams, account) for account, name in teams.qos.own.items() if name == qos), "")
     place = own or of_partitions.get(qos, "")
     for key, item in site.keys.items():
         if not ledger.is_open(item):
@@ -303,85 +307,3 @@ def _partition_reason(key: str, value: str) -> tuple[str, str]:
             return "Headway's QOS of partitions has the flag NoDecay only", "give the flags to a QOS that jobs choose"
         case _:
             return qos_reason(key, value)
-
-
-def _own_place(teams: Teams, account: str) -> str:
-    """Returns the place of a QOS that is a team's own."""
-    team = teams.of_account.get(account, "")
-    return f"teams.{team}.limits" if teams.fields.get(team, {}).get("limits") else f"teams.{team}"
-
-
-def _decide_lists(accounting: Accounting, teams: Teams, names: _Names, ledger: Ledger) -> None:
-    """Decides on the QOS of accounts and users."""
-    for item in _items_of_root(accounting):
-        if item.key.lower() in ("qos", "defaultqos"):
-            _decide_root(item, names, ledger)
-    for account in accounting.accounts.values():
-        team = teams.of_account.get(account.account)
-        if team is None:
-            continue
-        for key in ("qos", "defaultqos"):
-            if key in account.keys:
-                _decide_list(account.keys[key], key, account.account, team, teams, names, ledger)
-    for user in accounting.users:
-        for key in ("qos", "defaultqos"):
-            if key in user.keys and ledger.is_open(user.keys[key]):
-                _decide_user_list(user.keys[key], key, user.account, teams, ledger)
-
-
-def _items_of_root(accounting: Accounting) -> Iterable[Item]:
-    root = accounting.accounts.get(ROOT)
-    return [*accounting.cluster, *(root.keys.values() if root is not None else ())]
-
-
-def _decide_root(item: Item, names: _Names, ledger: Ledger) -> None:
-    given = listed(item.value, frozenset()) - {NORMAL}
-    lost = sorted(given - names.carried.keys())
-    if not given:
-        ledger.same(item, "Headway gives each team a QOS of its own")
-    elif lost:
-        ledger.dropped(item, f"{', '.join(lost)}: no QOS of the file", "add it under qos; see docs/howto/limits.md")
-    else:
-        ledger.carried(item, "qos", "teams without a list have it")
-
-
-def _decide_list(item: Item, key: str, account: str, team: str, teams: Teams, names: _Names, ledger: Ledger) -> None:
-    allowed, default = teams.qos.allowed[account], teams.qos.default[account]
-    given = {default} if key == "defaultqos" else allowed
-    own, carried = teams.qos.own.get(account), {qos for qos in given if team in names.teams.get(qos, ())}
-    lost = sorted(given - carried - {NORMAL, own})
-    if not teams.fields[team].get("users"):  # jobs have an account with users: the teams below have lists of their own
-        carried |= {qos for qos in lost if qos in names.teams}
-        lost = [qos for qos in lost if qos not in names.teams]
-    if lost:
-        unread = ("it was not read", "give the output of sacctmgr -P show qos, or add it under qos")
-        why, instead = names.lost.get(lost[0], _NOT_BELOW if lost[0] in names.teams else unread)
-        ledger.dropped(item, f"{', '.join(lost)}: {why}", instead)
-    elif not carried and own is None:
-        ledger.same(item, "Headway gives each team a QOS of its own")
-    elif not carried:
-        ledger.carried(item, _own_place(teams, account))
-    elif key == "defaultqos" and team not in names.teams[default]:
-        ledger.carried(item, "teams", f"{names.carried[default]} is default_qos of the teams below that may choose it")
-    elif key == "defaultqos":
-        own = "" if teams.fields[team].get("own_qos", True) else f", teams.{team}.own_qos"
-        ledger.carried(item, f"teams.{team}.default_qos{own}")
-    else:
-        ledger.carried(item, ", ".join(f"qos.{names.carried[qos]}.teams" for qos in sorted(carried)))
-
-
-def _decide_user_list(item: Item, key: str, account: str, teams: Teams, ledger: Ledger) -> None:
-    allowed = teams.qos.allowed.get(account, frozenset())
-    if key == "defaultqos":
-        same = item.value.lower() == teams.qos.default.get(account)
-        ledger.same(item, "the team's") if same else ledger.dropped(
-            item, "a default QOS is that of a team", "give the user a team of their own, with default_qos"
-        )
-    elif listed(item.value, allowed) == allowed:
-        ledger.same(item, "the team's")
-    else:
-        ledger.dropped(
-            item,
-            "the QOS that a user may choose are those of the team",
-            "make a team below it for those who may choose more, and list that team in teams of the QOS",
-        )

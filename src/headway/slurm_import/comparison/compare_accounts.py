@@ -92,7 +92,7 @@ def _one_account(context: Context, account: str, team: str) -> Iterator[Finding]
 
 
 def _one_user(context: Context, account: str, team: str, user: str) -> Iterator[Finding]:
-    """Yields the limits of a user in an account."""
+    """Yields the limits of a user in an account, and the QOS if they are not those of the account."""
     old, new, reasons = context.old, context.new, context.reasons
     own = _default_qos(old, account)
     own = own * (reasons.qos.get(own) == team)
@@ -106,6 +106,14 @@ def _one_user(context: Context, account: str, team: str, user: str) -> Iterator[
         )
         reason = reason or reasons.not_carried("qos", own, of_qos)
         yield finding("account", f"{account}/{user}", keys[0], one, other, reason, equal=equal(one, other))
+    may, may_here = _qos_names(old, account, user), _qos_names(new, team, user)
+    if may != _qos_names(old, account) or may_here != _qos_names(new, team):
+        wanted = {reasons.qos.get(name) or (team if name == _NORMAL else name) for name in may}
+        reason = reasons.not_carried("user", f"{account}/{user}", "QOS") or reasons.not_carried(
+            "account", account, "QOS"
+        )
+        same = wanted - {team} == may_here - {team}
+        yield finding("account", f"{account}/{user}", "QOS", names(may), names(may_here), reason, equal=same)
 
 
 def _account_names(state: SlurmState) -> list[str]:
@@ -116,8 +124,8 @@ def _users(state: SlurmState, account: str) -> set[str]:
     return {user for of, user in state.associations if of == account and user not in ("", _ROOT)}
 
 
-def _qos_names(state: SlurmState, account: str) -> set[str]:
-    return {name for name in state.associations[account, ""].get("QOS", "").lower().split(",") if name}
+def _qos_names(state: SlurmState, account: str, user: str = "") -> set[str]:
+    return {name for name in state.associations[account, user].get("QOS", "").lower().split(",") if name}
 
 
 def _default_qos(state: SlurmState, account: str) -> str:

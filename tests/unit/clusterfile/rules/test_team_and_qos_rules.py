@@ -93,8 +93,15 @@ ROWS: list[tuple[str, str, str]] = [
     (
         "qos: {a: {}}\nteams: {t: {limits: {gpu_hours: {hours: 1, per: day}}}}",
         "qos.a.teams",
-        "includes t, whose limits.gpu_hours count only jobs without --qos; list other teams, or replace",
+        "includes t, whose limits.gpu_hours count only jobs without --qos; list others, or replace",
     ),
+    (
+        "qos: {a: {users: [ann]}}\nteams: {t: {users: [ann], limits: {gpu_hours: {hours: 1, per: day}}}}",
+        "qos.a.users",
+        "includes a user of t, whose limits.gpu_hours count only jobs without --qos",
+    ),
+    ("qos: {a: {users: [bbo]}}\nteams: {t: {users: [bob]}}", "qos.a.users[0]", "did you mean bob?"),
+    ("qos: {a: {users: [bob]}}\nteams: {t: {users: [bob], default_qos: a}}", "teams.t.default_qos", "a is not for t"),
 ]
 
 

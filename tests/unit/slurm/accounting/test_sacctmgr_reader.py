@@ -52,3 +52,9 @@ async def test_accounts_are_read_without_slurmctld_but_not_without_slurmdbd() ->
     assert found.busy == {("alice", "vision"), ("carol", "speech")}
     with pytest.raises(CommandFailed):
         await sacctmgr_reader.read_accounts(Head(fails="sacctmgr"), machine("lab-head"))
+
+
+def test_list_of_a_user_is_read_where_it_is_not_that_of_the_account() -> None:
+    rows = "ml||root|1|high,ml|ml|||||\nml|ann||1|high,ml|ml|||||\nml|bob||1|high,long,ml|ml|||||\n"
+    found = sacctmgr_reader.parse_accounts(rows, "", "")
+    assert {one.user: one.qos for one in found.associations} == {"ann": (), "bob": ("high", "long", "ml")}

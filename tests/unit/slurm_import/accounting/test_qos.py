@@ -41,7 +41,7 @@ def test_qos_that_jobs_choose_are_those_of_the_file() -> None:
         ("Flags", "DenyOnLimit", "a cluster file has no flag EnforceUsageThreshold"),
         ("PreemptExemptTime", "", "a QOS has no time before preemption"),
         ("Name", "unused", "no account may choose it"),
-        ("QOS", "extra", "the QOS that a user may choose are those of the team"),
+        ("QOS", "extra", "extra: it was not read"),
         ("DefaultQOS", "standby", "a default QOS is that of a team"),
     ):
         found = verdict(site, key, value=value)
@@ -77,16 +77,6 @@ def test_qos_with_the_name_of_a_team_has_another_name() -> None:
     )
     assert site.spec["teams"]["ml"]["default_qos"] == next(iter(site.spec["qos"]))
     assert site.faults == []
-
-
-def test_qos_that_a_team_below_may_not_choose_is_not_given_to_it() -> None:
-    dump = (
-        "Cluster - 'lab'\nParent - 'root'\nAccount - 'top':QOS='normal,high'\nParent - 'top'\nAccount - 'low':QOS='normal'\n"
-        "User - 'ann'\nParent - 'low'\nUser - 'bob'\n"
-    )
-    site = imported(sacctmgr__dump=dump, qos__txt="Name|Priority|Flags|GrpJobs\nhigh|9||\n")
-    assert "qos" not in site.spec
-    assert "a team below may not choose it" in verdict(site, "QOS", value="high").why
 
 
 def test_list_of_an_account_without_users_is_that_of_those_below() -> None:
@@ -161,3 +151,48 @@ def test_limits_of_a_partition_s_qos_are_those_of_the_partition() -> None:
     assert verdict(site, "GrpTRES").place == "partitions.short.limits.cpus, partitions.short.limits.memory"
     assert verdict(site, "MaxWall").instead == "give the partition max_time"
     assert "NoDecay only" in verdict(site, "Flags").why
+
+
+USERS = """Cluster - 'lab'
+Parent - 'root'
+Account - 'ml'
+Account - 'bio':QOS='normal,long'
+Parent - 'ml'
+User - 'ann':QOS='normal,long'
+User - 'bob':QOS='+long,+debug'
+User - 'eve':QOS='+long'
+User - 'dan':QOS='debug'
+User - 'fay'
+Parent - 'bio'
+User - 'bob':QOS='+debug'
+User - 'eve':QOS='normal'
+User - 'gus':QOS='normal'
+"""
+
+
+def test_qos_of_single_users_are_theirs_in_the_file() -> None:
+    table = "Name|Priority|Flags|MaxJobsPU\nnormal|0||\nlong|5||2\ndebug|9||\nidle|1||\n"
+    site = imported(sacctmgr__dump=USERS, qos__txt=table)
+    assert site.faults == []
+    assert site.spec["qos"] == {
+        "long": {"teams": ["bio"], "users": ["ann", "bob"], "priority": 5, "limits": {"per_user": {"running_jobs": 2}}},
+        "debug": {"users": ["bob", "dan"], "priority": 9},
+    }
+    for user, account, why in (("eve", "ml", "in team ml only"), ("gus", "bio", "the team's other QOS, long, stay allowed"),
+                               ("dan", "ml", "the team's own QOS stays allowed")):  # fmt: skip
+        found = verdict(site, "QOS", record=f"Account={account} User={user}")
+        assert (found.kind, why in found.why, bool(found.instead)) == (Kind.NOT_CARRIED, True, True), found
+    assert verdict(site, "QOS", record="User=ann").place == "qos.long.users"
+    assert verdict(site, "QOS", record="Account=ml User=bob").place == "qos.debug.users, qos.long.users"
+    assert verdict(site, "QOS", record="Account=bio User=bob").place == "qos.debug.users"
+    assert verdict(site, "Name", value="idle").why == "no account may choose it"
+
+
+def test_users_of_a_team_have_a_qos_that_teams_below_it_have_not() -> None:
+    dump = (
+        "Cluster - 'lab'\nParent - 'root'\nAccount - 'top':QOS='normal,high'\nParent - 'top'\nAccount - 'low':QOS='normal'\n"
+        "User - 'ann'\nParent - 'low'\nUser - 'bob'\n"
+    )
+    site = imported(sacctmgr__dump=dump, qos__txt="Name|Priority|Flags|GrpJobs\nhigh|9||\n")
+    assert site.spec["qos"] == {"high": {"users": ["ann"], "priority": 9}}
+    assert verdict(site, "QOS", record="Account=top").place == "qos.high.users"

@@ -113,3 +113,10 @@ def test_part_that_a_side_lacks_is_not_compared() -> None:
 def test_team_that_is_gone_is_unexplained() -> None:
     found = compared(sacctmgr_assoc=("helix|physics|||science|3||gres/gpu=4|||||high,physics|physics\n", ""))
     assert ("account", "physics", "") in {(one.section, one.name, one.key) for one in found.unexplained}
+
+
+def test_qos_of_a_single_user_is_compared() -> None:
+    """The cluster's lists of users are those of their accounts unless they are changed there by hand."""
+    changed = compared(sacctmgr_assoc=("helix|bio|carl|||1|2||||||bio|bio", "helix|bio|carl|||1|2||||||bio,high|bio"))
+    (found,) = changed.unexplained
+    assert (found.name, found.key, found.old, found.new) == ("bio/carl", "QOS", "normal", "bio,high")

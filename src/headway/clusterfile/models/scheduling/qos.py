@@ -17,7 +17,15 @@ from headway.clusterfile.models.scheduling.limits import (
 )
 from headway.domain.job_qos import JobQos
 from headway.domain.teams import Team, with_subteams
-from headway.validation.field_types import MOST_TEAMS, UNLIMITED, FileSection, GraceSeconds, Seconds
+from headway.validation.field_types import (
+    MOST_TEAMS,
+    MOST_USERS,
+    UNLIMITED,
+    FileSection,
+    GraceSeconds,
+    Seconds,
+    UserName,
+)
 
 QosFlag = Literal[
     "DenyOnLimit", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes", "PartitionMinNodes", "PartitionTimeLimit",
@@ -36,7 +44,15 @@ class QosPart(FileSection):
     """A QOS that jobs choose with --qos."""
 
     teams: list[str] = Field(
-        default_factory=list, max_length=MOST_TEAMS, description="Teams whose jobs may choose it (default: all)."
+        default_factory=list,
+        max_length=MOST_TEAMS,
+        description="Teams whose jobs may choose it (default: all, or none if users are given).",
+    )
+    users: list[UserName] = Field(
+        default_factory=list,
+        max_length=MOST_USERS,
+        description="Users whose jobs may choose it too, in each of their teams.",
+        examples=[["alice"]],
     )
     priority: int = Field(
         0,
@@ -77,7 +93,8 @@ def resolve_qos(parts: Mapping[str, QosPart], teams: Iterable[Team]) -> tuple[Jo
     return tuple(
         JobQos(
             name=name,
-            teams=with_subteams(part.teams or parents, parents),
+            teams=with_subteams(part.teams or ([] if part.users else parents), parents),
+            users=tuple(dict.fromkeys(part.users)),
             priority=part.priority,
             usage_factor=Decimal(f"{part.usage_factor:.6f}"),
             max_time_s=None if part.max_time == UNLIMITED else part.max_time,
