@@ -326,6 +326,9 @@ OWN_METRICS = {  # what the agent exports without a help text
     "headway_heartbeat_age_seconds": "Seconds since the head received the last heartbeat of the node in label `from`",
     "headway_check_state": "Result of the check in label `check`: 0 ok, 1 warning, 2 bad",
     "headway_daemon_up": "Whether the daemon in label `daemon` runs on the head",
+    "headway_job_cpu_seconds_total": "CPU time of the job in label `hpc_job` on this node",
+    "headway_job_memory_bytes": "Memory in use by the job in label `hpc_job` on this node, without files that the kernel "
+    "can give up",
     "headway_gpu_lost": "Whether the GPU no longer answers",
     "headway_xid_errors_total": "XID errors by `gpu` and `code`",
     "headway_xid_last_timestamp_seconds": "Unix time of the last XID error by `gpu` and `code`",

@@ -4,7 +4,6 @@ files in FAULTS: gpu3-ecc, gpu3-throttle, gpu3-lost ..."""
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import os
 import time
@@ -14,10 +13,10 @@ from agent.gpu import gpu_metrics
 from agent.gpu.gpu_source import Gpu
 from agent.gpu.job_gpus import JOBS, GpuJob, jobs_on_node
 from agent.gpu.simulated_mig import SimulatedMig
+from agent.jobs.job_cgroups import CGROUPS, JobCgroups
 
 FAULTS = "/run/headway/faults"
 DEVICES = "/dev"
-CGROUPS = "/sys/fs/cgroup"
 IDLE_W, IDLE_C, IDLE_MHZ = 70.0, 30.0, 345
 BUSY_C, BUSY_MHZ, MEM_MHZ = 68.0, 1755, 2619
 CONTEXT_MIB = 512  # memory of a CUDA context, before the process allocates anything
@@ -42,7 +41,8 @@ class Simulated:
         jobs: str = JOBS,
         host: str = "",
     ) -> None:
-        self._config, self._faults, self._devices, self._cgroups, self._jobs = config, faults, devices, cgroups, jobs
+        self._config, self._faults, self._devices, self._jobs = config, faults, devices, jobs
+        self._cgroups = JobCgroups(cgroups)
         self._host = host or os.uname().nodename
         self._energy = [0.0] * config.gpus
         self._mig = SimulatedMig(config.gpus, devices=devices) if config.mig else None
@@ -78,7 +78,7 @@ class Simulated:
         hot = "throttle" in fault
         power = IDLE_W + util / 100 * (most * 0.9 - IDLE_W)
         self._energy[index] += power * passed * 1000
-        used = min(self._config.gpu_memory_mib, CONTEXT_MIB + self._memory(job) // len(job.gpus)) if job else 0
+        used = min(self._config.gpu_memory_mib, CONTEXT_MIB + self._memory_mib(job) // len(job.gpus)) if job else 0
         found.figures = {
             gpu_metrics.UTIL: util,
             gpu_metrics.MEM_UTIL: _number(fault.get("mem_util"), round(util * 0.4)),
@@ -125,39 +125,14 @@ class Simulated:
 
     def _update_busy_cpus(self, job: GpuJob, now: float) -> None:
         """Updates how many CPUs a job keeps busy. A job that keeps one CPU busy shows its GPUs as fully used."""
-        used = self._processor_s(job.number)
+        used = self._cgroups.cpu_s(job.number) or 0.0
         at, before = self._used.get(job.number, (now, used))
         if now > at:
             self._busy[job.number] = max(0.0, used - before) / (now - at)
         self._used[job.number] = (now, used)
 
-    def _processor_s(self, job: int) -> float:
-        for controller in ("cpuacct", "cpu,cpuacct"):
-            for folder in self._folders(controller, job):
-                return float(_text(f"{folder}/cpuacct.usage") or 0) / 1e9
-        for folder in self._unified(job):
-            for line in _text(f"{folder}/cpu.stat").splitlines():
-                if line.startswith("usage_usec "):
-                    return float(line.split()[1]) / 1e6
-        return 0.0
-
-    def _memory(self, job: GpuJob) -> int:
-        """Returns the job's memory in MiB."""
-        for folder in self._folders("memory", job.number):
-            return int(_text(f"{folder}/memory.usage_in_bytes") or 0) >> 20
-        for folder in self._unified(job.number):
-            return int(_text(f"{folder}/memory.current") or 0) >> 20
-        return 0
-
-    def _folders(self, controller: str, job: int) -> list[str]:
-        """Returns the job's folders under cgroup v1: .../slurm[_NODE]/uid_1000/job_12."""
-        return [
-            path for path in glob.glob(f"{self._cgroups}/{controller}/slurm*/uid_*/job_{job}") if os.path.isdir(path)
-        ]
-
-    def _unified(self, job: int) -> list[str]:
-        place = f"{self._cgroups}/system.slice/slurmstepd.scope/job_{job}"
-        return [place] if os.path.isdir(place) else []
+    def _memory_mib(self, job: GpuJob) -> int:
+        return (self._cgroups.memory_bytes(job.number) or 0) >> 20
 
 
 def pci_bus_id(index: int) -> str:

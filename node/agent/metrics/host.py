@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ _MEMORY = ("MemTotal", "MemFree", "MemAvailable", "Buffers", "Cached", "SwapTota
 _NETWORK = ("receive_bytes", "receive_packets", "receive_errs", "receive_drop") + ("",) * 4 + (
     "transmit_bytes", "transmit_packets", "transmit_errs", "transmit_drop",
 )  # fmt: skip
-_DISKS = (
+_FILE_SYSTEMS = (
     "ext4",
     "xfs",
     "btrfs",
@@ -28,6 +29,9 @@ _DISKS = (
     "beegfs",
 )
 TICKS = os.sysconf("SC_CLK_TCK")
+_SECTOR = 512  # bytes, in /proc/diskstats on all disks
+# Partitions count as parts of their disks; RAM and loop devices are no disks.
+_NO_DISK = re.compile(r"(ram|loop|fd|zram|sr)\d+|(h|s|v|xv)d[a-z]+\d+|(nvme\d+n\d+|mmcblk\d+)p\d+")
 
 
 def host_metrics(proc: str = "/proc", sys: str = "/sys") -> Iterator[Figure]:
@@ -35,6 +39,7 @@ def host_metrics(proc: str = "/proc", sys: str = "/sys") -> Iterator[Figure]:
     yield from _cpu(proc)
     yield from _memory(proc)
     yield from _network(proc)
+    yield from _disks(proc)
     yield from _infiniband(sys)
 
 
@@ -99,6 +104,18 @@ def _network(proc: str) -> Iterator[Figure]:
                 yield f"node_network_{key}_total", {"device": device}, value
 
 
+def _disks(proc: str) -> Iterator[Figure]:
+    rows = (line.split() for line in read_text(f"{proc}/diskstats").splitlines())
+    disks = [row for row in rows if len(row) >= 14 and not _NO_DISK.fullmatch(row[2])]
+    for name, column, unit in (
+        ("node_disk_read_bytes_total", 5, _SECTOR),
+        ("node_disk_written_bytes_total", 9, _SECTOR),
+        ("node_disk_io_time_seconds_total", 12, 0.001),
+    ):
+        for row in disks:
+            yield name, {"device": row[2]}, int(row[column]) * unit
+
+
 def infiniband_ports(sys: str = "/sys") -> Iterator[tuple[str, str, str]]:
     """Yields (device, port, its folder in /sys) of all InfiniBand and RoCE ports."""
     top = f"{sys}/class/infiniband"
@@ -137,7 +154,7 @@ def file_systems(proc: str = "/proc") -> Iterator[Figure]:
     seen = set()
     for line in read_text(f"{proc}/self/mounts").splitlines():
         device, place, kind, options = line.split()[:4]
-        if kind not in _DISKS or device in seen:
+        if kind not in _FILE_SYSTEMS or device in seen:
             continue
         seen.add(device)
         try:

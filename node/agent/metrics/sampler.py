@@ -23,6 +23,7 @@ from agent.checks.xid_errors import bus_of
 from agent.config import Config
 from agent.gpu.gpu_source import Gpu, GpuSource
 from agent.gpu.job_gpus import jobs_on_node
+from agent.jobs.job_cgroups import job_metrics
 from agent.jobs.orphaned_jobs import OrphanedJobs
 from agent.jobs.torch_builds import InstalledDriver, TorchWatch
 from agent.log import log
@@ -177,6 +178,7 @@ class Sampler(threading.Thread):
                 *_errors(self.errors),
                 *host.process_metrics(),
                 *host.host_metrics(self._proc),
+                *job_metrics(job.number for job in seen.jobs),
                 *energy,
                 *self._disks.figures,
             ],

@@ -31,6 +31,9 @@ class ProgressOut(ResponseModel):
         None  # only for trainings that report progress and went back to a checkpoint
     )
     series: list[tuple[int, float]] = []
+    checkpoints_at: list[float] = Field(
+        default=[], exclude=True
+    )  # when it saved checkpoints, unix seconds; for its charts
     # Further curves that were read from the log, by name; they are in the answers about the job's metrics.
     log_metrics: dict[str, list[tuple[int, float]]] = Field(default={}, exclude=True)
 

@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -134,39 +134,59 @@ def log_search(text: str) -> LogFoundOut:
     return LogFoundOut(found=found[:200])
 
 
+_LINES = {
+    "cpu": ("busy", "waiting for disks"), "memory": ("in use", "files kept"), "network": ("received", "sent"),
+    "disk_io": ("read", "written"), "job_network": ("received", "sent"), "job_disk_io": ("read", "written"),
+}  # fmt: skip
+
+
 def metrics(
     cluster: Cluster, queries: Sequence[MetricQuery], start: float, end: float, step_s: int
 ) -> tuple[MetricRow, ...]:
     """Returns the metrics of a training: busy, with a pause now and then."""
-    rows = []
-    for query in queries:
-        node, job = re.search(r'node="([^"]+)"', query.text), re.search(r'hpc_job="', query.text)
-        every = [slot.name for slot in cluster.slots] if query.key == "use" else []
-        nodes = every or [node[1]] if every or node else ["demo-1-1", "demo-1-2"] if job else [""]
-        for name in nodes:
-            for gpu in range(8) if "by (node, gpu)" in query.text else [0]:
-                labels = {"node": name, "gpu": str(gpu)} if "by (node, gpu)" in query.text else {}
-                at = range(int(start), int(end) + 1, step_s)
-                rows.append(
-                    MetricRow(query.key, query.line, labels, tuple((t, _figure(query.key, t, gpu)) for t in at))
-                )
-    return tuple(rows)
+    at = range(int(start), int(end) + 1, step_s)
+    return tuple(
+        MetricRow(query.key, query.line, labels, tuple((t, _figure(query.key, t, number)) for t in at))
+        for query in queries
+        for number, labels in _labels(cluster, query)
+    )
 
 
-def _figure(key: str, at: int, gpu: int) -> float:
-    noise = math.sin(at / 97 + gpu * 2.1) + math.sin(at / 31 + gpu)
+def _labels(cluster: Cluster, query: MetricQuery) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yields (number of the line, its labels) of a query."""
+    node, job = re.search(r'node="([^"]+)"', query.text), re.search(r'hpc_job="', query.text)
+    every = [slot.name for slot in cluster.slots] if query.key == "use" else []
+    nodes = every or [node[1]] if every or node else ["demo-1-1", "demo-1-2"] if job else [""]
+    if query.key in _LINES:
+        yield from enumerate({"line": line} for line in _LINES[query.key])
+    elif query.key == "disk_space":
+        yield from enumerate({"mountpoint": place} for place in ("/", "/scratch"))
+    elif "by (node, gpu)" in query.text:
+        yield from ((gpu, {"node": name, "gpu": str(gpu)}) for name in nodes for gpu in range(8))
+    elif "by (node)" in query.text:
+        yield from enumerate({"node": name} for name in nodes)
+    else:
+        yield from ((0, {}) for _ in nodes)
+
+
+def _figure(key: str, at: int, line: int) -> float:
+    noise = math.sin(at / 97 + line * 2.1) + math.sin(at / 31 + line)
     busy = 0.0 if at % 1500 < 90 else 1.0
     if "utilisation" in key or key == "use":
         return max(0.0, busy * (93 + 2.2 * noise))
     if key == "gpu_memory":
-        return 61_000 + 400 * gpu + 300 * noise
+        return 61_000 + 400 * line + 300 * noise
     if "power" in key:
-        return (0.25 + 0.75 * busy) * (640 + 9 * gpu + 12 * noise) * (1 if key == "gpu_power" else 32)
+        return (0.25 + 0.75 * busy) * (640 + 9 * line + 12 * noise) * (1 if key == "gpu_power" else 32)
     if "temperature" in key:
-        return 44 + 18 * busy + gpu * 1.3 + noise
-    if key == "gpu_nvlinks":
-        return 18
-    return 5.0 if key == "machines_up" else 0
+        return 44 + 18 * busy + line * 1.3 + noise
+    if key in ("memory", "job_memory"):
+        return 190_000 + 60_000 * line + 4_000 * noise
+    if key in ("cpu", "disk_space"):
+        return (64 if line == 0 else 12) + 3 * noise
+    if key in _LINES or key == "job_cpu":
+        return max(0.0, busy * (40 + 25 * line + 9 * noise))
+    return {"gpu_nvlinks": 18.0, "machines_up": 5.0}.get(key, 0.0)
 
 
 SHOWN: dict[str, Known] = {}  # by cluster; for one server at a time

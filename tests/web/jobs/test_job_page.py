@@ -35,12 +35,12 @@ def test_starting_job_gets_its_charts_on_an_open_page(demo: Site, page: Page) ->
     shows(demo, job)
     demo.goto(page, "/clusters/demo/jobs/300")
     expect(page.locator("#job-state")).to_have_text("pending")
-    expect(page.locator("#gpus")).to_be_empty()
-    assert page.locator("#gpus").bounding_box() is None, "and takes no room"
+    expect(page.locator("#use")).to_be_empty()
+    assert page.locator("#use").bounding_box() is None, "and takes no room"
     shows(demo, replace(job, state="RUNNING", start_time=int(time.time()) - 60, nodes=("demo-1-1",), reason=""))
     expect(page.locator("#job-state")).to_have_text("running")
-    expect(page.locator("#gpus [data-charts]")).to_have_attribute("data-state", "drawn")
-    expect(page.locator("#gpus figure")).to_have_count(4)
+    expect(page.locator("#use [data-charts]")).to_have_attribute("data-state", "drawn")
+    expect(page.locator("#use figure")).to_have_count(8)
 
 
 def test_array_task_count_updates_on_an_open_page(demo: Site, page: Page) -> None:
@@ -87,9 +87,9 @@ def test_charts_are_not_reloaded_by_an_unchanged_update(demo: Site, page: Page) 
     asked: list[str] = []
     page.on("request", lambda one: asked.append(one.url) if "/clusters/demo/metrics?" in one.url else None)
     page.add_init_script(
-        "document.addEventListener('htmx:sseBeforeMessage', (one) => { if (one.target.id === 'gpus') window.told = 'yes'; })"
+        "document.addEventListener('htmx:sseBeforeMessage', (one) => { if (one.target.id === 'use') window.told = 'yes'; })"
     )
     demo.goto(page, "/clusters/demo/jobs/104")
-    expect(page.locator("#gpus [data-charts]")).to_have_attribute("data-state", "drawn")
+    expect(page.locator("#use [data-charts]")).to_have_attribute("data-state", "drawn")
     page.wait_for_function("() => window.told")
     assert len(asked) == 1

@@ -70,6 +70,37 @@ def test_arrow_keys_read_the_values(demo: Site, page: Page) -> None:
     expect(metrics(page).locator("figure .fig__readout").first).to_contain_text("step")
 
 
+def test_dragging_zooms_all_charts_until_everything_is_shown_again(demo: Site, page: Page) -> None:
+    demo.goto(page, JOB, role="viewer")
+    expect(metrics(page)).to_have_attribute("data-drawn", "loss lr grad_norm val/loss")
+    before = curves(page)
+    over = metrics(page).locator(".u-over").first
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.2, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, y, steps=5)
+    page.mouse.up()
+    everything = metrics(page).get_by_role("button", name="Show all")
+    expect(everything).to_be_visible()
+    page.wait_for_function(
+        "(before) => [...document.querySelectorAll('[data-grid] canvas')].every((one, i) => one.toDataURL() !== before[i])",
+        arg=before,
+    )
+    everything.click()
+    expect(everything).to_be_hidden()
+
+
+def test_metrics_are_a_table_on_request(demo: Site, page: Page) -> None:
+    demo.goto(page, JOB, role="viewer")
+    metrics(page).get_by_role("button", name="Tables").click()
+    loss = metrics(page).locator("figure").first
+    assert loss.locator("thead th").all_inner_texts() == ["Step", "loss"]
+    expect(loss.locator("tbody tr").first).to_be_visible()
+
+
 def test_metrics_appear_on_an_open_page_when_the_training_reports(demo: Site, page: Page) -> None:
     shows(demo, builders.job(300, user="alice", start_time=int(time.time()) - 60))
     page.clock.install()

@@ -12,6 +12,7 @@ import json
 import math
 import re
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,6 +27,7 @@ from headway.jobs.view.ettr import CheckpointStalls, EffectiveTime
 from headway.jobs.view.log_metrics import LONGEST_LINE, LogMetricsParser
 from headway.transport.program_io import MAX_OUTPUT
 
+MAX_CHECKPOINTS_KEPT = 60  # for the marks of charts
 MAX_MORE = 16  # further numbers of a report, as headway_train sends at most
 # Fields of a report that have a meaning: of the training, of headway_train and of the agents
 _MEANT = frozenset(
@@ -81,6 +83,8 @@ class JobProgress:
     # from reports only: lines of a log have no times
     effective_time: EffectiveTime = field(default_factory=EffectiveTime)
     stalls: CheckpointStalls = field(default_factory=CheckpointStalls)
+    # unix seconds of the reports with newly saved checkpoints
+    checkpoints_at: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_CHECKPOINTS_KEPT))
     log_metrics: dict[str, Curve] | None = None  # the metrics of the log by name; None: only its loss is kept
     _curve: Curve = field(default_factory=Curve)  # of the loss
     _log: LogMetricsParser = field(default_factory=LogMetricsParser)
@@ -124,7 +128,10 @@ class JobProgress:
         if step is not None:
             self._mark_run(_bounded(values, "run_began", _MOST) or 0.0)
         if saves is not None and stalled_s is not None:
+            before = self.stalls.count
             self.stalls.add_report(saves, stalled_s)
+            if self.stalls.count > before and at:
+                self.checkpoints_at.append(at)
 
     def _mark_run(self, began: float) -> None:
         """Notes the start of a run. `began` is when the reporting process started, 0 where the report does not say

@@ -1,15 +1,18 @@
 // Charts of the metrics that a training reports, drawn by uPlot:
 //   <section data-training="/api/v1/clusters/lab/jobs/12/metrics"> (templates/parts/job_metrics.html)
-// The section appears when the job has metrics. Choices are remembered in this browser. Arrow keys move a chart's cursor.
+// The section appears when the job has metrics. Choices are remembered in this browser. Arrow keys move a chart's cursor. Dragging
+// zooms all charts; a double click, or the key 0, shows everything again.
 "use strict";
 (() => {
   const section = document.querySelector("[data-training]");
   if (!section) return;
-  const AGAIN_MS = 10000, HUES = 8, FIRST = 4, MOST = 20, HEIGHT = 190, STORED = "headway-metrics";
+  const { make, clock, axisWidth, table } = window.headwayCharts;
+  const AGAIN_MS = 10000, HUES = 8, SYNC = "training-charts", FIRST = 4, MOST = 20, HEIGHT = 190, STORED = "headway-metrics";
   const address = section.dataset.training, task = section.dataset.task || "";
   const picker = section.querySelector("[data-pick]"), grid = section.querySelector("[data-grid]");
   const search = section.querySelector("[data-search]"), note = section.querySelector("[data-note]");
   const smooth = section.querySelector("[data-smooth]"), amount = section.querySelector("[data-amount]");
+  const whole = section.querySelector("[data-whole]");
   const probes = Array.from({ length: HUES }, (_, i) => {
     const probe = document.createElement("i");
     probe.className = `charts__probe hue-${i}`;
@@ -18,6 +21,8 @@
   });
 
   const choice = Object.assign({ x: "step", log: false, overlay: false, smooth: 0, picked: null }, remembered());
+  let zoom = null; // [from, to] on the present horizontal axis, of all charts
+  let tables = false;
   let listed = [], series = new Map(), runs = [], figures = [], seen = "", turn = 0;
 
   function remembered() {
@@ -37,19 +42,7 @@
     return size && (size < 1e-3 || size >= 1e5) ? value.toExponential(0) : String(+value.toPrecision(4));
   };
   const steps = (value) => (value >= 1e6 ? `${+(value / 1e6).toPrecision(4)}M` : value.toLocaleString("en"));
-  const pad = (n) => String(n).padStart(2, "0");
-  const clock = (at) => {
-    const d = new Date(at * 1000);
-    return `${pad(d.getHours())}:${pad(d.getMinutes())}:${pad(d.getSeconds())}`;
-  };
   const where = (x) => (choice.x === "step" ? `step ${steps(x)}` : clock(x));
-  const make = (tag, name, text) => {
-    const element = document.createElement(tag);
-    element.className = name;
-    if (text != null) element.textContent = text;
-    return element;
-  };
-
   // An exponential moving average; its beginning is corrected as if nothing had come before. Gaps stay gaps.
   function smoothed(values, weight) {
     if (!weight) return values;
@@ -190,6 +183,7 @@
       const data = this.data(), c = colours(), at = (kind) => this.lines.findIndex((line) => line.kind === kind) + 1;
       const shown = data.slice(1).flat().filter((value) => value != null);
       this.describe(shown);
+      if (tables) { this.show_table(data); return; }
       if (!shown.length) { this.canvas.append(make("p", "fig__none", choice.log ? "No positive values." : "No finite values.")); return; }
       const font = `11px ${getComputedStyle(document.body).fontFamily}`;
       const axis = { stroke: c.text, font, ticks: { show: false }, grid: { stroke: c.grid, width: 1 } };
@@ -198,22 +192,30 @@
       this.plot = new uPlot({
         width: this.canvas.clientWidth || 300,
         height: HEIGHT,
-        padding: [8, 24, 0, 0],
+        padding: [8, 28, 0, 0],
         legend: { show: false },
-        cursor: { y: false, drag: { x: true, y: false }, points: { size: 5 } },
-        scales: { x: { time: false }, y: choice.log ? { distr: 3 } : { range: (u, low, high) => span(low, high) } },
+        cursor: { y: false, sync: { key: SYNC }, drag: { x: true, y: false, setScale: false }, points: { size: 5 }, bind: { dblclick: () => () => { zoom_to(null); return null; } } },
+        scales: { x: { time: false, range: (u, low, high) => zoom ?? [low, high] }, y: choice.log ? { distr: 3 } : { range: (u, low, high) => span(low, high) } },
         axes: [
           { ...axis, grid: { show: false }, size: 24, gap: 5, space: 80, values: (u, all) => all.map((x) => (choice.x === "step" ? (Number.isInteger(x) ? steps(x) : "") : clock(x).slice(0, 5))) },
-          { ...axis, size: 54, gap: 5, space: 34, values: (u, all) => all.map((y) => (y == null ? "" : short(y))) },
+          { ...axis, size: axisWidth, gap: 5, space: 34, values: (u, all) => all.map((y) => (y == null ? "" : short(y))) },
         ],
         series: [{}, ...this.lines.map(({ name, kind }) => {
           const colour = c.lines[this.names.length > 1 ? hue(name) : 0];
           return { label: name, stroke: kind === "raw" ? faint(colour, 0.3) : colour, width: stroke[kind], spanGaps: this.names.length > 1, points: { show: few && kind === "line", size: 5 } };
         })],
         bands: at("high") ? [{ series: [at("high"), at("low")], fill: faint(c.lines[0], 0.16) }] : [],
-        hooks: { setCursor: [(u) => this.say(u.cursor.idx)], draw: [(u) => this.restarts(u, c)] },
+        hooks: { setCursor: [(u) => this.say(u.cursor.idx)], setSelect: [(u) => select(u)], draw: [(u) => this.restarts(u, c)] },
       }, data, this.canvas);
       this.say(null);
+    }
+
+    show_table(data) {
+      const text = (value) => (value == null ? "" : number(value));
+      const columns = this.lines.flatMap(({ name, kind }, i) => (kind === "line" ? [[name, data[i + 1], text]] : []));
+      const horizontal = choice.x === "step" ? ["Step", data[0], steps] : ["Time", data[0], (at) => clock(at)];
+      this.canvas.hidden = true;
+      this.root.append(table(this.names.join(", "), [horizontal, ...columns]));
     }
 
     describe(shown) {
@@ -253,6 +255,7 @@
     }
 
     key(event) {
+      if (event.key === "0" && zoom) { event.preventDefault(); zoom_to(null); return; }
       const move = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 }[event.key];
       if (!move || !this.plot) return;
       event.preventDefault();
@@ -265,6 +268,20 @@
       const width = this.canvas.clientWidth;
       if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT });
     }
+  }
+
+  // The mouse has chosen a part of the horizontal axis.
+  function select(u) {
+    if (u.select.width < 4) return;
+    const range = [u.select.left, u.select.left + u.select.width].map((x) => u.posToVal(x, "x"));
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    zoom_to(range);
+  }
+
+  function zoom_to(range) {
+    zoom = range;
+    whole.hidden = !zoom;
+    for (const figure of figures) figure.plot?.setData(figure.plot.data);
   }
 
   const hue = (name) => picked().indexOf(name) % HUES;
@@ -288,6 +305,7 @@
 
   function show_choice() {
     for (const button of section.querySelectorAll("button[data-x]")) button.setAttribute("aria-pressed", String(button.dataset.x === choice.x));
+    for (const button of section.querySelectorAll("button[data-tables]")) button.setAttribute("aria-pressed", String(button.dataset.tables === String(tables)));
     for (const button of section.querySelectorAll("button[data-switch]")) button.setAttribute("aria-pressed", String(choice[button.dataset.switch]));
     smooth.value = String(choice.smooth);
     amount.textContent = choice.smooth ? choice.smooth.toFixed(2) : "off";
@@ -302,7 +320,13 @@
   section.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (!button) return;
-    if (button.dataset.x) choice.x = button.dataset.x;
+    if (button === whole) { zoom_to(null); return; }
+    if (button.dataset.tables) tables = button.dataset.tables === "true";
+    else if (button.dataset.x) {
+      choice.x = button.dataset.x;
+      zoom = null; // it was in steps or seconds
+      whole.hidden = true;
+    }
     else if (button.dataset.switch) choice[button.dataset.switch] = !choice[button.dataset.switch];
     else if (picker.contains(button)) {
       const name = button.textContent, now = picked();

@@ -11,12 +11,12 @@ from headway.api.http.path_numbers import MAX_PATH_NUMBER
 from headway.cluster.monitoring.metric_queries import SERIES
 from headway.schemas.base import API_PREFIX
 from headway.schemas.metrics import MetricsOut
-from headway.services.cluster import metrics
-from headway.services.cluster.metrics import MetricsQuery
+from headway.services.monitoring import metrics
+from headway.services.monitoring.metrics import MetricsQuery
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["metrics"])
 MAX_POINTS = 1000
-MAX_SERIES = 12
+MAX_SERIES = 20
 _MAX_TIME = 1e11  # unix seconds
 
 

@@ -161,5 +161,6 @@ def _progress_out(known: JobProgress, torch_warning: str) -> ProgressOut:
         more=known.more,
         effective_time=effective_time_out(known.effective_time),
         series=known.series,
+        checkpoints_at=list(known.checkpoints_at),
         log_metrics={name: curve.points for name, curve in (known.log_metrics or {}).items()},
     )

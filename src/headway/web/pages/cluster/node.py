@@ -23,10 +23,9 @@ from headway.web.rendering import render
 from headway.web.views.state_wording import job_word, node_kind
 
 router = page_router()
-_GPU = (
-    "gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature", "gpu_ecc_corrected", "gpu_ecc_uncorrected",
-    "gpu_nvlinks", "gpu_nvlink_errors",
-)  # fmt: skip
+_GPU_USE = ("gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature")
+_GPU_HEALTH = ("gpu_ecc_corrected", "gpu_ecc_uncorrected", "gpu_nvlinks", "gpu_nvlink_errors")
+_MACHINE = ("cpu", "memory", "network", "disk_io", "disk_space", "load")
 CHART_SPAN_S = 3600  # time that the charts show first
 _LOOKS = {"up": "ok", "idle": "info", "down": "bad", "drain": "warn", "start": "info"}
 Word = Annotated[str, Form(max_length=400)]
@@ -102,5 +101,6 @@ def _job_look(job: JobOut) -> tuple[str, str]:
 
 
 def _charts(name: str, node: str, gpus: bool) -> str:
-    series = "&".join(f"series={key}" for key in (*(_GPU if gpus else ()), "load"))
+    keys = (*_GPU_USE, *_MACHINE, *_GPU_HEALTH) if gpus else _MACHINE
+    series = "&".join(f"series={key}" for key in keys)
     return f"/api/v1/clusters/{quote(name)}/metrics?node={quote(node)}&{series}"

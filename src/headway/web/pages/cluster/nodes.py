@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.responses import JSONResponse, Response
 
@@ -20,7 +20,7 @@ from headway.domain.cluster import Partition
 from headway.domain.slurm.hostlist import natural_key
 from headway.schemas.nodes.nodes import NodeOut
 from headway.services.cluster.cluster_to_schema import cluster_out
-from headway.services.cluster.metrics import get_gpu_utilisation
+from headway.services.monitoring.metrics import get_gpu_utilisation
 from headway.services.nodes.nodes_to_schema import node_outs
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
@@ -30,6 +30,9 @@ from headway.web.views.state_wording import duration, node_kind
 router = page_router()
 ROWS = 100
 LOOKS = {"up": "ok", "idle": "info", "down": "bad", "drain": "warn", "start": "info"}
+CHART_SPAN_S = 3600  # time that the charts show first
+_GPU_SERIES = ("utilisation", "power", "temperature")
+_MACHINE_SERIES = ("machines_up", "cpu", "memory", "network", "disk_io")
 STATES = {"": "all", "up": "in use", "idle": "idle", "drain": "drained", "down": "down", "start": "starting"}
 
 
@@ -105,7 +108,14 @@ async def nodes_page(name: str, state: State, who: Anyone, show: str = "", q: st
         partitions=[_partition(partition, nodes) for partition in cluster.partitions],
         groups=groups_view(cluster_out(await state.clusters.row(name), snapshot)),
         creating=snapshot.as_of is None,
+        chart_span=CHART_SPAN_S,
+        charts_url=_charts(name, gpus=any(node.gpus for node in nodes)),
     )
+
+
+def _charts(name: str, *, gpus: bool) -> str:
+    series = (*(_GPU_SERIES if gpus else ()), *_MACHINE_SERIES)
+    return f"/api/v1/clusters/{quote(name)}/metrics?" + "&".join(f"series={key}" for key in series)
 
 
 def _address(show: str, q: str, after: int) -> str:

@@ -176,7 +176,7 @@ async def _parts(
         "facts": job_facts.facts(job, progress, runs, simulated=cluster.simulated_gpus),
         "timeline": job_timeline.timeline(cluster.name, job, runs),
         "chart": job_charts.loss_chart(job.id, progress),
-        "gpus": job_charts.gpu_charts(cluster.name, job, runs, simulated=cluster.simulated_gpus),
+        "use": job_charts.use_charts(cluster.name, job, simulated=cluster.simulated_gpus),
     }
     return parts | await _tasks(state, cluster, job)
 

@@ -1,4 +1,4 @@
-"""The charts of a job: its loss, and what its GPUs did. Pure."""
+"""The charts of a job: its loss, and how it used its GPUs and nodes. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from urllib.parse import quote
 from headway.domain.slurm.job_states import WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.schemas.base import API_PREFIX
-from headway.schemas.jobs import JobRunsOut, ProgressOut
+from headway.schemas.jobs import ProgressOut
 
-_GPU_SERIES = ("gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature")
+_OF_GPUS = ("gpu_utilisation", "gpu_memory", "gpu_power", "gpu_temperature")
+_OF_NODES = ("job_cpu", "job_memory", "job_network", "job_disk_io")
 
 
 def loss_chart(job: int, progress: ProgressOut | None, hue: int = 0) -> dict[str, object]:
@@ -20,22 +21,19 @@ def loss_chart(job: int, progress: ProgressOut | None, hue: int = 0) -> dict[str
 
 
 @dataclass(frozen=True, slots=True)
-class GpuCharts:
-    """The GPU charts of a job that has started. `marks`: moments to mark in the charts."""
+class UseCharts:
+    """The charts of a job that has started. `simulated`: its GPUs are."""
 
     address: str
     simulated: bool
-    marks: tuple[tuple[int, str], ...]
 
 
-def gpu_charts(cluster: str, job: JobState, runs: JobRunsOut, *, simulated: bool) -> GpuCharts | None:
-    """Returns the GPU charts; None before the job has started or if it has no GPUs."""
-    if not job.gpus or not job.start_time or job.state in WAITING:
+def use_charts(cluster: str, job: JobState, *, simulated: bool) -> UseCharts | None:
+    """Returns the charts of a job's use of GPUs, CPUs, memory, network and disks; None before it has started."""
+    if not job.start_time or job.state in WAITING:
         return None
+    series = (*(_OF_GPUS if job.gpus else ()), *_OF_NODES)
     address = f"{API_PREFIX}/clusters/{quote(cluster)}/metrics?job={job.id}&" + "&".join(
-        f"series={gpu}" for gpu in _GPU_SERIES
+        f"series={key}" for key in series
     )
-    again = [
-        (run.start_time, f"run {number}") for number, run in enumerate(runs.runs, 1) if run.start_time and number > 1
-    ]
-    return GpuCharts(address, simulated, tuple(again))
+    return UseCharts(address, simulated and job.gpus > 0)

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from headway.cluster.monitoring.metric_queries import SERIES, MetricQuery, MetricRow, queries
+from headway.domain.incident import FaultAction
 from headway.errors import Unreachable
+from headway.schemas.jobs import ProgressOut
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server, reading
 
@@ -55,7 +57,8 @@ async def test_job_metrics_cover_the_job_lifetime(server: Server) -> None:
     await server.apply()
     server.state.clock.now = 10_000.0  # type: ignore[attr-defined]
     job = builders.job(7, "COMPLETED", start_time=4_000, end_time=5_000, gpus=512)
-    server.backend.answers |= {"query_metrics": (), "job": job, "read": reading(), "machines": ()}
+    server.backend.answers |= {"query_metrics": (), "job": job, "read": reading(), "machines": (), "job_runs": (), "history": (),
+                               "progress_from_files": None}  # fmt: skip
     client = await server.client()
     told = (await client.get(f"{URL}?job=7&series=gpu_utilisation")).json()
     assert (told["start"], told["end"]) == (4000, 5000)
@@ -63,6 +66,69 @@ async def test_job_metrics_cover_the_job_lifetime(server: Server) -> None:
     assert [query.line for query in asked] == ["lowest", "mean", "highest"], "512 lines are no chart"
     server.backend.answers["job"] = builders.job(8, "PENDING", start_time=0)
     assert (await client.get(f"{URL}?job=8&series=gpu_power")).json()["detail"] == "job 8 has not started"
+
+
+async def test_machine_series_are_one_query_with_a_named_line_for_each_part(server: Server) -> None:
+    await server.apply()
+    server.state.clock.now = 10_000.0  # type: ignore[attr-defined]
+    asked: list[MetricQuery] = []
+
+    def answer(_: Any, queries: list[MetricQuery], start: float, end: float, step_s: int) -> tuple[MetricRow, ...]:
+        asked.extend(queries)
+        space = [MetricRow("disk_space", "", {"mountpoint": place}, ((start, 40.0),)) for place in ("/scratch", "/")]
+        cpu = [MetricRow("cpu", "", {"line": line}, ((start, 5.0),)) for line in ("busy", "waiting for disks")]
+        return (*space, *cpu)
+
+    server.backend.answers["query_metrics"] = answer
+    client = await server.client("vic", "viewer")
+    told = (await client.get(f"{URL}?node=lab-1-1&series=cpu&series=disk_space&start=-600")).json()
+    assert len(asked) == 2
+    assert (
+        'label_replace(100 * (1 - avg(rate(node_cpu_seconds_total{node="lab-1-1",mode="idle"}[40s])))' in asked[0].text
+    )
+    cpu, space = told["charts"]
+    assert [line["label"] for line in cpu["lines"]] == ["busy", "waiting for disks"]
+    assert [line["label"] for line in space["lines"]] == ["/scratch", "/"]
+    assert space["limits"] == [{"label": "warning", "value": 97.0}]
+    assert cpu["limits"] == []
+
+
+async def test_charts_of_a_node_mark_its_incidents_and_drains(server: Server) -> None:
+    await server.apply()
+    now = server.state.clock()
+    await server.state.store.incidents.open("lab", "lab-1-1", "XID 79: GPU lost", FaultAction.REBOOT, now - 60, {})
+    await server.state.store.incidents.open("lab", "lab-1-2", "XID 48", FaultAction.REBOOT, now - 50, {})
+    for target in ("lab/lab-1-1", "lab/lab-1-10", "other/lab-1-1"):
+        await server.state.store.audit.record("olga", "node.drain", target, {"reason": "disk swap"})
+    server.backend.answers["query_metrics"] = ()
+    client = await server.client("vic", "viewer")
+    told = (await client.get(f"{URL}?node=lab-1-1&series=load&start=-600")).json()["marks"]
+    assert [(mark["kind"], mark["text"], mark["href"]) for mark in told] == [
+        ("incident", "Incident 1 on lab-1-1: XID 79: GPU lost", "/clusters/lab/incidents/1"),
+        ("drain", "olga drained lab-1-1: disk swap", ""),
+    ]
+    of_cluster = (await client.get(f"{URL}?series=power&start=-600")).json()["marks"]
+    assert [mark["kind"] for mark in of_cluster] == ["incident", "incident", "drain", "drain"]
+
+
+async def test_charts_of_a_job_mark_restarts_and_checkpoints_and_have_limits(server: Server) -> None:
+    await server.apply()
+    server.state.clock.now = 10_000.0  # type: ignore[attr-defined]
+    job = builders.job(7, "COMPLETED", start_time=4_300, end_time=5_000, gpus=8, nodes=("lab-1-1", "lab-1-2"), cpus=32,
+                       memory_mib=8192, restarts=1)  # fmt: skip
+    first = builders.job(7, "REQUEUED", start_time=4_000, end_time=4_200, nodes=("lab-1-1",))
+    server.backend.answers |= {
+        "query_metrics": (), "job": job, "read": reading(), "machines": (),
+        "job_runs": (first,), "history": (),
+        "progress_from_files": ProgressOut(step=5, checkpoints_at=[100.0, 4_100.0]),
+    }  # fmt: skip
+    client = await server.client()
+    told = (await client.get(f"{URL}?job=7&series=job_cpu&series=job_memory&series=gpu_memory")).json()
+    assert [(mark["at"], mark["kind"]) for mark in told["marks"]] == [(4_100, "checkpoint"), (4_300, "restart")]
+    assert [chart["limits"][0]["value"] for chart in told["charts"][:2]] == [16, 4096]
+    assert told["charts"][2]["limits"][0]["label"] == "of the GPU"
+    texts = [query.text for query in server.backend.named("query_metrics")[0][1]]
+    assert texts[0] == 'sum by (node) (rate(headway_job_cpu_seconds_total{hpc_job="7"}[40s]))'
 
 
 @pytest.mark.parametrize("query", ["series=gpu_power", "node=lab-1-1&series=power", "node=lab-9-9&series=gpu_power"])
@@ -90,3 +156,4 @@ def test_every_series_builds_balanced_queries() -> None:
         for over in series.over:
             found = queries([series.key], over, "x", 30)
             assert all("{}" not in query.text and query.text.count("(") == query.text.count(")") for query in found)
+            assert not any(place in query.text for query in found for place in ("OF", "WINDOW"))

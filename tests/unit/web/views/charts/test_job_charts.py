@@ -1,4 +1,4 @@
-"""GPU charts appear once a job has started, and mark each further run."""
+"""Charts of a job's use appear once it has started; those of GPUs only if it has some."""
 
 from __future__ import annotations
 
@@ -6,28 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from headway.schemas.jobs import JobRunOut, JobRunsOut
-from headway.web.views.charts.job_charts import GpuCharts, gpu_charts
+from headway.web.views.charts.job_charts import UseCharts, use_charts
 from tests.support.clusters import builders
 
-ASKED = "series=gpu_utilisation&series=gpu_memory&series=gpu_power&series=gpu_temperature"
-
-
-def runs(*starts: int) -> JobRunsOut:
-    return JobRunsOut(
-        runs=[JobRunOut(state="RUNNING", submit_time=1, start_time=at, end_time=0, nodelist="") for at in starts]
-    )
+OF_GPUS = "series=gpu_utilisation&series=gpu_memory&series=gpu_power&series=gpu_temperature&"
+OF_NODES = "series=job_cpu&series=job_memory&series=job_network&series=job_disk_io"
 
 
 @pytest.mark.parametrize("state", ["PENDING", "REQUEUED"])
-def test_waiting_job_has_no_gpu_charts(state: str) -> None:
+def test_waiting_job_has_no_charts_of_use(state: str) -> None:
     job = builders.job(7, state, gpus=8, start_time=5000)
-    assert gpu_charts("lab", job, runs(), simulated=True) is None
-    assert gpu_charts("lab", replace(job, state="RUNNING", gpus=0), runs(5000), simulated=True) is None
+    assert use_charts("lab", job, simulated=True) is None
 
 
-def test_job_charts_mark_each_further_run() -> None:
+def test_started_job_has_charts_of_its_nodes_and_gpus() -> None:
     job = builders.job(7, "RUNNING", gpus=8, start_time=5000)
-    address = f"/api/v1/clusters/lab/metrics?job=7&{ASKED}"
-    assert gpu_charts("lab", job, runs(5000), simulated=True) == GpuCharts(address, True, ())
-    assert gpu_charts("lab", job, runs(3000, 5000), simulated=False) == GpuCharts(address, False, ((5000, "run 2"),))
+    address = "/api/v1/clusters/lab/metrics?job=7&"
+    assert use_charts("lab", job, simulated=True) == UseCharts(f"{address}{OF_GPUS}{OF_NODES}", True)
+    assert use_charts("lab", replace(job, gpus=0), simulated=True) == UseCharts(f"{address}{OF_NODES}", False)

@@ -10,13 +10,16 @@ from headway.cluster.monitoring import metric_queries as known
 from headway.cluster.monitoring.metric_queries import MOST_LINES, SERIES, Over
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import RUNNING
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused
 from headway.render.monitoring.prometheus import SCRAPE_S
-from headway.schemas.metrics import ChartLineOut, ChartOut, MetricsOut
+from headway.schemas.metrics import ChartLimitOut, ChartLineOut, ChartOut, MetricsOut
 from headway.services.app_state import AppState
+from headway.services.monitoring.chart_marks import Period, cluster_marks, job_marks, runs_of_job
 
 HOUR_S = 3600.0
 MAX_RANGE_S = 31 * 24 * HOUR_S  # Prometheus keeps a month
+_DISK_WARNING_PERCENT = 97.0  # from which on the check `disk` of the agent warns
 _USE = known.MetricQuery("use", "max by (node, gpu) (DCGM_FI_DEV_GPU_UTIL)")
 
 
@@ -28,7 +31,7 @@ class MetricsQuery:
     series: Sequence[str]
     node: str = ""
     job: int = 0
-    start: float = 0  # unix seconds; negative: before the end; 0: the job's start, or an hour before the end
+    start: float = 0  # unix seconds; negative: before the end; 0: the job's first start, or an hour before the end
     end: float = 0  # unix seconds; 0: now, or the job's end
     points: int = 240  # at most
 
@@ -42,7 +45,8 @@ async def get_metrics(state: AppState, name: str, query: MetricsQuery) -> Metric
     over: Over = "job" if job else "node" if node else "cluster"
     keys = list(dict.fromkeys(series))
     _check_series(cluster, keys, over, node)
-    gpus, begun, ended = await _job_lifetime(state, cluster, job) if job else (0, 0.0, 0.0)
+    found = await _started_job(state, cluster, job) if job else None
+    begun, ended = await _lifetime(state, cluster, found) if found else (0.0, 0.0)
     now = state.clock()
     until = min(end or ended or now, now)
     since = until + start if start < 0 else start or begun or until - HOUR_S
@@ -50,10 +54,14 @@ async def get_metrics(state: AppState, name: str, query: MetricsQuery) -> Metric
         raise Refused("start must be before end, by at most 31 days", hint="times are unix seconds")
     step_s = max(SCRAPE_S, math.ceil((until - since) / points))
     since, until = since // step_s * step_s, math.ceil(until / step_s) * step_s
-    queries = known.queries(keys, over, str(job) if job else node, step_s, gpus)
+    sizes = (found.gpus, len(found.nodes)) if found else (0, 0)
+    queries = known.queries(keys, over, str(job) if job else node, step_s, *sizes)
     rows = await state.backend.monitoring.query_metrics(cluster, queries, since, until, step_s)
     times = [since + i * step_s for i in range(int((until - since) / step_s) + 1)]
-    charts = [_chart(key, [row for row in rows if row.key == key], times, over) for key in keys]
+    limits = _limits(cluster, node, found)
+    charts = [_chart(key, [row for row in rows if row.key == key], times, over, limits.get(key)) for key in keys]
+    period = Period(since, until)
+    marks = await job_marks(state, cluster, found, period) if found else await cluster_marks(state, name, period, node)
     return MetricsOut(
         cluster=name,
         start=since,
@@ -62,6 +70,7 @@ async def get_metrics(state: AppState, name: str, query: MetricsQuery) -> Metric
         simulated=cluster.simulated_gpus,
         times=times,
         charts=charts,
+        marks=marks,
     )
 
 
@@ -94,16 +103,40 @@ def _check_series(cluster: Cluster, keys: Iterable[str], over: Over, node: str) 
         raise NotFound(f"{cluster.name} has no node {node}", hint=f"headway nodes {cluster.name}")
 
 
-async def _job_lifetime(state: AppState, cluster: Cluster, number: int) -> tuple[int, float, float]:
-    """Returns (GPUs, start, end) of a job in unix seconds; end is 0 while it runs. Raises Refused before its start."""
+async def _started_job(state: AppState, cluster: Cluster, number: int) -> JobState:
+    """Returns the job. Raises Refused before its start."""
     job = await state.readings.job(cluster, number)
     if not job.start_time or job.start_time > state.clock():
         raise Refused(f"job {number} has not started", hint="its charts begin when it starts")
-    over = job.state not in RUNNING and job.end_time
-    return job.gpus, float(job.start_time), float(job.end_time) if over else 0.0
+    return job
 
 
-def _chart(key: str, rows: Sequence[known.MetricRow], times: Sequence[float], over: Over) -> ChartOut:
+async def _lifetime(state: AppState, cluster: Cluster, job: JobState) -> tuple[float, float]:
+    """Returns when the job's first run started and when it ended, in unix seconds; the end is 0 while it runs."""
+    runs = (await runs_of_job(state, cluster, job)).runs if job.restarts else []
+    begun = min([job.start_time, *(run.start_time for run in runs if run.start_time)])
+    return float(begun), float(job.end_time) if job.state not in RUNNING else 0.0
+
+
+def _limits(cluster: Cluster, node: str, job: JobState | None) -> dict[str, ChartLimitOut]:
+    """Returns the limit of each series that has one: what the machine has, or what the job has requested for each node."""
+    names = {node} if node else set(job.nodes) if job else set()
+    groups = {slot.group for slot in cluster.slots if slot.name in names}
+    plans = {group.plan.name: group.plan for group in cluster.groups if group.name in groups}
+    limits = {"disk_space": ChartLimitOut(label="warning", value=_DISK_WARNING_PERCENT)}
+    if len(plans) == 1:
+        [plan] = plans.values()
+        limits["gpu_memory"] = ChartLimitOut(label="of the GPU", value=plan.gpu_memory_mib)
+    if job and job.nodes and job.cpus and not job.cpus % len(job.nodes):
+        limits["job_cpu"] = ChartLimitOut(label="allocated", value=job.cpus / len(job.nodes))
+    if job and job.nodes and job.memory_mib:
+        limits["job_memory"] = ChartLimitOut(label="allocated", value=job.memory_mib / len(job.nodes))
+    return limits
+
+
+def _chart(
+    key: str, rows: Sequence[known.MetricRow], times: Sequence[float], over: Over, limit: ChartLimitOut | None
+) -> ChartOut:
     series = SERIES[key]
     lines = [_line(row, times, over) for row in rows]
     lines.sort(key=lambda line: (line.node, -1 if line.gpu is None else line.gpu))
@@ -113,6 +146,7 @@ def _chart(key: str, rows: Sequence[known.MetricRow], times: Sequence[float], ov
         unit=series.unit,
         lines=lines[:MOST_LINES],
         left_out=max(0, len(lines) - MOST_LINES),
+        limits=[limit] if limit else [],
     )
 
 
@@ -122,8 +156,15 @@ def _line(row: known.MetricRow, times: Sequence[float], over: Over) -> ChartLine
     node = row.labels.get("node", "")
     found = [values.get(round(at)) for at in times]
     return ChartLineOut(
-        label=row.line or (f"GPU {gpu}" if over == "node" else f"{node} GPU {gpu}"),
+        label=row.line or row.labels.get("line") or _label(row, over),
         node=node,
         gpu=int(gpu) if gpu.isascii() and gpu.isdigit() else None,
         values=[None if value is None or not math.isfinite(value) else round(value, 3) for value in found],
     )
+
+
+def _label(row: known.MetricRow, over: Over) -> str:
+    if label := SERIES[row.key].line_label:
+        return row.labels.get(label, "")
+    gpu = row.labels.get("gpu", "")
+    return f"GPU {gpu}" if over == "node" else f"{row.labels.get('node', '')} GPU {gpu}"

@@ -1,0 +1,96 @@
+"""Charts over time: zoom, lines that can be hidden, marks of events, and tables with the same values."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.support.site.server import Site
+
+pytestmark = pytest.mark.browser
+NODE = "/clusters/demo/nodes/demo-1-1"
+
+
+def chart(page: Page, title: str) -> Locator:
+    return page.locator(".fig", has=page.get_by_text(title, exact=True))
+
+
+SPAN = "(() => { const [start, end] = document.querySelector('[data-charts]').dataset.shown.split(' '); return end - start; })()"
+
+
+def shown_span_s(page: Page) -> float:
+    return float(page.evaluate(SPAN))
+
+
+def test_dragging_zooms_all_charts_and_a_double_click_shows_the_whole_time(demo: Site, page: Page) -> None:
+    demo.goto(page, NODE, role="viewer")
+    expect(page.locator("[data-charts]")).to_have_attribute("data-state", "drawn")
+    whole_s = shown_span_s(page)
+    over = chart(page, "GPU power").locator(".u-over")
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    with page.expect_request(lambda request: "/metrics?" in request.url and "end=" in request.url) as asked:
+        page.mouse.move(box["x"] + box["width"] * 0.25, y)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.5, y, steps=5)
+        page.mouse.up()
+    words = parse_qs(urlsplit(asked.value.url).query)
+    assert 0.2 * whole_s < float(words["end"][0]) - float(words["start"][0]) < 0.3 * whole_s
+    page.wait_for_function(f"() => {SPAN} < {whole_s / 2}")
+    expect(page.get_by_role("button", name="Whole time")).to_be_visible()
+    over.dblclick()
+    expect(page.get_by_role("button", name="Whole time")).to_be_hidden()
+    page.wait_for_function(f"() => {SPAN} >= {whole_s * 0.9}")
+
+
+def test_keys_zoom_in_and_show_the_whole_time(demo: Site, page: Page) -> None:
+    demo.goto(page, NODE, role="viewer")
+    expect(page.locator("[data-charts]")).to_have_attribute("data-state", "drawn")
+    chart(page, "Memory").locator(".fig__canvas").focus()
+    page.keyboard.press("+")
+    expect(page.get_by_role("button", name="Whole time")).to_be_visible()
+    page.keyboard.press("0")
+    expect(page.get_by_role("button", name="Whole time")).to_be_hidden()
+
+
+def test_a_chip_hides_its_line_in_all_charts(demo: Site, page: Page) -> None:
+    demo.goto(page, NODE, role="viewer")
+    chip = page.locator(".charts__legend").get_by_role("button", name="GPU 7")
+    expect(chip).to_have_attribute("aria-pressed", "true")
+    expect(chart(page, "Network").get_by_role("button", name="received")).to_be_visible()
+    expect(chart(page, "Disk space in use").locator(".fig__readout")).to_contain_text("limit 97 %")
+    chip.click()
+    expect(chip).to_have_attribute("aria-pressed", "false")
+    page.get_by_role("button", name="Tables").click()
+    for title in ("GPU power", "GPU temperature"):
+        expect(chart(page, title).locator("thead th")).to_have_count(8)  # the time and seven GPUs
+    chip.click()
+    expect(chart(page, "GPU power").locator("thead th")).to_have_count(9)
+
+
+def test_tables_have_the_values_of_the_charts(demo: Site, page: Page) -> None:
+    demo.goto(page, NODE, role="viewer")
+    expect(page.locator("[data-charts]")).to_have_attribute("data-state", "drawn")
+    page.get_by_role("button", name="Tables").click()
+    cpus = chart(page, "CPUs").locator("table")
+    assert cpus.locator("thead th").all_inner_texts() == ["Time", "busy, %", "waiting for disks, %"]
+    expect(cpus.locator("tbody tr").first).to_be_visible()
+    page.get_by_role("button", name="Charts", exact=True).click()
+    expect(cpus).to_have_count(0)
+
+
+def test_charts_mark_incidents_and_drains_with_links(demo: Site, page: Page) -> None:
+    demo.run(demo.state.store.audit.record("olga", "node.drain", "demo/demo-1-1", {"reason": "disk swap"}))
+    demo.goto(page, NODE, role="viewer")
+    expect(page.locator(".charts__events")).to_contain_text("olga drained demo-1-1: disk swap")
+    page.locator(".charts__legend").get_by_role("button", name="drained").click()
+    expect(page.locator(".charts__events")).not_to_contain_text("disk swap")
+    demo.goto(page, "/clusters/demo/nodes", role="viewer")
+    events = page.locator(".charts__events")
+    expect(events).to_contain_text("disk swap")
+    events.get_by_role("link").first.click()
+    page.wait_for_url("**/clusters/demo/incidents/*")
