@@ -84,6 +84,14 @@ for file in $(printf '%s\n' $files $included $hooks | sort -u); do
 done
 
 send /etc/fstab fstab
+send /etc/nsswitch.conf nsswitch.conf
+for file in /etc/lmod/modulespath /etc/environment-modules/modulespath /usr/share/lmod/lmod/init/.modulespath \
+    /usr/share/Modules/init/.modulespath /etc/profile.d/*modul*.sh /etc/profile.d/*lmod*.sh; do
+    case $file in
+    *modulespath) text_of "$file" 2>/dev/null ;;
+    *) text_of "$file" 2>/dev/null | sed -n -E 's/^[^#]*MODULEPATH=["'"'"']?([^"'"'"' ]*).*/\1/p' | tr ':' '\n' ;;
+    esac
+done | grep '^/' | sort -u | part modulespath
 if have sacctmgr; then
     cluster=$(printf '%s\n' "$config" | sed -n 's/^ClusterName *= *//p' | head -n 1)
     [ -n "$cluster" ] || cluster=$(text_of "$conf" 2>/dev/null | sed -n -E 's/^[[:space:]]*[Cc]luster[Nn]ame[[:space:]]*=[[:space:]]*([^[:space:]]+).*/\1/p' | tail -n 1)
@@ -121,6 +129,11 @@ if have sacctmgr; then
         people=$(printf '%s\n' $users | limit xargs -n 200 getent passwd 2>/dev/null)
         code=$?
         printf '%s\n' "$people" | awk -F: 'NF > 5 { print $1 ":x:" $3 ":" $4 "::" $6 ":" $7 }' | part passwd
+        # Groups of these users, without other members
+        gids=$(printf '%s\n' $users | limit xargs -n 1 id -G 2>/dev/null)
+        [ "$?" != 124 ] || fail id "id gives no answer in time: some groups are not read"
+        gids=$(printf '%s\n' $gids | sort -un | head -n 5000)
+        printf '%s\n' $gids | limit xargs -n 200 getent group 2>/dev/null | awk -F: 'NF > 2 { print $1 ":x:" $3 ":" }' | part group
         [ "$code" != 124 ] || fail getent "getent passwd gives no answer in time: some uids are not read"
     fi
 fi

@@ -15,7 +15,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.errors import Fault, InvalidSpec
 from headway.render.slurm import cgroup_conf, conf_syntax, slurm_conf, slurmdbd_conf
-from headway.slurm_import import cluster_keys, other_files, site_names, switches
+from headway.slurm_import import cluster_keys, other_files, people, site_names, switches
 from headway.slurm_import.accounting.qos import Preemption, make_qos
 from headway.slurm_import.accounting.sacctmgr_files import (
     Accounting,
@@ -97,6 +97,7 @@ class _Reading:
     unread: dict[str, str]
     plain: dict[str, list[Record]]  # files that Headway writes itself
     people: list[tuple[str, str]]  # path and text of passwd files
+    module_paths: list[tuple[str, str]] = field(default_factory=list)  # the same of files with folders of modules
     reservations: list[SiteReservation] = field(default_factory=list)
     scripts: CopiedScripts = field(default_factory=CopiedScripts)
 
@@ -127,14 +128,14 @@ def import_site(files: SiteFiles, *, with_scripts: bool = False) -> Imported:
     )  # fmt: skip
     partitions = make_partitions(found, around, ledger)
     preemption = Preemption(around.preempt_type, around.preempt_mode)
-    people = {user for team in teams.fields.values() for user in team.get("users", ())}
-    held = ReservationSurroundings(groups, frozenset(nodes), teams.of_account, frozenset(people))
+    users = {user for team in teams.fields.values() for user in team.get("users", ())}
+    held = ReservationSurroundings(groups, frozenset(nodes), teams.of_account, frozenset(users))
     reservations = make_reservations(reading.reservations, held, ledger)
     qos = make_qos(reading.accounting, teams, around.used_qos, preemption, ledger)
     for path, text in reading.people:
-        for name, uid in other_files.read_passwd(path, text, ledger, people).items():
+        for name, uid in people.read_passwd(path, text, ledger, users).items():
             teams.users.setdefault(name, {"uid": uid})
-    without = sorted(people - teams.users.keys())
+    without = sorted(users - teams.users.keys())
     if without:
         more = f" and {len(without) - 5:,} more" if len(without) > 5 else ""
         notes.append(f"no uid was read of {', '.join(without[:5])}{more}: their files may belong to other uids")
@@ -150,7 +151,7 @@ def import_site(files: SiteFiles, *, with_scripts: bool = False) -> Imported:
     return Imported(
         spec, catalogue, ledger.entries(), {**files.unread, **reading.unread}, notes,
         [fault for fault in faults if fault.level == "error"], files.source, len(nodes),
-        len(people), reading.scripts.files,
+        len(users), reading.scripts.files,
     )  # fmt: skip
 
 
@@ -213,6 +214,8 @@ def _read(files: SiteFiles, ledger: Ledger, *, with_scripts: bool) -> _Reading:
             reading.people.append((path, text))
         else:
             _read_other(path, name, text, reading, reports, ledger)
+    for path, text in reading.module_paths:
+        other_files.read_module_paths(path, text, ledger, reading.volumes)
     reading.nodes = read_nodes(records, ledger, reports)
     reading.nodes = other_files.typed_gpus(
         reading.nodes, types, lambda node, kind: replace(node, gpu_type=gpu_type(kind))
@@ -251,7 +254,11 @@ def _read_other(
     if name == "plugstack.conf" or "plugstack.conf.d/" in path:
         other_files.read_plugstack(path, text, ledger)
     elif name in ("group", "getent-group"):
-        other_files.read_group(path, text, ledger)
+        people.read_group(path, text, ledger)
+    elif name == "nsswitch.conf":
+        people.read_nsswitch(path, text, ledger)
+    elif name.lstrip(".") == "modulespath":
+        reading.module_paths.append((path, text))
     elif name in ("fstab", "mounts"):
         reading.volumes += other_files.read_fstab(path, text, ledger, _volumes_fault)
     elif name.endswith(".json"):

@@ -1,4 +1,6 @@
-"""Files of a site besides slurm.conf: gres.conf, cgroup.conf, plugins, scripts, people and mounts."""
+"""Files of a site besides slurm.conf: gres.conf, cgroup.conf, plugins, scripts, mounts and modules.
+
+Not here: people (`headway.slurm_import.people`)."""
 
 from __future__ import annotations
 
@@ -11,9 +13,8 @@ from headway.slurm_import.conf_reader import Record, logical_lines
 from headway.slurm_import.keys_not_carried import OTHER_FILES
 from headway.slurm_import.node_lines import NodeReport, SiteNode
 from headway.slurm_import.site_scripts import CopiedScripts
-from headway.slurm_import.values import same_value
+from headway.slurm_import.values import node_names, same_value
 from headway.slurm_import.verdicts import Item, Ledger
-from headway.validation.field_types import FIRST_UID_OF_PEOPLE, LAST_UID_OF_PEOPLE, NOBODY
 
 _CGROUP_SAME = {
     "cgroupplugin": ("autodetect", "cgroup/v2", "cgroup/v1"), "constrainramspace": ("yes",), "constraindevices": ("yes",),
@@ -23,17 +24,20 @@ _CGROUP_SAME = {
 _SHARED_FILE_SYSTEMS = frozenset(
     ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "ceph", "cifs", "glusterfs", "9p", "wekafs")
 )
+_OF_PACKAGES = ("/usr/share/", "/etc/lmod", "/etc/environment-modules", "/etc/modulefiles")
 _HOME_FOLDERS = ("/home", "/scratch")
 
 
 def read_gres(records: Iterable[Record], ledger: Ledger) -> dict[str, str]:
-    """Returns the type of the GPUs by node, "" for all nodes. Decides on every key of gres.conf."""
+    """Returns the type of the GPUs by node, "" for those that no line names. Decides on every key of gres.conf."""
     types: dict[str, str] = {}
     for record in records:
         name, kind = record.get("name"), record.get("type")
         gpu = name is not None and name.value.lower() in ("gpu", "shard", "mps")
         if gpu and kind is not None and name is not None and name.value.lower() == "gpu":
-            types.setdefault("", kind.value)
+            nodes = record.get("nodename")
+            for node in [""] if nodes is None else node_names(nodes.value):
+                types.setdefault(node, kind.value)
         for item in record.items:
             key = item.key.lower()
             if key == "autodetect" or (gpu and key in ("name", "type", "count", "nodename")):
@@ -99,47 +103,6 @@ def read_script(path: str, text: str, copied: CopiedScripts, ledger: Ledger) -> 
         ledger.dropped(item, "Headway does not run scripts of the site", "check what it does")
 
 
-_CHOWN = "the user gets another uid: chown the user's files to it"
-
-
-def read_passwd(path: str, text: str, ledger: Ledger, users: Iterable[str]) -> dict[str, int]:
-    """Returns the uid of each user of the cluster file. Decides on every line of a passwd file."""
-    wanted, found = set(users), dict[str, int]()
-    for number, line in enumerate(text.split("\n"), 1):
-        fields = line.strip().split(":")
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        uid = int(fields[2]) if len(fields) > 3 and re.fullmatch(r"[0-9]{1,10}", fields[2]) else -1
-        item = ledger.read(Item(path, number, fields[0], f"uid {uid}" if uid >= 0 else "no uid"))
-        if fields[0] in wanted and uid >= 0:
-            if not FIRST_UID_OF_PEOPLE <= uid <= LAST_UID_OF_PEOPLE or uid == NOBODY:
-                ledger.dropped(item, f"uid {uid} is one of the system", _CHOWN)
-            elif uid in found.values():
-                ledger.dropped(item, f"another user has uid {uid} too", _CHOWN)
-            else:
-                found.setdefault(fields[0], uid)
-                ledger.carried(item, f"users.{fields[0]}.uid")
-        elif uid < 1000:
-            ledger.same(item, "a user of the system")
-        else:
-            ledger.dropped(item, "the user is in no account", "add the user to a team if they need the cluster")
-    return found
-
-
-def read_group(path: str, text: str, ledger: Ledger) -> None:
-    """Decides on every line of a group file."""
-    for number, line in enumerate(text.split("\n"), 1):
-        fields = line.strip().split(":")
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        gid = int(fields[2]) if len(fields) > 2 and re.fullmatch(r"[0-9]{1,10}", fields[2]) else -1
-        item = ledger.read(Item(path, number, fields[0], f"gid {gid}"))
-        if 0 <= gid < 1000:
-            ledger.same(item, "a group of the system")
-        else:
-            ledger.dropped(item, "Linux groups of a cluster are its teams", "make a team for it, or chgrp its files")
-
-
 def read_fstab(
     path: str, text: str, ledger: Ledger, fault_of: Callable[[list[dict[str, str]]], str]
 ) -> list[dict[str, str]]:
@@ -203,8 +166,25 @@ def _list(value: Any) -> list[Any]:
 
 def typed_gpus(nodes: Mapping[str, SiteNode], types: Mapping[str, str], typed: Any) -> dict[str, SiteNode]:
     """Returns the nodes with GPU types of gres.conf where slurm.conf names none. `typed`: the function that sets one."""
-    if "" not in types:
-        return dict(nodes)
-    return {
-        name: typed(node, types[""]) if node.gpus and node.gpu_type == "gpu" else node for name, node in nodes.items()
-    }
+    found = dict(nodes)
+    for name, node in nodes.items():
+        kind = types.get(name) or types.get("", "")
+        if kind and node.gpus and node.gpu_type == "gpu":
+            found[name] = typed(node, kind)
+    return found
+
+
+def read_module_paths(path: str, text: str, ledger: Ledger, volumes: Iterable[Mapping[str, str]]) -> None:
+    """Decides on every folder of a file of module folders. `volumes`: those of the cluster file."""
+    points = [volume["path"] for volume in volumes]
+    for number, body in logical_lines(text):
+        item = ledger.read(Item(path, number, "modules", body.strip()))
+        if any(item.value == point or item.value.startswith(f"{point}/") for point in points):
+            ledger.carried(item, "storage.volumes", "users give it to module use")
+        elif item.value.startswith(_OF_PACKAGES):
+            ledger.same(item, "modules of packages of the machine")
+        else:
+            ledger.dropped(
+                item, "the folder is on no volume of the cluster",
+                "put it on a volume, for module use; or make environments: docs/howto/environments.md",
+            )  # fmt: skip

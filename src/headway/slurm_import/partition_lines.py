@@ -8,7 +8,6 @@ from typing import Any
 
 from headway.catalog.allowed_slurm_keys import PARTITION_KEYS, key_fault
 from headway.clusterfile.partition_tiers import PreemptionRule, assign_tiers
-from headway.domain.slurm.hostlist import expand
 from headway.slurm_import import site_names
 from headway.slurm_import.accounting.limit_sections import LimitSection, take_job_limits, take_user_limits
 from headway.slurm_import.accounting.sacctmgr_files import SiteQos
@@ -16,9 +15,8 @@ from headway.slurm_import.accounting.team_tree import TeamTree
 from headway.slurm_import.conf_reader import Record
 from headway.slurm_import.keys_not_carried import PARTITION_REASONS
 from headway.slurm_import.node_groups import NodeGroup
-from headway.slurm_import.values import time_text
+from headway.slurm_import.values import node_names, time_text
 from headway.slurm_import.verdicts import Item, Ledger
-from headway.validation.field_types import MOST_NODES
 
 MOST_PARTITIONS = 100
 _KEYS = {key.lower(): key for key in PARTITION_KEYS}
@@ -106,7 +104,7 @@ def _node_sets(records: Iterable[Record], all_nodes: Mapping[str, Any], ledger: 
         if record.kind != "nodeset":
             continue
         nodes, feature = record.get("nodes"), record.get("feature")
-        members = set(_expanded(nodes.value)) & all_nodes.keys() if nodes is not None else set()
+        members = set(node_names(nodes.value)) & all_nodes.keys() if nodes is not None else set()
         if feature is not None:
             members |= {name for name, node in all_nodes.items() if feature.value in node.features}
         sets[record.items[0].value] = frozenset(members)
@@ -121,16 +119,9 @@ def _members(item: Item | None, all_nodes: Mapping[str, object], sets: Mapping[s
     if item.value.upper() == "ALL":
         return frozenset(all_nodes)
     found: set[str] = set()
-    for name in _expanded(item.value):
+    for name in node_names(item.value):
         found |= sets.get(name, {name} & all_nodes.keys())
     return frozenset(found)
-
-
-def _expanded(text: str) -> list[str]:
-    try:
-        return expand(text.replace(" ", ""), MOST_NODES)
-    except ValueError:
-        return []
 
 
 def make_partitions(found: Mapping[str, SitePartition], around: Surroundings, ledger: Ledger) -> dict[str, Any]:

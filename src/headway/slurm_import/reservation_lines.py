@@ -9,12 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any, get_args
 
 from headway.clusterfile.models.scheduling.reservations import ReservationFlag
-from headway.domain.slurm.hostlist import expand
 from headway.slurm_import import site_names
 from headway.slurm_import.node_groups import NodeGroup
-from headway.slurm_import.values import time_text
+from headway.slurm_import.values import node_names, time_text
 from headway.slurm_import.verdicts import Item, Ledger
-from headway.validation.field_types import MOST_NODES
 
 _PAIR = re.compile(r"(\w+)=(\S*)")
 _NONE = ("", "(null)")
@@ -168,7 +166,7 @@ class _Fields:
         self._carry(item, "duration", text)
 
     def _nodes(self, item: Item) -> None:
-        nodes = set(_expanded(item.value)) & self._around.all_nodes
+        nodes = set(node_names(item.value)) & self._around.all_nodes
         covered = [group for group in self._around.groups if nodes.issuperset(node.name for node in group.nodes)]
         if nodes == self._around.all_nodes:
             self._ledger.same(item, "a reservation has all nodes")
@@ -213,10 +211,3 @@ class _Fields:
             self._ledger.carried(item, f"{self._place}.{field_name}")
         else:
             self._ledger.same(item, "maintenance is for root")
-
-
-def _expanded(text: str) -> list[str]:
-    try:
-        return expand(text, MOST_NODES)
-    except ValueError:
-        return []

@@ -8,14 +8,13 @@ from typing import Any
 
 from headway.clusterfile.models.fabric import SwitchPart
 from headway.clusterfile.topology import switch_tree_faults
-from headway.domain.slurm.hostlist import expand
 from headway.errors import InvalidSpec
 from headway.slurm_import import site_names
 from headway.slurm_import.conf_reader import Record, logical_lines
 from headway.slurm_import.node_groups import NodeGroup
 from headway.slurm_import.node_lines import hosts_of
+from headway.slurm_import.values import node_names
 from headway.slurm_import.verdicts import Item, Ledger
-from headway.validation.field_types import MOST_NODES
 from headway.validation.yaml_parser import parse_yaml
 
 _INSTEAD = "give fabric.switches or fabric.leaf_size"
@@ -76,19 +75,12 @@ def read_topology_yaml(path: str, text: str, ledger: Ledger) -> Switches:
             name = str(row.get("switch") or row.get("block")) if isinstance(row, dict) else ""
             for field_name, into in (("nodes", found.leaves), ("children", found.above)):
                 if name and row.get(field_name):
-                    into[name] = _expanded(str(row[field_name]))
+                    into[name] = node_names(str(row[field_name]))
     if found.leaves:
         found.items = lines
     for line in () if found.leaves else lines:
         ledger.dropped(line, "it has neither a tree nor blocks", _INSTEAD)
     return found
-
-
-def _expanded(text: str) -> list[str]:
-    try:
-        return expand(text, MOST_NODES)
-    except ValueError:
-        return []
 
 
 def make_fabric(switches: Switches, groups: Sequence[NodeGroup], ledger: Ledger) -> dict[str, Any]:

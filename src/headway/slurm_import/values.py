@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from headway.domain.durations import split_duration
+from headway.domain.slurm.hostlist import expand
+from headway.validation.field_types import MOST_NODES
 from headway.validation.times_and_sizes import parse_time
 
 ENDLESS = ("infinite", "unlimited", "-1")
@@ -22,6 +24,14 @@ def time_text(value: str) -> str | None:
         return None
     days, hour, minute, second = split_duration(seconds)
     return f"{days}-{hour:02d}:{minute:02d}:{second:02d}"
+
+
+def node_names(text: str) -> list[str]:
+    """Returns the nodes of a list such as n[1-3]; [] if it is none."""
+    try:
+        return expand(text.replace(" ", ""), MOST_NODES)
+    except ValueError:
+        return []
 
 
 LARGEST_LIMIT = 1_000_000  # of jobs and GPUs in a cluster file

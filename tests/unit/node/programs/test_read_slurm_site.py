@@ -102,6 +102,16 @@ def test_head_whose_slurm_does_not_answer_sends_its_files_and_says_so(tmp_path: 
     }
 
 
+def test_users_have_their_groups_and_no_names(tmp_path: Path) -> None:
+    commands = {
+        "sacctmgr": '#!/bin/sh\ncase "$*" in *"show user"*) printf "root\\nno-such-user\\n" ;; esac\n',
+        "id": "#!/bin/sh\n[ $2 = root ] && echo 0 1 ; exit 1\n",
+    }
+    texts, unread = read_parts(tmp_path / "slurm", commands=commands)
+    assert (texts["passwd"], texts["group"]) == ("root:x:0:0::/root:/bin/bash\n", "root:x:0:\ndaemon:x:1:\n")
+    assert "getent" not in unread
+
+
 def test_commands_together_have_a_time_limit(tmp_path: Path) -> None:
     texts, unread = read_parts(tmp_path / "slurm", "all_s=0\n")
     assert ("gres.conf" in texts, "no answer in time" in unread["sacctmgr.qos"]) == (True, True)
@@ -113,5 +123,6 @@ def test_half_of_a_site_is_read(tmp_path: Path) -> None:
     assert texts["sacctmgr.qos"].startswith("Name|Priority|Flags\nnormal|0|")
     assert {path: why for path, why in unread.items() if path != "fstab"} == {
         "scontrol-reservations.txt": "scontrol show config: slurm_load_ctl_conf error: Unable to contact slurm controller",
+        "id": "id gives no answer in time: some groups are not read",
         "getent": "getent passwd gives no answer in time: some uids are not read",
     }
