@@ -105,14 +105,14 @@ def _decide_user_list(
     if given == allowed:
         ledger.same(item, "the team's")
         return
-    team, own = teams.of_account[user.account], teams.qos.own.get(user.account)
+    own = teams.qos.own.get(user.account)
     carried = sorted(qos for qos in given - allowed if user.user in names.users.get(qos, ()))
     lost = sorted(qos for qos in given - allowed if qos not in carried and qos not in (NORMAL, own))
     wider = sorted(allowed - given - {NORMAL, own})
     if lost and lost[0] in names.users:
         ledger.dropped(
-            item, f"{', '.join(lost)}: the user may choose it in team {team} only",
-            f"add the user to qos.{names.carried[lost[0]]}.users, which holds in all of their teams",
+            item, f"{', '.join(lost)}: the user may choose it in some of their teams only",
+            "add the user to users of the QOS, which holds in all of their teams",
         )  # fmt: skip
     elif lost:
         why, instead = names.lost.get(lost[0], _NOT_READ)

@@ -178,8 +178,11 @@ def test_qos_of_single_users_are_theirs_in_the_file() -> None:
         "long": {"teams": ["bio"], "users": ["ann", "bob"], "priority": 5, "limits": {"per_user": {"running_jobs": 2}}},
         "debug": {"users": ["bob", "dan"], "priority": 9},
     }
-    for user, account, why in (("eve", "ml", "in team ml only"), ("gus", "bio", "the team's other QOS, long, stay allowed"),
-                               ("dan", "ml", "the team's own QOS stays allowed")):  # fmt: skip
+    for user, account, why in (
+        ("eve", "ml", "in some of their teams only"),
+        ("gus", "bio", "the team's other QOS, long, stay allowed"),
+        ("dan", "ml", "the team's own QOS stays allowed"),
+    ):
         found = verdict(site, "QOS", record=f"Account={account} User={user}")
         assert (found.kind, why in found.why, bool(found.instead)) == (Kind.NOT_CARRIED, True, True), found
     assert verdict(site, "QOS", record="User=ann").place == "qos.long.users"
