@@ -66,7 +66,7 @@ async def _authenticate(request: Request) -> Principal | None:
             raise NotSignedIn("the token is unknown or has expired", hint="HEADWAY_TOKEN, or `headway token create`")
         _log_token_use(state, holder, address)
         principal = principal_for(holder.person, address, holder.scopes, holder.cluster)
-        return _attach(request, replace(principal, provider_session=holder.provider_session))
+        return _attach(request, replace(principal, provider_session=holder.provider_session, token_id=holder.id))
     cookie = request.cookies.get(state.settings.cookie, "")
     if not cookie:
         return None

@@ -71,7 +71,7 @@ async def sign_in_by_token(state: AppState, request: Request, person: str, token
             raise NotAllowed(
                 "this token is restricted and can't be used to sign in", hint="create a link with headway token link"
             )
-    return holder.person, SignIn(state.clock(), holder.provider_session)
+    return holder.person, SignIn(state.clock(), holder.provider_session, holder.id)
 
 
 async def start_provider_flow(state: AppState, *, again: bool, next_path: str) -> tuple[str, str]:

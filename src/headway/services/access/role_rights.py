@@ -71,6 +71,7 @@ class Principal:
     first_sent_at: float = 0.0  # unix seconds when a request with this key first came
     authenticated_at: float | None = None  # of a browser session: when the person proved who they are; None: a token
     provider_session: str | None = None  # the sign-in provider's session behind it, as in store.SignIn
+    token_id: str = ""  # the token behind it, also behind a browser session that was opened with one
 
     @property
     def user(self) -> str:

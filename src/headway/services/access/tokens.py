@@ -85,8 +85,8 @@ async def _ensure_person(state: AppState, who: Principal, person: str, request: 
 
 
 async def revoke_token(state: AppState, who: Principal, token_id: str) -> None:
-    """Revokes a token. Its person's browsers are signed out too, and their unused sign-in links become invalid. Raises
-    NotFound."""
+    """Revokes a token. Browsers that signed in with it, or with a link made by it, are signed out, and its unused links become
+    invalid. All notebook sessions of its person end, because some may have been opened with it. Raises NotFound."""
     token = next((row for row in await _visible_tokens(state, who) if row.id == token_id), None)
     if token is None:
         raise NotFound(f"no token {token_id!r}", hint="headway token ls")
@@ -102,7 +102,7 @@ async def create_signin_link(state: AppState, who: Principal, base_url: str) -> 
     require_links_and_tokens(state.settings.oidc)
     limit_links(state.link_buckets, who.person, state.clock())
     authenticated_at = state.clock() if who.authenticated_at is None else who.authenticated_at
-    made_in = SignIn(authenticated_at, who.provider_session)
+    made_in = SignIn(authenticated_at, who.provider_session, who.token_id)
     code, expires_at = await state.store.sessions.create_signin_code(who.person, made_in)
     await write_audit_line(state, who, "signin.link", who.person)
     base = state.settings.url or base_url.rstrip("/")

@@ -64,7 +64,12 @@ class SessionStore(StorePart):
         """Returns (person, session cookie, its expiry time) the first time a code is used; None if it is unknown, used
         or expired."""
         query = (
-            select(*PERSON_COLUMNS, t.signin_codes.c.authenticated_at, t.signin_codes.c.provider_session)
+            select(
+                *PERSON_COLUMNS,
+                t.signin_codes.c.authenticated_at,
+                t.signin_codes.c.provider_session,
+                t.signin_codes.c.token_id,
+            )
             .join(t.signin_codes, t.signin_codes.c.person == t.people.c.name)
             .where(
                 t.signin_codes.c.hash == digest(code),
@@ -172,6 +177,7 @@ class SessionStore(StorePart):
                 t.sessions.c.last_used_at,
                 t.sessions.c.authenticated_at,
                 t.sessions.c.provider_session,
+                t.sessions.c.token_id,
             )
             .join(t.sessions, t.sessions.c.person == t.people.c.name)
             .where(t.sessions.c.hash == key, t.people.c.disabled.is_(False))
@@ -251,4 +257,4 @@ class SessionStore(StorePart):
 
 
 def _sign_in_of(row: Any) -> SignIn:
-    return SignIn(row.authenticated_at, row.provider_session)
+    return SignIn(row.authenticated_at, row.provider_session, row.token_id)

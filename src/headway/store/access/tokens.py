@@ -138,12 +138,11 @@ class TokenStore(StorePart):
             )
 
     async def delete(self, token_id: str) -> None:
-        """Deletes a token. Also deletes the person's browser sessions and unused sign-in codes, which the token may
-        have created. Raises NotFound if the token does not exist."""
+        """Deletes a token. Also deletes the browser sessions and unused sign-in codes that came from it. Raises NotFound if
+        the token does not exist."""
         async with self._credentials.write() as db:
-            person = (await db.execute(select(t.tokens.c.person).where(t.tokens.c.id == token_id))).scalar()
-            if person is None:
+            deleted = await db.execute(delete(t.tokens).where(t.tokens.c.id == token_id))
+            if not deleted.rowcount:
                 raise NotFound(f"no token {token_id!r}", hint="headway token ls")
-            await db.execute(delete(t.tokens).where(t.tokens.c.id == token_id))
             for made in (t.sessions, t.signin_codes):
-                await db.execute(delete(made).where(made.c.person == person))
+                await db.execute(delete(made).where(made.c.token_id == token_id))

@@ -121,6 +121,7 @@ sessions = Table(
     Column("authenticated_at", Float, nullable=False),  # when the person proved who they are; 0: unknown
     # The provider's session (claim sid) that the sign-in came from; "": the provider named none, NULL: another way
     Column("provider_session", String(255)),
+    Column("token_id", String(32), nullable=False),  # the token that the sign-in came from; "": another way
 )
 
 signin_codes = Table(
@@ -131,6 +132,7 @@ signin_codes = Table(
     Column("expires_at", Float, nullable=False),
     Column("authenticated_at", Float, nullable=False),  # of the session that they are made in
     Column("provider_session", String(255)),  # as in sessions
+    Column("token_id", String(32), nullable=False),  # as in sessions
 )
 
 # Browsers that were sent to the sign-in provider and have not come back yet.

@@ -96,10 +96,12 @@ class TokenHolder:
 @dataclass(frozen=True, slots=True)
 class SignIn:
     """When a person proved who they are. `authenticated_at` is 0 if that is unknown. `provider_session`: the sign-in
-    provider's name (claim sid) of the session that the sign-in came from; "" if it has none, None for another way."""
+    provider's name (claim sid) of the session that the sign-in came from; "" if it has none, None for another way.
+    `token_id`: the token that it came from, "" for another way."""
 
     authenticated_at: float
     provider_session: str | None = None
+    token_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,17 @@
     });
   });
 
+  // The menu of a row opens at its button, and closes when the page scrolls.
+  document.addEventListener("beforetoggle", (event) => {
+    const menu = event.target;
+    if (event.newState !== "open" || !menu.matches?.(".pop--row")) return;
+    const at = document.querySelector(`[popovertarget="${menu.id}"]`).getBoundingClientRect();
+    menu.style.right = `${document.documentElement.clientWidth - at.right}px`;
+    if (at.bottom < innerHeight - 160) menu.style.top = `${at.bottom + 4}px`;
+    else menu.style.bottom = `${innerHeight - at.top + 4}px`;
+    addEventListener("scroll", () => menu.hidePopover(), { once: true });
+  }, true);
+
   // Messages in the corner disappear after GONE_S seconds; errors stay until they are closed.
   const GONE_S = 8;
   function toasts() {

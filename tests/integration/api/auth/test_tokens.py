@@ -203,6 +203,30 @@ async def test_sign_in_form_checks_person_and_token(server: Server) -> None:
     assert token not in str(refused)
 
 
+async def test_revoking_a_token_signs_out_the_browsers_that_came_from_it_alone(server: Server) -> None:
+    await server.store.people.set_role("ann", "member")
+    (stolen, secret), (_, kept) = await server.store.tokens.create("ann"), await server.store.tokens.create("ann")
+
+    async def by_link(owner: httpx.AsyncClient) -> httpx.AsyncClient:
+        link = (await owner.post(f"{API}/signin-links")).json()["url"]
+        browser = server.anonymous(origin=URL)
+        answer = await browser.post("/signin/link", data={"code": link.partition("code=")[2]})
+        assert answer.status_code == 303, answer.text
+        return browser
+
+    with_token = server.anonymous(origin=URL)
+    assert (await with_token.post("/signin", data={"person": "ann", "token": secret})).status_code == 303
+    with_link = await by_link(server.anonymous(authorization=f"Bearer {secret}"))
+    from_session = await by_link(with_token)
+    other = await by_link(server.anonymous(authorization=f"Bearer {kept}"))
+    unused = (await with_link.post(f"{API}/signin-links")).json()["url"].partition("code=")[2]
+    assert (await other.post(f"/tokens/{stolen.id}/revoke")).status_code == 303
+    for browser in (with_token, with_link, from_session):
+        assert (await browser.get(f"{API}/me")).status_code == 401
+    assert (await other.get(f"{API}/me")).json()["person"] == "ann"
+    assert (await server.anonymous(origin=URL).post("/signin/link", data={"code": unused})).status_code == 401
+
+
 async def test_audit_trail_records_refused_and_failed_requests_with_address(server: Server) -> None:
     await server.apply()
     server.backend.answers |= {"read": reading(builders.job(7, "COMPLETED", user="bob")), "machines": ()}

@@ -33,7 +33,8 @@ async def create_token(body: TokenIn, state: State, who: TokenOwner) -> TokenOut
 
 @router.delete("/tokens/{token_id}", status_code=204)
 async def delete_token(token_id: str, state: State, who: TokenOwner) -> Response:
-    """Revokes the token. Its person's browsers are signed out too, and their unused sign-in links become invalid."""
+    """Revokes the token. Browsers that signed in with it, or with a link made by it, are signed out, and its unused links
+    become invalid. Notebooks of its person must be opened again."""
     await service.revoke_token(state, who, token_id)
     return Response(status_code=204)
 

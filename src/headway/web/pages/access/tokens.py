@@ -75,7 +75,7 @@ async def create_token(
 async def revoke_token(token_id: str, state: State, who: TokenOwner) -> Response:
     """Revokes a token."""
     await tokens.revoke_token(state, who, token_id)
-    return redirect_with_message("/tokens", "The token is revoked; its person's browsers are signed out")
+    return redirect_with_message("/tokens", "The token is revoked; browsers that signed in with it are signed out")
 
 
 @router.post("/sessions/{session_id}/end")

@@ -7,6 +7,7 @@ POST /clusters/NAME/scale/apply    queues exactly that change
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from fastapi import Request
@@ -103,6 +104,11 @@ async def _parse_counts(name: str, state: AppState, sent: Mapping[str, str]) -> 
         text = sent.get(_NODES + group.name, "").strip()
         if group.idle_s is not None or not text:
             continue
+        if re.fullmatch(r"-\d+", text, re.ASCII):
+            raise Refused(
+                f"the number of nodes for {group.name} must be at least 0, not {text[:20]}",
+                hint="give a number from 0 to 20000",
+            )
         if not (text.isascii() and text.isdigit()) or int(text) > 20_000:
             raise Refused(
                 f"{text[:20]!r} is not a number of nodes for {group.name}", hint="give a number from 0 to 20000"

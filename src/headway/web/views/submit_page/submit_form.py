@@ -160,9 +160,14 @@ def _unreadable(draft: SubmitForm) -> list[Fault]:
     found = []
     for name in ("nodes", "gpus", "tasks"):
         value = getattr(draft, name)
-        if value and not re.fullmatch(r"\d{1,6}", value):
-            least = 0 if name == "gpus" else 1
-            found.append(Fault(name, f"{value[:40]!r} is not a number of {name}", f"give a whole number from {least}"))
+        least = 0 if name == "gpus" else 1
+        what = "GPUs" if name == "gpus" else name
+        if re.fullmatch(r"-\d+|0+", value) and int(value) < least:
+            found.append(Fault(name, f"the number of {what} must be at least {least}, not {value[:40]}"))
+        elif value and not re.fullmatch(r"\d{1,6}", value):
+            found.append(
+                Fault(name, f"{value[:40]!r} is not a number of {what}", f"give a whole number of at least {least}")
+            )
     for name in ("args", "flags", "command"):
         try:
             words = shlex.split(getattr(draft, name))
@@ -178,8 +183,6 @@ def _unreadable(draft: SubmitForm) -> list[Fault]:
         found.append(Fault("script", "this job does not exist", "start from the job's page"))
     if draft.launcher not in dict(LAUNCHERS):
         found.append(Fault("launcher", "this launcher does not exist"))
-    if draft.nodes.strip("0") == "" and draft.nodes:
-        found.append(Fault("nodes", "at least one node is needed"))
     return found
 
 

@@ -56,6 +56,7 @@ async def test_scale_page_rejects_invalid_and_unchanged_numbers(server: Server) 
     await server.apply()
     client = await admin(server)
     for sent, words in (
+        ({"nodes-main": "-3"}, "the number of nodes for main must be at least 0, not -3"),
         ({"nodes-main": "many"}, "is not a number of nodes for main"),
         ({"nodes-main": "4"}, "every group has that many nodes already"),
         ({"nodes-main": "20001"}, "is not a number of nodes for main"),

@@ -875,6 +875,7 @@ def _create_tables() -> None:
         sa.Column("browser", sa.String(length=200), nullable=False),
         sa.Column("authenticated_at", sa.Float(), nullable=False),
         sa.Column("provider_session", sa.String(length=255), nullable=True),
+        sa.Column("token_id", sa.String(length=32), nullable=False),
         sa.ForeignKeyConstraint(["person"], ["people.name"], name="fk_sessions_person_people", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("hash", name="pk_sessions"),
         sa.UniqueConstraint("id", name="uq_sessions_id"),
@@ -887,6 +888,7 @@ def _create_tables() -> None:
         sa.Column("expires_at", sa.Float(), nullable=False),
         sa.Column("authenticated_at", sa.Float(), nullable=False),
         sa.Column("provider_session", sa.String(length=255), nullable=True),
+        sa.Column("token_id", sa.String(length=32), nullable=False),
         sa.ForeignKeyConstraint(["person"], ["people.name"], name="fk_signin_codes_person_people", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("hash", name="pk_signin_codes"),
     )
