@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import hashlib
 import json
 import os
@@ -36,10 +35,10 @@ from docs import DocsError, build_site
 from headway.catalog.node_images import DEFAULT_IMAGE
 from headway.errors import HeadwayError
 from headway.images.image_sbom import image_sbom
+from headway.signed_statement import STATEMENT, envelope
 from sbom import LOCK, NPM_LOCK, ROOT, SbomError, server_sbom
 
 STATIC = Path("src/headway/web/static")
-PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUILD_TYPE = "urn:headway:make-release:v1"
 SUMS, SIGNATURE, _INTOTO = "SHA256SUMS", "SHA256SUMS.sig", ".intoto.json"
 LOCAL_BUILDER = "urn:headway:builder:local"
@@ -142,28 +141,13 @@ def statement(subjects: Mapping[str, bytes], commit: Commit, builder: str, sourc
         "resolvedDependencies": [source, *locks],
     }
     return {
-        "_type": "https://in-toto.io/Statement/v1",
+        "_type": STATEMENT,
         "subject": [
             {"name": name, "digest": {"sha256": _sha256(content)}} for name, content in sorted(subjects.items())
         ],
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {"buildDefinition": build_definition, "runDetails": {"builder": {"id": builder}}},
     }
-
-
-def envelope(payload: bytes, key: ec.EllipticCurvePrivateKey) -> dict[str, Any]:
-    """Returns a DSSE envelope with the signed payload, an in-toto statement."""
-    signature = key.sign(dsse_message(payload), ec.ECDSA(SHA256()))
-    return {
-        "payloadType": PAYLOAD_TYPE,
-        "payload": base64.b64encode(payload).decode(),
-        "signatures": [{"sig": base64.b64encode(signature).decode()}],
-    }
-
-
-def dsse_message(payload: bytes) -> bytes:
-    """Returns the bytes that the signature of a DSSE envelope covers."""
-    return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode(), len(payload), payload)
 
 
 def read_key(file: Path) -> ec.EllipticCurvePrivateKey:

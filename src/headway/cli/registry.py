@@ -114,6 +114,7 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
         (
             CommandEntry("storage", "data.storage:app", "Show volumes: nodes, usage, throughput."),
             CommandEntry("lineage", "data.lineage:app", "Show what a job, dataset, model or service was made of."),
+            CommandEntry("model", "data.model:app", "Promote versions of models that pass their gates."),
             CommandEntry("dataset", "data.dataset:app", "Manage versioned datasets, read-only on every machine."),
             CommandEntry("env", "data.env:app", "Manage software environments: Python packages for jobs."),
             CommandEntry(

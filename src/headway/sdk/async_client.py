@@ -23,6 +23,7 @@ from headway.sdk.resources.exec_commands import Commands
 from headway.sdk.resources.incidents import Incidents
 from headway.sdk.resources.jobs import POLL_S, Job, Jobs
 from headway.sdk.resources.lineage import Lineage
+from headway.sdk.resources.models import Models
 from headway.sdk.resources.nodes import Nodes
 from headway.sdk.resources.notebooks import Notebooks
 from headway.sdk.resources.pipelines import Pipelines
@@ -210,6 +211,20 @@ class AsyncBatches(AsyncResource[Batches]):
     retry = _threaded(Batches.retry)
 
 
+class AsyncModels(AsyncResource[Models]):
+    """`Models` for asyncio."""
+
+    list = _threaded(Models.list)
+    get = _threaded(Models.get)
+    approve = _threaded(Models.approve)
+    promote = _threaded(Models.promote)
+    promotions = _threaded(Models.promotions)
+    promotion = _threaded(Models.promotion)
+    wait = _threaded(Models.wait)
+    manifest = _threaded(Models.manifest)
+    signing_key = _threaded(Models.signing_key)
+
+
 class AsyncSweeps(AsyncResource[Sweeps]):
     """`Sweeps` for asyncio."""
 
@@ -358,6 +373,7 @@ class AsyncClient:
         self.pipelines = AsyncPipelines(sync.pipelines)
         self.sweeps = AsyncSweeps(sync.sweeps)
         self.batches = AsyncBatches(sync.batches)
+        self.models = AsyncModels(sync.models)
         self.services = AsyncServices(sync.services)
         self.secrets = AsyncSecrets(sync.secrets)
         self.bundles = AsyncBundles(sync.bundles)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headway.sdk.resources.incidents import Incidents
     from headway.sdk.resources.jobs import Job, Jobs
     from headway.sdk.resources.lineage import Lineage
+    from headway.sdk.resources.models import Models
     from headway.sdk.resources.nodes import Nodes
     from headway.sdk.resources.notebooks import Notebooks
     from headway.sdk.resources.pipelines import Pipelines
@@ -48,6 +49,7 @@ PARTS = {
     "services": ("services", "Services"),
     "sweeps": ("sweeps", "Sweeps"),
     "batches": ("batches", "Batches"),
+    "models": ("models", "Models"),
     "secrets": ("secrets", "Secrets"),
     "bundles": ("bundles", "Bundles"),
     "commands": ("exec_commands", "Commands"),
@@ -77,6 +79,7 @@ class Client:
     pipelines: Pipelines
     sweeps: Sweeps
     batches: Batches
+    models: Models
     services: Services
     secrets: Secrets
     bundles: Bundles

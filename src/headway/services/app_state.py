@@ -54,6 +54,7 @@ class AppState:
     wake: asyncio.Event = field(default_factory=asyncio.Event)  # set when there is an operation to claim
     batches_due: asyncio.Event = field(default_factory=asyncio.Event)  # set when a batch was started or stopped
     sweeps_due: asyncio.Event = field(default_factory=asyncio.Event)  # set when a sweep was started or stopped
+    promotions_due: asyncio.Event = field(default_factory=asyncio.Event)  # set when a promotion has a next step
     services_due: asyncio.Event = field(default_factory=asyncio.Event)  # set when a service or a key was changed
     proxies: dict[str, ProxyReading] = field(
         default_factory=dict

@@ -53,6 +53,7 @@ from headway.store.jobs.batches import BatchStore
 from headway.store.jobs.job_records import JobRecordStore
 from headway.store.jobs.notebooks import NotebookStore
 from headway.store.jobs.pipelines import PipelineStore
+from headway.store.jobs.promotions import PromotionStore
 from headway.store.jobs.services import ServiceStore
 from headway.store.jobs.sweeps import SweepStore
 from headway.store.jobs.trainings import TrainingStore
@@ -100,6 +101,7 @@ class Store:
         self.sweeps = SweepStore(database)
         self.services = ServiceStore(database)
         self.batches = BatchStore(database)
+        self.promotions = PromotionStore(database)
         self.trainings = TrainingStore(database)
         self.notebooks = NotebookStore(database, box)
         # Billing: collected data

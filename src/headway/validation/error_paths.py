@@ -182,6 +182,8 @@ def _words_for(detail: ErrorDetails, loc: Loc, model: type[BaseModel]) -> tuple[
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "headway":
         return str(context["text"]), str(context["hint"])
+    if kind == "value_error":  # a validator's own words
+        return str(context["error"]), ""
     if kind == "extra_forbidden":
         fields = fields_at(model, loc[:-1])
         there = f"known here: {syntax_rules.join_words(fields, 'and')}"

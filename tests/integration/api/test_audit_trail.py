@@ -290,6 +290,8 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
                 "/batches",
                 "{batch}/stop",
                 "{batch}/retry",
+                "/approvals",
+                "/promotions",
                 "/sweeps",
                 "{sweep}/stop",
                 "{sweep}/trials",

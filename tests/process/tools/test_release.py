@@ -28,6 +28,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from headway.signed_statement import signed_message
+
 ROOT = Path(__file__).resolve().parents[3]
 MODULES = ("assets", "docs", "release", "sbom")
 WHEEL, SDIST = "headway-0.1.0-py3-none-any.whl", "headway-0.1.0.tar.gz"
@@ -239,9 +241,9 @@ def test_sums_and_signatures_verify_with_common_programs(release: ModuleType, tm
     signed = json.loads(found["headway-0.1.0.intoto.jsonl"])
     payload, signature = base64.b64decode(signed["payload"]), base64.b64decode(signed["signatures"][0]["sig"])
     assert json.loads(payload)["subject"][0]["name"] == WHEEL
-    key.public_key().verify(signature, release.dsse_message(payload), ec.ECDSA(SHA256()))
+    key.public_key().verify(signature, signed_message(payload), ec.ECDSA(SHA256()))
     with pytest.raises(InvalidSignature):
-        key.public_key().verify(signature, release.dsse_message(payload + b" "), ec.ECDSA(SHA256()))
+        key.public_key().verify(signature, signed_message(payload + b" "), ec.ECDSA(SHA256()))
 
 
 def test_release_without_a_key_has_no_signatures(release: ModuleType) -> None:

@@ -51,6 +51,7 @@ SPEC = {"text": "name: lab\n", "spec": {"name": "lab", "plan": "h100-8", "nodes"
 SWEEP_FILE = {"name": "s", "run": "true", "metric": {"name": "loss"}, "parameters": {"a": [1]}, "method": "manual"}
 
 BATCH = {"input": "/scratch/rows.jsonl", "output": "answers", "program": "predict.py"}
+PROMOTION = {"model": "iris", "version": 1, "team": "red", "to": "production"}
 SERVICE_FILE = {"name": "s", "run": "true"}
 
 SCIM_ROUTES = " /scim/v2/"  # only a token of scope scim is admitted, which none of the roles has
@@ -73,6 +74,7 @@ OWN_ROUTES = frozenset(
         "POST api/signin-links",
         "GET api/sessions",
         "DELETE api/sessions/{session_id}",
+        "POST api/clusters/{name}/models/{team}/{model}/approvals",
         # of another person's environment: needs both submit and admin
         "POST api/clusters/{name}/environments/{environment}/{version}/remove",
     }
@@ -212,6 +214,16 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/batches/{batch}": Row(ALL),
     "POST api/clusters/{name}/batches/{batch}/stop": TOUCH,
     "POST api/clusters/{name}/batches/{batch}/retry": OWNER,
+    "GET api/clusters/{name}/models": Row(WORK),
+    "GET api/clusters/{name}/models/{team}/{model}": Row(WORK, WORK, ADMIN),
+    "POST api/clusters/{name}/models/{team}/{model}/approvals": Row(
+        LEAD | NODES, other=NODES, body={"version": 1, "name": "licence"}
+    ),
+    "POST api/clusters/{name}/promotions": Row(WORK, body=PROMOTION),
+    "GET api/clusters/{name}/promotions": Row(WORK),
+    "GET api/clusters/{name}/promotions/{promotion}": Row(WORK, WORK, ADMIN),
+    "GET api/clusters/{name}/promotions/{promotion}/manifest": Row(WORK, WORK, ADMIN),
+    "GET api/clusters/{name}/signing-key": Row(ALL),
     "POST api/clusters/{name}/sweeps": Row(WORK, body={"document": SWEEP_FILE}),
     "GET api/clusters/{name}/sweeps": Row(ALL),
     "GET api/clusters/{name}/sweeps/{sweep}": Row(ALL),

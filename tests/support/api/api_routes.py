@@ -31,6 +31,7 @@ from headway.store import NotebookRow, ServiceRow, Store
 from tests.support.api.access_table import BATCH, SERVICE_FILE, SWEEP_FILE, Row
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
+from tests.support.servers.fake_mlflow import FakeMlflow
 from tests.support.servers.server_fakes import Server
 
 # The person of each role; all but bob are in the team `red`, which lee leads.
@@ -99,8 +100,11 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     red = Team("red", (*PEOPLE.values(), MATE), 1, leads=(PEOPLE["lead"],))
     users = [User(name, (), ("red",)) for name in red.users]
     teams = (red, Team("blue", (STRANGER,), 1))
-    made.backend.clusters["lab"] = {"teams": teams, "users": (*users, User(STRANGER, (), ("blue",)))}
+    made.backend.clusters["lab"] = {"teams": teams, "users": (*users, User(STRANGER, (), ("blue",))), "mlflow": True}
     await made.apply()
+    registry = FakeMlflow(files={"m/MLmodel": b""}, runs={"r": ({}, {})})
+    registry.versions["iris", 1] = ("r", "mlflow-artifacts:/m")
+    made.state.mlflow.http = registry.client()
     made.state.live.stopping.set()  # streams answer and end
     yield made
     await made.close()
@@ -117,6 +121,7 @@ class Things:
     sweeps: dict[str, str]
     services: dict[str, str]
     batches: dict[str, str]
+    promotions: dict[str, str]
     operation: str
 
     async def everybody(self) -> None:
@@ -147,6 +152,8 @@ class Things:
             "sweep": self.sweeps[owner],
             "service": self.services[owner],
             "batch": self.batches[owner],
+            "promotion": self.promotions[owner],
+            "model": "iris",
             "digest": "0" * 64,
             "key": "k",
             "dataset": "wide",
@@ -185,6 +192,14 @@ async def new_service(store: Store, team: str, name: str, person: str) -> Servic
     return await store.services.put("lab", team, name, person=person, user=person, document=SERVICE, least=1, most=1)
 
 
+async def promotion_of(store: Store, team: str, person: str) -> str:
+    """Returns a promotion of a person, which has ended."""
+    kept = {"gates": {}, "mark": "m", "bundle": "", "git": None}
+    row = await store.promotions.save("lab", team, "iris", 1, "former", person=person, user=person, document=kept)
+    await store.promotions.change(row.id, of_state="pending", state="promoted", manifest="{}", ended_at=1.0)
+    return row.id
+
+
 def reading() -> SlurmReading:
     """Returns what Slurm says: one node and one job of each person."""
     jobs = (builders.job(JOBS[user], user=user, account="blue" if user == STRANGER else "red") for user in EVERYBODY)
@@ -194,10 +209,11 @@ def reading() -> SlurmReading:
 @pytest.fixture
 async def things(server: Server) -> Things:
     """Returns the objects that the routes concern, one of each kind for each person."""
-    store, pipelines, sweeps, services, batches = server.store, {}, {}, {}, {}
+    store, pipelines, sweeps, services, batches, promotions = server.store, {}, {}, {}, {}, {}
     kept: dict[str, Any] = {"document": DOCUMENT, "bundle": ""}
     sent: dict[str, Any] = {"kind": "submit", "request": {"script": "#!/bin/sh\n"}, "facts": {}, "audit": {}}
-    made = Things(server, {}, pipelines, sweeps, services, batches, (await store.operations.recent("lab"))[0].id)
+    operation = (await store.operations.recent("lab"))[0].id
+    made = Things(server, {}, pipelines, sweeps, services, batches, promotions, operation)
     await made.everybody()
     await store.datasets.add(DatasetVersion("lab", "wide", 1, "0" * 64, 1, 1, "/data/wide", "ann", 1.0))
     await store.environments.add(ENVIRONMENT, "models==1\n")
@@ -209,6 +225,7 @@ async def things(server: Server) -> Things:
         batch = await store.batches.save("lab", "answers", person=person, user=person, document=BATCH_DOCUMENT)
         batches[person] = batch.id
         team = "blue" if person == STRANGER else "red"
+        promotions[person] = await promotion_of(store, team, person)
         services[person] = (await new_service(store, team, f"s-{person}", person)).id
         await store.jobs.record("lab", JOBS[person], person=person, user=person, **sent)
     jobs = {job.user: job for job in reading().jobs}

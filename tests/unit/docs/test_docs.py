@@ -19,6 +19,7 @@ from headway.cli.registry import ENTRIES
 from headway.clusterfile.load import check_cluster_file
 from headway.clusterfile.models.hosts import HostsSourcePart
 from headway.jobs.pipelines.pipeline_file import read_pipeline
+from headway.jobs.promotions.gates_file import read_gates
 from headway.jobs.serving.service_file import read_service
 from headway.jobs.sweeps.sweep_file import read_sweep
 from headway.validation.yaml_parser import parse_yaml
@@ -173,6 +174,9 @@ def test_documented_cluster_files_validate(path: Path) -> None:
             continue
         if "steps" in part:
             assert read_pipeline(part).steps_in_order()
+            continue
+        if "gates" in part:
+            assert read_gates(part).gates
             continue
         if "health" in part and "run" in part:
             assert read_service(part).name

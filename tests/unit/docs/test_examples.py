@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,3 +63,25 @@ def test_versions_of_packages_are_pinned() -> None:
     packages = [line for line in lines if not line.startswith("#")]
     assert packages
     assert [line for line in packages if not re.fullmatch(r"[a-z0-9-]+==[0-9.]+", line)] == []
+
+
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "ci").glob("*.yml")), ids=name_of)
+def test_headway_commands_of_ci_files_parse(path: Path) -> None:
+    found = [line for script in _scripts(parse_yaml(path.read_text())) for line in script.splitlines()]
+    lines = [line for line in found if line.startswith("headway ")]
+    assert lines
+    for line in lines:
+        for words in commands(line):
+            assert problem_of(words) == "", line
+
+
+def _scripts(value: Any) -> Iterator[str]:
+    """Yields the values of `run` and `script` in a file of GitHub or GitLab."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _scripts(one)
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        if key in ("run", "script"):
+            yield from [inner] if isinstance(inner, str) else inner
+        else:
+            yield from _scripts(inner)

@@ -141,6 +141,7 @@ AnyoneAllClusters = Annotated[Principal, Depends(require_right(Right.READ, any_c
 TokenOwner = Annotated[Principal, Depends(require_right(Right.OWN_TOKENS))]
 Member = Annotated[Principal, Depends(require_right(Right.RUN_JOBS))]
 Planner = Annotated[Principal, Depends(require_right(Right.PLAN_CLUSTER))]
+Approver = Annotated[Principal, Depends(require_right(Right.APPROVE_MODELS))]
 Operator = Annotated[Principal, Depends(require_right(Right.OPERATE_NODES))]
 Provisioner = Annotated[Principal, Depends(require_right(Right.PROVISION))]
 Admin = Annotated[Principal, Depends(require_right(Right.ADMIN))]

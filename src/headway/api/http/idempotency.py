@@ -41,7 +41,9 @@ _QUEUES = (
     r"apply|scale|down|backup|restore|roll|fabric-test|whatif|keys/rotate|datasets|datasets/.+/(verify|remove)"
     r"|environments|environments/.+/remove"
 )
-_SUBMITS = r"jobs|run|jobs/\d+/(retry|rerun)|pipelines|pipelines/[^/]+/retry|sweeps|sweeps/[^/]+/best|batches"
+_SUBMITS = (
+    r"jobs|run|jobs/\d+/(retry|rerun)|pipelines|pipelines/[^/]+/retry|sweeps|sweeps/[^/]+/best|batches|promotions"
+)
 RESUMABLE_PATHS = re.compile(rf"{API_PREFIX}/clusters/[^/]+/({_QUEUES}|{_SUBMITS})")
 
 

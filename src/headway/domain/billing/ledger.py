@@ -72,7 +72,7 @@ class Notification:
     """A message that people receive once. A second notification with the same `key` is not sent."""
 
     key: str
-    kind: str  # "Budget" | "WeeklySummary"
+    kind: str  # "Budget" | "WeeklySummary" | "ModelPromoted" | "ModelPromotionRefused"
     severity: str  # "info" | "warning"
     title: str
     text: str

@@ -1,4 +1,4 @@
-"""Carries out the sweeps and batches of all clusters, round by round."""
+"""Carries out the sweeps, batches and promotions of all clusters, round by round."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import structlog
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
 from headway.store import BatchRow, SweepRow
+from headway.store.jobs.promotions import PromotionRow
 
 IDLE_TICK_S = 5.0  # between two looks for rows that another server has stored
 _WAIT_S = 2.0  # for rounds of batches, before others begin
@@ -77,6 +78,26 @@ class SweepWorker:
         from headway.services.sweeps.rounds import advance_sweep
 
         await advance_sweep(self._state, row)
+
+
+class PromotionWorker:
+    """Does a round of each promotion of a model that has not ended."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+
+    async def run(self) -> None:
+        """Does rounds until cancelled."""
+        await do_rounds(self.advance_all, self._state.promotions_due, 2.0)
+
+    async def advance_all(self) -> bool:
+        """Does one round of each promotion. Returns whether there are any."""
+        return await advance_rows(await self._state.store.promotions.unfinished(), self._advance)
+
+    async def _advance(self, row: PromotionRow) -> None:
+        from headway.services.models.rounds import advance_promotion
+
+        await advance_promotion(self._state, row)
 
 
 class BatchWorker:

@@ -27,6 +27,7 @@ class Right(StrEnum):
     RUN_JOBS = "run anything on a cluster"
     PLAN_CLUSTER = "plan a cluster"
     LEAD_TEAM = "act on the jobs of a team they lead"
+    APPROVE_MODELS = "approve models"
     OPERATE_NODES = "act on nodes and incidents"
     PROVISION = "provision people by SCIM"
     ADMIN = "do this"  # apply, down, other people, settings, the audit trail, another Linux user, any job
@@ -37,13 +38,14 @@ _MEMBER = _VIEWER | {Right.RUN_JOBS, Right.PLAN_CLUSTER}
 ROLE_RIGHTS: dict[Role, frozenset[Right]] = {
     Role.VIEWER: _VIEWER,
     Role.MEMBER: _MEMBER,
-    Role.LEAD: _MEMBER | {Right.LEAD_TEAM},
-    Role.OPERATOR: _MEMBER | {Right.OPERATE_NODES},
+    Role.LEAD: _MEMBER | {Right.LEAD_TEAM, Right.APPROVE_MODELS},
+    Role.OPERATOR: _MEMBER | {Right.OPERATE_NODES, Right.APPROVE_MODELS},
     Role.ADMIN: frozenset(Right),
 }
 
 # What each scope of a token permits, if the person's role does too. Only `all` can create further tokens, sign-in links
-# and sessions; only `scim` can provision people, and nothing else.
+# and sessions, and approve models, because an approval is a person's, not a program's; only `scim` can provision people,
+# and nothing else.
 TOKEN_SCOPES: dict[str, frozenset[Right]] = {
     TokenScope.READ: frozenset({Right.READ}),
     TokenScope.PLAN: frozenset({Right.READ, Right.PLAN_CLUSTER}),

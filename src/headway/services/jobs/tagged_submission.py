@@ -7,10 +7,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError
-from headway.jobs.submission.prepare_job import prepare_run
+from headway.jobs.submission.prepare_job import PreparedJob, prepare_run
 from headway.schemas.submission.run_request import RunIn
 from headway.services.access.ownership_rights import require_still_listed
 from headway.services.access.role_rights import Principal, Right, principal_for
@@ -49,14 +50,33 @@ async def submit_tagged(
     """Submits the job with this number of a series (a sweep, a service), which was stored at `at` (unix seconds), and returns its
     number in Slurm. `files`: path -> text of further files that it needs. Raises Unanswered if it is not known whether it was
     submitted; then it may be called again."""
+    prepared = prepare_run(run, cluster, user, mark, offer=node_offer(state, cluster))
+    if files and prepared.stage:
+        prepared = replace(prepared, stage=replace(prepared.stage, files={**prepared.stage.files, **files}))
+    return await submit_prepared(
+        state, who, cluster, prepared, "run", user=user, series=series, number=number, at=at, links=links
+    )
+
+
+async def submit_prepared(
+    state: AppState,
+    who: Principal,
+    cluster: Cluster,
+    prepared: PreparedJob,
+    kind: str,
+    *,
+    user: str,
+    series: str,
+    number: int,
+    at: float,
+    links: Mapping[str, Any],
+) -> int:
+    """Submits a job of a series, as `submit_tagged`. `kind`: run or rerun, as the job's record says."""
     if state.clock() - at > TAG_KEPT_S:
         raise HeadwayError("its submission was interrupted more than a day ago; it may have a job that no one follows")
     tag = hashlib.sha256(f"{series}\n{number}".encode()).hexdigest()
     who = replace(who, idempotency_key=tag, first_sent_at=at)
     limit_submissions(state.submit_buckets, who, state.clock())
-    prepared = prepare_run(run, cluster, user, mark, offer=node_offer(state, cluster))
-    if files and prepared.stage:
-        prepared = replace(prepared, stage=replace(prepared.stage, files={**prepared.stage.files, **files}))
     answer = await state.backend.jobs.submit(cluster, prepared.request, user, prepared.stage, tag=tag)
-    await record_submission(state, who, cluster, prepared, user, answer, "run", **links)
+    await record_submission(state, who, cluster, prepared, user, answer, kind, **links)
     return answer.job_id

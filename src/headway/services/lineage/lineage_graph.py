@@ -17,7 +17,7 @@ from headway.schemas.submission.lineage_graph import LineageGraphOut, LineageKin
 from headway.services.access.ownership_rights import cluster_to_work_on, may_act_on
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
-from headway.services.lineage.registered_models import ModelRegistry, ModelVersion
+from headway.services.models.registered_models import ModelRegistry, ModelVersion
 from headway.store import SWEEP_ID, JobRecord, ServiceRow
 
 MOST_NODES = 200

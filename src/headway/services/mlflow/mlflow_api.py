@@ -20,6 +20,7 @@ ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts/"
 WORKSPACE_HEADER = "X-MLFLOW-WORKSPACE"
 RUN_HEADER = "X-Headway-Run"  # the id of a new run, see node/programs/mlflow_app.py
 TIMEOUT_S = 60.0
+MOST_FILES = 10_000  # of one folder with all below it
 
 
 class MlflowRefused(HeadwayError):
@@ -89,6 +90,40 @@ class MlflowApi:
         except httpx.HTTPError as error:
             raise Unreachable(f"the MLflow server does not answer: {error!r}") from None
         _check(answer)
+
+    async def list_files(self, folder: str) -> list[tuple[str, int]]:
+        """Returns (path below the folder, bytes) of all files of a folder of the artifact store, sorted; [] if there is no such
+        folder. Raises MlflowRefused, also if there are more than MOST_FILES, and Unreachable."""
+        found: list[tuple[str, int]] = []
+        folders = [""]
+        while folders:
+            below = folders.pop()
+            params = {"path": f"{folder}/{below}".rstrip("/")}
+            answer = await self._call("GET", ARTIFACTS.rstrip("/"), None, {WORKSPACE_HEADER: self.workspace}, params)
+            for one in answer.get("files", []):
+                path = f"{below}/{one['path']}".lstrip("/")
+                if one.get("is_dir"):
+                    folders.append(path)
+                else:
+                    found.append((path, int(one.get("file_size") or 0)))
+            if len(found) + len(folders) > MOST_FILES:
+                raise MlflowRefused(400, "INVALID_PARAMETER_VALUE", f"{folder} has more than {MOST_FILES:,} files")
+        return sorted(found)
+
+    async def download(self, path: str) -> AsyncIterator[bytes]:
+        """Yields the content of a file of the artifact store. Raises MlflowRefused, and Unreachable."""
+        import httpx
+
+        headers = {WORKSPACE_HEADER: self.workspace, "Accept-Encoding": "identity"}
+        try:
+            async with self._http.stream("GET", httpx.URL(path=quote(ARTIFACTS + path)), headers=headers) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    _check(answer)
+                async for piece in answer.aiter_bytes(1 << 20):
+                    yield piece
+        except httpx.HTTPError as error:
+            raise Unreachable(f"the MLflow server does not answer: {error!r}") from None
 
     async def _call(
         self,

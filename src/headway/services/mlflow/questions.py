@@ -34,6 +34,7 @@ _API = re.compile(
     r"/(ajax-)?api/[23]\.0/mlflow/"
     r"(experiments|runs|metrics|artifacts|registered-models|model-versions|logged-models|traces)(/.+)?"
 )
+_ALIAS = "/registered-models/alias"
 _METHODS = ("GET", "POST", "PATCH", "DELETE")  # of _API
 _FILES = re.compile(r"/(ajax-)?api/2\.0/mlflow-artifacts/artifacts(/.*)?")  # only GET
 
@@ -132,6 +133,8 @@ async def _ask(state: AppState, cluster: Cluster, job: JobState, question: _Ques
     query_rows = parse_qsl(parts.query, keep_blank_values=True)
     if _names_tag_of_headway([said, *({key: value} for key, value in query_rows)]):
         raise NotAllowed(f"jobs can't change tags that begin with {TAGS}")
+    if question.method in ("POST", "DELETE") and path.endswith(_ALIAS):
+        await _check_alias(state, cluster, job, {**dict(query_rows), **(said if isinstance(said, dict) else {})})
     replay = Replay(api, known, {}, _no_file)
     if path.startswith(ARTIFACTS):
         path = ARTIFACTS + await artifact_path(api, path.removeprefix(ARTIFACTS))
@@ -150,6 +153,15 @@ async def _ask(state: AppState, cluster: Cluster, job: JobState, question: _Ques
     except httpx.HTTPError as error:
         raise Unreachable(f"the MLflow server does not answer: {error!r}") from None
     return answer
+
+
+async def _check_alias(state: AppState, cluster: Cluster, job: JobState, named: dict[str, Any]) -> None:
+    """Raises NotAllowed for an alias that a promotion has set."""
+    model, alias = str(named.get("name")), str(named.get("alias"))
+    if await state.store.promotions.is_promoted_alias(cluster.name, job.account, model, alias):
+        raise NotAllowed(
+            f"jobs can't change alias {alias} of {model}: a promotion has set it", hint="headway model promote"
+        )
 
 
 def _parse_body(body: bytes) -> Any:

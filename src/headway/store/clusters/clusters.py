@@ -10,6 +10,7 @@ from sqlalchemy import delete, insert, select, update
 from headway.store.db import access_schema as access
 from headway.store.db import billing_schema as ledger
 from headway.store.db import cluster_schema as t
+from headway.store.db import model_schema as models
 from headway.store.db.rows import ClusterRow
 from headway.store.db.transactions import StorePart
 
@@ -99,6 +100,8 @@ class ClusterStore(StorePart):
                 await db.execute(delete(t.service_keys).where(t.service_keys.c.cluster == name))
                 await db.execute(delete(t.services).where(t.services.c.cluster == name))
                 await db.execute(delete(t.batches).where(t.batches.c.cluster == name))
+                await db.execute(delete(models.promotions).where(models.promotions.c.cluster == name))
+                await db.execute(delete(models.model_approvals).where(models.model_approvals.c.cluster == name))
                 await db.execute(delete(t.trainings).where(t.trainings.c.cluster == name))
                 await db.execute(delete(t.training_tags).where(t.training_tags.c.cluster == name))
                 await db.execute(delete(t.symptoms).where(t.symptoms.c.cluster == name))

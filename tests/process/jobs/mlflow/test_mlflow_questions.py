@@ -115,6 +115,9 @@ async def test_a_search_of_a_job_is_answered(server: Server, job: tuple[int, dic
         return httpx.Response(200, json={"runs": ["x" * 100_000]})
 
     server.state.mlflow.http = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://localhost")
+    kept: dict[str, Any] = {"person": "eve", "user": "eve", "document": {}}
+    row = await server.store.promotions.save("lab", running.account, "iris", 1, "production", **kept)
+    await server.store.promotions.change(row.id, of_state="pending", state="promoted", ended_at=1.0)
     worker = MlflowJournals(server.state)
     headers = {"Authorization": f"Bearer {variables['MLFLOW_TRACKING_TOKEN']}"}
     async with httpx.AsyncClient(
@@ -139,6 +142,10 @@ async def test_a_search_of_a_job_is_answered(server: Server, job: tuple[int, dic
                 "/api/3.0/mlflow/runs/set-tag", content=content, headers={"Content-Type": "text/plain"}
             )
             assert changed.status_code == 403
+        target = "/api/2.0/mlflow/registered-models/alias"
+        for method in ("POST", "DELETE"):
+            changed = await mlflow.request(method, target, json={"name": "iris", "alias": "production", "version": "2"})
+            assert (changed.status_code, "a promotion has set it" in changed.text) == (403, True)
     assert asked[-1] == (
         "/api/2.0/mlflow/runs/search",
         workspace_name("lab", running.account),

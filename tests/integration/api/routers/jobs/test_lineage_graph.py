@@ -14,9 +14,9 @@ import pytest
 
 from headway.domain.dataset import DatasetVersion
 from headway.domain.teams import Team, User
-from headway.services.lineage import registered_models
 from headway.services.mlflow.journal_state import JournalState
 from headway.services.mlflow.journals import journal_states
+from headway.services.models import registered_models
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
 from tests.support.servers.server_fakes import Server, reading

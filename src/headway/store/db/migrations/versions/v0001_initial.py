@@ -632,6 +632,43 @@ def _create_tables() -> None:
     op.create_index("ix_batches_cluster_at", "batches", ["cluster", "at"], unique=False)
     op.create_index("ix_batches_ended_at", "batches", ["ended_at"], unique=False)
     op.create_table(
+        "promotions",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("team", sa.String(length=64), nullable=False),
+        sa.Column("model", sa.String(length=256), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("alias", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("user", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("files", sa.String(length=64), nullable=False),
+        sa.Column("jobs", sa.JSON(), nullable=False),
+        sa.Column("results", sa.JSON(), nullable=False),
+        sa.Column("manifest", sa.Text(), nullable=False),
+        sa.Column("ended_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name="pk_promotions"),
+    )
+    op.create_index("ix_promotions_cluster_at", "promotions", ["cluster", "at"], unique=False)
+    op.create_index("ix_promotions_ended_at", "promotions", ["ended_at"], unique=False)
+    op.create_table(
+        "model_approvals",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("team", sa.String(length=64), nullable=False),
+        sa.Column("model", sa.String(length=256), nullable=False),
+        sa.Column("version", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("roles", sa.JSON(), nullable=False),
+        sa.Column("files", sa.String(length=64), nullable=False),
+        sa.Column("note", sa.Text(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "team", "model", "version", "name", "person", name="pk_model_approvals"),
+    )
+    op.create_table(
         "training_tags",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),

@@ -54,7 +54,7 @@ class ModelRegistry:
         except (MlflowRefused, ValueError):  # ValueError: a model without versions
             return None
         job = await self._job(team, str(found.get("run_id") or ""))
-        return ModelVersion(str(found["name"]), int(found["version"]), team, _aliases(found), job)
+        return ModelVersion(str(found["name"]), int(found["version"]), team, aliases_of(found), job)
 
     async def of_job(self, team: str, job: int) -> AsyncIterator[ModelVersion]:
         """Yields the versions that the runs of a job logged. Raises Unreachable."""
@@ -62,18 +62,16 @@ class ModelRegistry:
         for run in list(runs)[:_MOST_RUNS]:
             answer = await self._ask(team, "model-versions/search", filter=f"run_id='{run}'")
             for one in answer.get("model_versions", []):
-                yield ModelVersion(str(one["name"]), int(one["version"]), team, _aliases(one), job)
+                yield ModelVersion(str(one["name"]), int(one["version"]), team, aliases_of(one), job)
 
     async def _job(self, team: str, run: str) -> int:
         """Returns the job whose tag a run has; 0 without one."""
         if not run:
             return 0
         try:
-            tags = (await self._ask(team, "runs/get", run_id=run))["run"]["data"].get("tags", [])
+            return job_of_run(await self._ask(team, "runs/get", run_id=run))
         except MlflowRefused:  # a person has deleted the run
             return 0
-        value = next((str(tag["value"]) for tag in tags if tag.get("key") == _JOB_TAG), "")
-        return int(value) if re.fullmatch("[0-9]{1,9}", value) else 0  # people can change tags
 
     async def _ask(self, team: str, question: str, /, **params: str) -> dict[str, Any]:
         if self.stopped is None and self.asked >= MOST_QUESTIONS:
@@ -88,5 +86,18 @@ class ModelRegistry:
             raise
 
 
-def _aliases(found: dict[str, Any]) -> tuple[str, ...]:
+def job_of_run(answer: dict[str, Any]) -> int:
+    """Returns the job that MLflow's answer about a run names; 0 for none."""
+    value = tag_of_run(answer, _JOB_TAG)
+    return int(value) if re.fullmatch("[0-9]{1,9}", value) else 0  # people can change tags
+
+
+def tag_of_run(answer: dict[str, Any], name: str) -> str:
+    """Returns a tag of the run in MLflow's answer; "" if it has none of this name."""
+    tags = answer["run"]["data"].get("tags", [])
+    return next((str(tag["value"]) for tag in tags if tag.get("key") == name), "")
+
+
+def aliases_of(found: dict[str, Any]) -> tuple[str, ...]:
+    """Returns the aliases of a version, from MLflow's answer about it."""
     return tuple(str(alias) for alias in found.get("aliases") or [])

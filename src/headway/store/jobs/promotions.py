@@ -1,0 +1,176 @@
+"""Promotions of models, and approvals of their versions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets as random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, insert, select, update
+
+from headway.errors import Conflict, NotFound
+from headway.store.db import model_schema as t
+from headway.store.db.transactions import StorePart, insert_into
+
+ENDED = ("promoted", "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionRow:
+    """A promotion. `document`: the gates, and what their jobs need (see services.models.stored_promotion). `files`: digest of the
+    version's files when the promotion began, "" until then. `jobs`: states of the gates' jobs by name; `results`: of the gates.
+    `manifest`: the signed manifest, as JSON text, "" until all gates are passed."""
+
+    id: str
+    cluster: str
+    team: str
+    model: str
+    version: int
+    alias: str
+    person: str
+    user: str
+    at: float
+    document: Mapping[str, Any]
+    state: str = "pending"  # pending | running (jobs of gates) | promoting (all gates are passed) | promoted | refused
+    why: str = ""
+    files: str = ""
+    jobs: Mapping[str, Any] = field(default_factory=dict)
+    results: tuple[Any, ...] | list[Any] = ()
+    manifest: str = ""
+    ended_at: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The version as people write it: NAME@NUMBER."""
+        return f"{self.model}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRow:
+    """A person's approval of a version. `name`: of the approval, such as licence. `roles`: those of the person at that time."""
+
+    cluster: str
+    team: str
+    model: str
+    version: int
+    name: str
+    person: str
+    roles: tuple[str, ...]
+    files: str
+    note: str
+    at: float
+
+
+class PromotionStore(StorePart):
+    """Stores promotions and approvals."""
+
+    async def save(
+        self,
+        cluster: str,
+        team: str,
+        model: str,
+        version: int,
+        alias: str,
+        *,
+        person: str,
+        user: str,
+        document: Mapping[str, Any],
+        key: str = "",
+        sent: Mapping[str, Any] | None = None,
+    ) -> PromotionRow:
+        """Stores a new promotion. The same request `sent` with the same idempotency `key` is stored once. Raises Conflict while
+        another promotion of this model to this alias has not ended: the two could end in the other order."""
+        content = json.dumps([key, cluster, user, dict(sent or {})], sort_keys=True)
+        number = hashlib.sha256(content.encode()).hexdigest()[:24] if key else random.token_hex(4)
+        p, now = t.promotions, self._database.now()
+        row = PromotionRow(f"m-{number}", cluster, team, model, version, alias, person, user, now, dict(document))
+        async with self._database.write() as db:
+            known = (await db.execute(select(p).where(p.c.id == row.id))).first()
+            if known is not None:
+                return _promotion(known)
+            same = (p.c.cluster == cluster, p.c.team == team, p.c.model == model, p.c.alias == alias)
+            other = (await db.execute(select(p.c.id).where(*same, p.c.ended_at.is_(None)))).scalar()
+            if other is not None:
+                raise Conflict(
+                    f"promotion {other} of {model} to {alias} has not ended", hint=f"headway model promotions {other}"
+                )
+            await db.execute(insert(p).values(**asdict(row)))
+        return row
+
+    async def get(self, cluster: str, promotion: str) -> PromotionRow:
+        """Returns the promotion with this id. Raises NotFound."""
+        found = await self._rows(t.promotions.c.cluster == cluster, t.promotions.c.id == promotion, limit=1)
+        if not found:
+            raise NotFound(f"{cluster} has no promotion {promotion!r}", hint="headway model promotions")
+        return found[0]
+
+    async def recent(
+        self, cluster: str, *, team: str = "", model: str = "", limit: int = 50
+    ) -> tuple[PromotionRow, ...]:
+        """Returns promotions of a cluster, or of one model of a team, the latest first."""
+        p = t.promotions
+        wanted = [p.c.cluster == cluster]
+        if team:
+            wanted.append(p.c.team == team)
+        if model:
+            wanted.append(p.c.model == model)
+        return await self._rows(*wanted, limit=limit)
+
+    async def unfinished(self) -> tuple[PromotionRow, ...]:
+        """Returns the promotions of all clusters that have not ended, the oldest first."""
+        p = t.promotions
+        async with self._database.read() as db:
+            rows = await db.execute(select(p).where(p.c.ended_at.is_(None)).order_by(p.c.at))
+            return tuple(map(_promotion, rows))
+
+    async def change(self, promotion: str, *, of_state: str, **values: Any) -> bool:
+        """Changes fields of a promotion that is in this state. Returns False if it is in another one by now."""
+        p = t.promotions
+        wanted = update(p).where(p.c.id == promotion, p.c.state == of_state).values(**values)
+        async with self._database.write() as db:
+            return (await db.execute(wanted)).rowcount > 0
+
+    async def is_promoted_alias(self, cluster: str, team: str, model: str, alias: str) -> bool:
+        """Returns whether a promotion has set this alias of a model."""
+        p = t.promotions
+        same = (p.c.cluster == cluster, p.c.team == team, p.c.model == model, p.c.alias == alias)
+        async with self._database.read() as db:
+            found = await db.execute(select(p.c.id).where(*same, p.c.state == "promoted").limit(1))
+            return found.first() is not None
+
+    async def approve(self, approval: ApprovalRow) -> None:
+        """Stores an approval; replaces an earlier one of the same person."""
+        a, values = t.model_approvals, asdict(approval)
+        key = ["cluster", "team", "model", "version", "name", "person"]
+        async with self._database.write() as db:
+            one = insert_into(db, a).values(**values)
+            await db.execute(
+                one.on_conflict_do_update(
+                    index_elements=key, set_={name: one.excluded[name] for name in values if name not in key}
+                )
+            )
+
+    async def approvals(
+        self, cluster: str, team: str, model: str, version: int | None = None
+    ) -> tuple[ApprovalRow, ...]:
+        """Returns the approvals of a version, or of all versions of a model, the oldest first."""
+        a = t.model_approvals
+        wanted = [a.c.cluster == cluster, a.c.team == team, a.c.model == model]
+        if version is not None:
+            wanted.append(a.c.version == version)
+        async with self._database.read() as db:
+            rows = await db.execute(select(a).where(*wanted).order_by(a.c.at, a.c.name, a.c.person))
+            return tuple(ApprovalRow(**{**row._mapping, "roles": tuple(row.roles)}) for row in rows)
+
+    async def _rows(self, *conditions: ColumnElement[bool], limit: int) -> tuple[PromotionRow, ...]:
+        p = t.promotions
+        query = select(p).where(*conditions).order_by(p.c.at.desc(), p.c.id.desc()).limit(limit)
+        async with self._database.read() as db:
+            return tuple(map(_promotion, await db.execute(query)))
+
+
+def _promotion(row: Any) -> PromotionRow:
+    return PromotionRow(**row._mapping)

@@ -1,0 +1,387 @@
+"""A promotion checks gates, runs their jobs once, and sets the alias with a signed manifest, however often it is interrupted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from headway.domain.teams import Team, User
+from headway.errors import NotAllowed, Unanswered
+from headway.jobs.metrics.reader import MetricsPart
+from headway.schemas.submission.submit_request import SubmitOut
+from headway.server.workers.row_rounds import PromotionWorker
+from headway.services.models import rounds
+from headway.signed_statement import open_envelope
+from headway.store.key_rotation import SEALED
+from tests.support.clusters import builders
+from tests.support.servers import server_fakes
+from tests.support.servers.fake_mlflow import FakeMlflow
+from tests.support.servers.server_fakes import Server, reading
+
+LAB = "/api/v1/clusters/lab"
+MODEL, DATA = "workspaces/w/1/models/m-1/artifacts", "c" * 64
+EVALUATE: dict[str, Any] = {
+    "jobs": {"evaluate": {"run": "python3 evaluate.py", "time": "10"}},
+    "gates": {"held-out": {"metric": "accuracy", "job": "evaluate", "min": 0.9}},
+}
+RERUN: dict[str, Any] = {"gates": {"repeat": {"rerun": "loss", "tolerance": 0.1}}}
+
+
+class Lab:
+    """A server with a cluster and an MLflow server, whose jobs and metrics the test changes. Eve's job 7 has logged iris@1 and
+    iris@2 in team red, which ann leads."""
+
+    def __init__(self, server: Server, clock: builders.Clock) -> None:
+        self.server, self.clock = server, clock
+        self.mlflow = FakeMlflow()
+        self.jobs: dict[int, Any] = {}
+        self.files: dict[int, bytes] = {}
+        self.known: dict[str, int] = {}
+        self.requests: list[Any] = []
+        tags = {"headway.job": "7", "headway.user": "eve"}
+        self.mlflow.runs["r1"] = (tags, {"accuracy": 0.95, "loss": 2.0})
+        self.mlflow.files = {f"{MODEL}/MLmodel": b"flavors: {}\n", f"{MODEL}/data/model.pkl": b"\0weights"}
+        for number in (1, 2):
+            self.mlflow.versions["iris", number] = ("r1", f"mlflow-artifacts:/{MODEL}")
+        server.state.mlflow.http = self.mlflow.client()
+        server.backend.answers |= {
+            "submit": self.submit,
+            "read": lambda *_: reading(*self.jobs.values()),
+            "machines": (),
+            "metric_parts": self.metric_parts,
+        }
+
+    def submit(self, _: Any, request: Any, user: str, *__: Any) -> SubmitOut:
+        self.requests.append(request)
+        number = self.known.setdefault(self.server.backend.tags[-1], 41 + len(self.known))
+        self.jobs.setdefault(number, builders.job(number, "PENDING", user=user, start_time=0))
+        return SubmitOut(job_id=number, cluster="lab", user=user, workdir=request.chdir)
+
+    def metric_parts(self, _: Any, asked: Any) -> dict[int, MetricsPart]:
+        found = {}
+        for ask in asked:
+            if (data := self.files.get(ask.job.id)) is not None:
+                found[ask.job.id] = MetricsPart("/m", data[ask.offset :], len(data))
+        return found
+
+    def end(self, job: int, state: str = "COMPLETED", **metrics: float) -> None:
+        """Lets the job end, and report metrics."""
+        now = int(self.clock())
+        self.jobs[job] = builders.job(job, state, user="eve", start_time=now - 60, end_time=now)
+        if metrics:
+            rows: list[Any] = [{"run": 5.0}, {"names": [*metrics]}, [1, 6.0, *metrics.values()]]
+            self.files[job] = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+    async def round(self) -> None:
+        """Does a round with a new reading of Slurm."""
+        self.clock.now += 3
+        await PromotionWorker(self.server.state).advance_all()
+
+    async def rounds(self, client: httpx.AsyncClient, promotion: str) -> dict[str, Any]:
+        """Does rounds until the state stays, and returns the promotion."""
+        before = None
+        while (found := await show(client, promotion)) != before:
+            before = found
+            await self.round()
+        return found
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    clock = builders.Clock()
+    clock.now = 1e6
+    made = await server_fakes.start(tmp_path, clock)
+    users = tuple(User(name, (), ("red",)) for name in ("eve", "ann", "carol"))
+    red = Team("red", ("eve", "ann"), 1, leads=("ann",))
+    made.backend.clusters["lab"] = {"teams": (red, Team("blue", ("carol",), 1)), "users": users, "mlflow": True}
+    await made.apply()
+    yield Lab(made, clock)
+    await made.close()
+
+
+async def show(client: httpx.AsyncClient, promotion: str) -> dict[str, Any]:
+    return dict((await client.get(f"{LAB}/promotions/{promotion}")).json())
+
+
+async def ask(lab: Lab, gates: dict[str, Any], status: int = 201, **change: Any) -> tuple[httpx.AsyncClient, Any]:
+    eve = await lab.server.client("eve", "member")
+    request = {"model": "iris", "version": 1, "to": "production", "gates": gates, **change}
+    answer = await eve.post(f"{LAB}/promotions", json=request)
+    assert answer.status_code == status, answer.text
+    return eve, answer.json()
+
+
+async def statement(lab: Lab, client: httpx.AsyncClient, promotion: str) -> dict[str, Any]:
+    manifest = (await client.get(f"{LAB}/promotions/{promotion}/manifest")).json()["manifest"]
+    key = (await client.get(f"{LAB}/signing-key")).json()["public_key"]
+    return open_envelope(manifest.encode(), key.encode())
+
+
+async def test_version_that_passes_gets_the_alias_and_a_signed_manifest(lab: Lab) -> None:
+    await lab.server.store.jobs.record(
+        "lab", 7, person="eve", user="eve", kind="run", request={"git": {"commit": "a" * 40, "dirty": True}},
+        facts={"datasets": [{"name": "books", "version": "1", "mount": "/datasets/books/1", "sha256": DATA}]}, audit={},
+        datasets=[],
+    )  # fmt: skip
+    lab.mlflow.aliases["iris", "production"] = 2
+    eve, asked = await ask(lab, {"gates": {"accuracy": {"metric": "accuracy", "min": 0.9}}})
+    assert (asked["state"], asked["team"]) == ("pending", "red")
+    found = await lab.rounds(eve, asked["id"])
+    assert (found["state"], found["why"], found["former"], found["has_manifest"]) == ("promoted", "", 2, True)
+    assert found["gates"] == [
+        {"name": "accuracy", "state": "passed", "wants": "accuracy at least 0.9", "saw": "accuracy 0.95", "job_id": 0}
+    ]
+    assert lab.mlflow.aliases == {("iris", "production"): 1}
+    told = await statement(lab, eve, asked["id"])
+    assert [one["name"] for one in told["subject"]] == ["MLmodel", "data/model.pkl"]
+    predicate = told["predicate"]
+    assert predicate["model"] == {
+        "cluster": "lab", "team": "red", "name": "iris", "version": 1, "alias": "production", "former": 2,
+    }  # fmt: skip
+    assert predicate["source"]["code"] == {"commit": "a" * 40, "dirty": True, "files": ""}
+    assert predicate["source"]["datasets"] == [{"name": "books", "version": "1", "sha256": DATA}]
+    assert (predicate["source"]["job"], predicate["source"]["run"], predicate["person"]) == (7, "r1", "eve")
+    assert predicate["gates"][0]["saw"] == "accuracy 0.95"
+    (notification,) = await lab.server.store.notifications.pending("lab", 0)
+    assert (notification.kind, notification.title) == ("ModelPromoted", "lab: iris@1 is production")
+    assert notification.text == "eve promoted red/iris@1 to production; before it was iris@2"
+
+
+async def test_failed_gate_refuses_before_any_job_runs(lab: Lab) -> None:
+    gates = {**EVALUATE, "gates": {**EVALUATE["gates"], "loss": {"metric": "loss", "max": 1.5}}}
+    eve, asked = await ask(lab, gates)
+    found = await lab.rounds(eve, asked["id"])
+    assert (found["state"], found["why"]) == ("refused", "gate loss wants loss at most 1.5: loss 2")
+    assert {gate["name"]: gate["state"] for gate in found["gates"]} == {"held-out": "waiting", "loss": "failed"}
+    assert (lab.requests, lab.mlflow.aliases) == ([], {})
+    assert (await eve.get(f"{LAB}/promotions/{asked['id']}/manifest")).status_code == 404
+    (notification,) = await lab.server.store.notifications.pending("lab", 0)
+    assert (notification.kind, notification.text) == ("ModelPromotionRefused", found["why"])
+
+
+async def test_evaluation_runs_once_and_its_metric_decides(lab: Lab) -> None:
+    eve, asked = await ask(lab, EVALUATE)
+    await lab.round()
+    await lab.round()
+    found = await show(eve, asked["id"])
+    assert (found["state"], found["gates"][0]["state"]) == ("running", "waiting")
+    (request,) = lab.requests
+    assert "HEADWAY_MODEL_URI=models:/iris/1" in request.script or request.env["HEADWAY_MODEL_URI"] == "models:/iris/1"
+    assert "--account=red" in request.script
+    lab.end(41, accuracy=0.97)
+    found = await lab.rounds(eve, asked["id"])
+    assert found["state"] == "promoted"
+    assert found["gates"][0] == {
+        "name": "held-out", "state": "passed", "wants": "accuracy at least 0.9", "saw": "accuracy 0.97", "job_id": 41,
+    }  # fmt: skip
+    assert len(lab.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "metrics", "saw"),
+    [("COMPLETED", {"accuracy": 0.5}, "accuracy 0.5"), ("COMPLETED", {}, "no value of accuracy"), ("FAILED", {}, "")],
+)
+async def test_evaluation_that_is_not_good_enough_refuses(
+    lab: Lab, state: str, metrics: dict[str, float], saw: str
+) -> None:
+    eve, asked = await ask(lab, EVALUATE)
+    await lab.rounds(eve, asked["id"])
+    lab.end(41, state, **metrics)
+    found = await lab.rounds(eve, asked["id"])
+    assert (found["state"], lab.mlflow.aliases) == ("refused", {})
+    assert saw in found["gates"][0]["saw"]
+    assert found["gates"][0]["saw"].startswith(saw or "job evaluate failed: ")
+
+
+async def test_refused_job_is_a_failed_gate(lab: Lab) -> None:
+    eve, asked = await ask(lab, EVALUATE)
+    lab.server.backend.answers["submit"] = NotAllowed("no more jobs today")
+    found = await lab.rounds(eve, asked["id"])
+    assert (found["state"], found["gates"][0]["saw"]) == ("refused", "job evaluate failed: no more jobs today")
+
+
+async def test_interrupted_submission_is_repeated_with_the_same_tag(lab: Lab) -> None:
+    eve, asked = await ask(lab, EVALUATE)
+    await lab.round()
+    lab.server.backend.answers["submit"] = Unanswered("the head does not answer")
+    await lab.round()
+    assert (await show(eve, asked["id"]))["why"] == "the head does not answer"
+    lab.server.backend.answers["submit"] = lab.submit
+    await lab.round()
+    found = await show(eve, asked["id"])
+    assert (found["state"], found["why"], len(set(lab.server.backend.tags))) == ("running", "", 1)
+
+
+@pytest.mark.parametrize("step", ["sign", "set_alias", "_notify"])
+async def test_death_of_the_server_while_promoting_loses_and_repeats_nothing(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    eve, asked = await ask(lab, {})
+    await lab.round()
+    assert (await show(eve, asked["id"]))["state"] == "promoting"
+
+    async def die(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as killed:
+        killed.setattr(rounds, step, die)
+        await lab.round()
+    row = await lab.server.store.promotions.get("lab", asked["id"])
+    assert row.state == "promoting"
+    assert (await lab.rounds(eve, asked["id"]))["state"] == "promoted"
+    if row.manifest:
+        assert (await lab.server.store.promotions.get("lab", asked["id"])).manifest == row.manifest
+    assert lab.mlflow.aliases == {("iris", "production"): 1}
+    assert len(await lab.server.store.notifications.pending("lab", 0)) == 1
+
+
+async def test_promotion_waits_while_mlflow_is_down(lab: Lab) -> None:
+    eve, asked = await ask(lab, {})
+    lab.mlflow.down = True
+    found = await lab.rounds(eve, asked["id"])
+    assert (found["state"], "the MLflow server does not answer" in found["why"]) == ("pending", True)
+    lab.mlflow.down = False
+    assert (await lab.rounds(eve, asked["id"]))["state"] == "promoted"
+
+
+async def test_version_whose_files_are_gone_is_refused(lab: Lab) -> None:
+    lab.mlflow.files.clear()
+    eve, asked = await ask(lab, {})
+    found = await lab.rounds(eve, asked["id"])
+    assert found["state"] == "refused"
+    assert found["why"] == f"the files of iris@1 are gone: MLflow has none in {MODEL}"
+
+
+async def test_files_must_not_change_while_gates_are_checked(lab: Lab) -> None:
+    eve, asked = await ask(lab, EVALUATE)
+    await lab.rounds(eve, asked["id"])
+    lab.mlflow.files[f"{MODEL}/data/model.pkl"] = b"other weights"
+    lab.end(41, accuracy=0.97)
+    found = await lab.rounds(eve, asked["id"])
+    assert (found["state"], lab.mlflow.aliases) == ("refused", {})
+    assert found["why"] == "the files of iris@1 changed while its gates were checked"
+
+
+async def test_files_elsewhere_and_deleted_versions_are_refused(lab: Lab) -> None:
+    lab.mlflow.versions["iris", 1] = ("r1", "file:///etc")
+    eve, asked = await ask(lab, {})
+    assert "not in the MLflow server of Headway" in (await lab.rounds(eve, asked["id"]))["why"]
+    eve, asked = await ask(lab, {}, version=2)
+    del lab.mlflow.versions["iris", 2]
+    assert (await lab.rounds(eve, asked["id"]))["why"] == "there is no model iris@2"
+    await ask(lab, {}, 404, version=3)
+    await ask(lab, {}, 404, model="rose")
+
+
+async def test_dry_run_decides_gates_without_jobs_and_stores_nothing(lab: Lab) -> None:
+    gates = {**EVALUATE, "gates": {**EVALUATE["gates"], "loss": {"metric": "loss", "max": 1.5}}}
+    eve, found = await ask(lab, gates, dry_run=True)
+    assert (found["id"], found["state"]) == ("", "planned")
+    assert [(gate["state"], gate["saw"]) for gate in found["gates"]] == [("waiting", ""), ("failed", "loss 2")]
+    assert (await eve.get(f"{LAB}/promotions")).json() == []
+
+
+async def test_second_promotion_to_the_alias_waits_for_the_end_of_the_first(lab: Lab) -> None:
+    eve, asked = await ask(lab, {})
+    _, refused = await ask(lab, {}, 409, version=2)
+    assert asked["id"] in refused["detail"]
+    await ask(lab, {}, version=2, to="staging")
+    await lab.rounds(eve, asked["id"])
+    await ask(lab, {}, version=2)
+
+
+async def test_request_with_one_key_is_stored_once(lab: Lab) -> None:
+    eve = await lab.server.client("eve", "member")
+    sent = {"model": "iris", "version": 1, "to": "production"}
+    headers = {"idempotency-key": "once"}
+    first = await eve.post(f"{LAB}/promotions", json=sent, headers=headers)
+    again = await eve.post(f"{LAB}/promotions", json=sent, headers=headers)
+    assert first.json()["id"] == again.json()["id"]
+    assert len((await eve.get(f"{LAB}/promotions")).json()) == 1
+
+
+async def test_only_members_of_the_team_promote_and_look(lab: Lab) -> None:
+    eve, asked = await ask(lab, {})
+    carol = await lab.server.client("carol", "member")
+    sent = {"model": "iris", "version": 1, "team": "red", "to": "production"}
+    assert (await carol.post(f"{LAB}/promotions", json=sent)).status_code == 403
+    assert (await carol.get(f"{LAB}/promotions/{asked['id']}")).status_code == 403
+    assert (await carol.get(f"{LAB}/models/red/iris")).status_code == 403
+    assert (await carol.get(f"{LAB}/promotions")).json() == []
+    assert (await eve.get(f"{LAB}/models")).json()[0]["name"] == "iris"
+
+
+async def test_approval_by_a_lead_lets_the_version_pass(lab: Lab) -> None:
+    gates = {"gates": {"licence": {"approval": "lead"}}}
+    eve, asked = await ask(lab, gates)
+    found = await lab.rounds(eve, asked["id"])
+    wants = "gate licence wants approval licence by a lead other than eve"
+    assert (found["state"], found["why"]) == ("refused", f"{wants}: not approved")
+    path, sent = f"{LAB}/models/red/iris/approvals", {"version": 1, "name": "licence", "note": "CC BY 4.0"}
+    assert (await eve.post(path, json=sent)).status_code == 403
+    ann = await lab.server.client("ann", "lead")
+    answer = await ann.post(path, json=sent)
+    assert (answer.status_code, answer.json()["roles"]) == (201, ["lead"])
+    shown = (await eve.get(f"{LAB}/models/red/iris")).json()
+    assert [(one["name"], one["person"], one["note"]) for one in shown["approvals"]] == [
+        ("licence", "ann", "CC BY 4.0")
+    ]
+    eve, asked = await ask(lab, gates)
+    found = await lab.rounds(eve, asked["id"])
+    assert (found["state"], found["gates"][0]["saw"]) == ("promoted", "approved by ann")
+
+
+async def test_approval_is_of_the_files_that_were_there(lab: Lab) -> None:
+    ann = await lab.server.client("ann", "lead")
+    await ann.post(f"{LAB}/models/red/iris/approvals", json={"version": 1, "name": "data"})
+    lab.mlflow.files[f"{MODEL}/data/model.pkl"] = b"other weights"
+    eve, asked = await ask(lab, {"gates": {"data": {"approval": "lead"}}})
+    found = await lab.rounds(eve, asked["id"])
+    assert found["gates"][0]["saw"] == "ann approved other files of this version"
+
+
+async def test_rerun_repeats_the_source_job_within_tolerance(lab: Lab) -> None:
+    await ask(lab, RERUN, 400)
+    request = {
+        "script": "#!/bin/sh\ntrain\n",
+        "script_name": "train.sh",
+        "args": ["--account=red"],
+        "chdir": "/home/eve",
+    }
+    await lab.server.store.jobs.record(
+        "lab", 7, person="eve", user="eve", kind="submit", request=request, facts={}, audit={}, datasets=[]
+    )
+    eve, asked = await ask(lab, RERUN)
+    await lab.rounds(eve, asked["id"])
+    (sent,) = lab.requests
+    assert sent.script == request["script"]
+    record = await lab.server.store.jobs.get("lab", 41)
+    assert record is not None
+    assert (record.kind, record.parent) == ("rerun", 7)
+    lab.end(41, loss=2.1)
+    found = await lab.rounds(eve, asked["id"])
+    assert (found["state"], found["gates"][0]["saw"]) == ("promoted", "loss 2.1")
+    ann = await lab.server.client("ann", "lead")
+    sent = {"model": "iris", "version": 1, "to": "production", "gates": RERUN}
+    assert (await ann.post(f"{LAB}/promotions", json=sent)).status_code == 403
+
+
+async def test_key_is_sealed_and_the_same_after_it_is_asked_again(lab: Lab) -> None:
+    eve = await lab.server.client("eve", "viewer")
+    first = (await eve.get(f"{LAB}/signing-key")).json()
+    assert first == (await eve.get(f"{LAB}/signing-key")).json()
+    kept = await lab.server.store.secrets.of_cluster("lab")
+    assert kept["model-signing-key"].startswith("-----BEGIN PRIVATE KEY-----")
+    assert any(table.name == "secrets" for table in SEALED)
+
+
+async def test_cluster_without_mlflow_has_no_models(lab: Lab) -> None:
+    lab.server.backend.clusters["lab"]["mlflow"] = False
+    lab.server.state.clusters.forget("lab")
+    _, refused = await ask(lab, {}, 400)
+    assert refused["detail"] == "lab has no MLflow, which keeps models"
