@@ -34,6 +34,7 @@ PREPARES = frozenset(
 def resource_rules(text: BatchText) -> Iterator[Finding]:
     """Yields the findings about nodes, tasks, GPUs and time."""
     yield from _gpus_twice(text)
+    yield from _gpus_of_tasks(text)
     yield from _tasks_of_launchers(text)
     yield from _tasks_without_srun(text)
     yield from _processes_per_node(text)
@@ -83,6 +84,33 @@ def _gpus_twice(text: BatchText) -> Iterator[Finding]:
         if alone and text.has_line("gres") and gres.startswith("gpu") and "," not in gres and other != "gpus-per-node"
         else (),
     )  # fmt: skip
+
+
+def _gpus_of_tasks(text: BatchText) -> Iterator[Finding]:
+    """Yields a finding for --gpus-per-task that contradicts the tasks and GPUs of a node, or of the job."""
+    each, nodes = _last_number(text, "gpus-per-task"), node_count(text)
+    on_each, tasks = _last_number(text, "ntasks-per-node"), _last_number(text, "ntasks")
+    of_node = on_each or (tasks if nodes == 1 else None)
+    of_job = tasks or (on_each * nodes if on_each and nodes else None)
+    for option, count, place in (("gpus-per-node", of_node, " of a node"), ("gpus", of_job, "")):
+        given = _last_number(text, option)
+        if not each or not count or given is None or given == count * each:
+            continue
+        few = given < count * each
+        yield Finding(
+            "tasks-times-gpus", "warning", text.line_of("gpus-per-task"),
+            f"{count} task{'s' * (count != 1)}{place} with {each} GPU{'s' * (each != 1)} each need {count * each}, "
+            f"not --{option}={text.value(option)}.",
+            ("Slurm refuses the job, or it waits for ever" if few else "Slurm refuses the job, or GPUs stay idle")
+            + ". --gpus-per-task is the number of one task: give it, or the GPUs of the node, and let the tasks divide them.",
+        )  # fmt: skip
+        return
+
+
+def _last_number(text: BatchText, option: str) -> int | None:
+    """Returns the number of an option such as --gpus=h100:8; None without one."""
+    found = _LAST_NUMBER.fullmatch(text.value(option) or "")
+    return int(found[1]) if found and len(found[1]) < 7 else None
 
 
 def _tasks_of_launchers(text: BatchText) -> Iterator[Finding]:

@@ -23,6 +23,34 @@ def test_gpus_of_a_node_requested_twice_with_one_number_do_no_harm() -> None:
     assert fixed("gres-and-gpus", other) == other  # which number is meant is not known
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("-N1 --ntasks-per-node=8 --gpus-per-node=8 --gpus-per-task=8",
+         "8 tasks of a node with 8 GPUs each need 64, not --gpus-per-node=8."),
+        ("-N2 --ntasks-per-node=4 --gpus-per-task=h100:2 --gpus-per-node=h100:4",
+         "4 tasks of a node with 2 GPUs each need 8, not --gpus-per-node=h100:4."),
+        ("-N1 -n2 --gpus-per-task=1 --gpus-per-node=8",
+         "2 tasks of a node with 1 GPU each need 2, not --gpus-per-node=8."),
+        ("-n8 --gpus-per-task=2 --gpus=4", "8 tasks with 2 GPUs each need 16, not --gpus=4."),
+        ("-N2 --ntasks-per-node=8 --gpus-per-task=1 --gpus=8", "16 tasks with 1 GPU each need 16, not --gpus=8."),
+        ("-N1 --ntasks-per-node=8 --gpus-per-node=8 --gpus-per-task=1", ""),
+        ("-n8 --gpus-per-task=1 --gpus=8", ""),
+        ("--gpus-per-task=1 --gpus=8", ""),  # Slurm makes 8 tasks
+        ("-N2-4 -n8 --gpus-per-task=1 --gpus-per-node=4", ""),
+        ("--ntasks-per-node=8 --gpus-per-task=1 --gpus=8", ""),
+        ("-n8 --gpus-per-task=x --gpus=4", ""),
+    ],
+)  # fmt: skip
+def test_gpus_of_all_tasks_are_those_of_the_job(options: str, message: str) -> None:
+    text = script(*(f"#SBATCH {option}" for option in options.split()), "srun ./a")
+    has = "tasks-times-gpus" in found(text)
+    assert has is bool(message)
+    if has:
+        finding = finding_of("tasks-times-gpus", text)
+        assert (finding.message, "gpus-per-task" in text.splitlines()[finding.line - 1]) == (message, True)
+
+
 def test_srun_starts_torchrun_once_per_node() -> None:
     text = script("#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=8", "srun torchrun --nproc-per-node=8 train.py")
     assert found(text)["launcher-per-task"] == 4
