@@ -17,6 +17,8 @@ class ProviderTraits:
     )
     boots_node_images: bool  # machines start from Headway's node image, with their identity in /etc/headway/boot
     rents_machines: bool  # its machines cost money from their launch on, and their disks go with them
+    offers_spot_machines: bool  # cheaper machines that it may take back; local ones only simulate that
+    has_external_networks: bool  # public addresses come from a network that a cluster file may choose
     simulates_hardware: bool  # GPUs and the kernel log are simulated, and faults may be injected
     shares_one_host: bool  # all machines run on one kernel: they share its boot time and its power meter
     private_network: bool  # machines have a network of their own, without name servers and not reachable from outside

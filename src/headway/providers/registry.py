@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from headway.catalog.providers import AWS, LOCAL, SSH
+from headway.catalog.providers import AWS, LOCAL, OPENSTACK, SSH
 from headway.domain.cluster import Cluster, Host
 from headway.domain.machines.cloud_settings import CloudSettings
 from headway.errors import Refused
@@ -23,10 +23,18 @@ def _open_aws(state_dir: Path, cloud: CloudSettings) -> Provider:
     return CloudProvider(AWS, state_dir, cloud, AwsCloud(cloud.region))
 
 
+def _open_openstack(state_dir: Path, cloud: CloudSettings) -> Provider:
+    from headway.providers.cloud.openstack.cloud import OpenStackCloud
+    from headway.providers.cloud.provider import CloudProvider
+
+    return CloudProvider(OPENSTACK, state_dir, cloud, OpenStackCloud(cloud))
+
+
 _OPEN: Mapping[str, Callable[[Path, Sequence[Host], CloudSettings], Provider]] = {
     LOCAL.name: lambda state_dir, _hosts, _cloud: LocalProvider(state_dir),
     SSH.name: lambda state_dir, hosts, _cloud: SshProvider(state_dir, hosts),
     AWS.name: lambda state_dir, _hosts, cloud: _open_aws(state_dir, cloud),
+    OPENSTACK.name: lambda state_dir, _hosts, cloud: _open_openstack(state_dir, cloud),
 }
 
 

@@ -87,7 +87,7 @@ async def test_no_machine_stays_when_the_cloud_ends_one_of_two_for_lack_of_capac
     async def lacks(order: Any) -> Any:
         made = await launch(order)
         if order.offer.zone == "a":
-            ended = replace(made[1], state=InstanceState.ENDED, why="Server.InsufficientInstanceCapacity")
+            ended = replace(made[1], state=InstanceState.ENDED, lacked_capacity=True)
             site.cloud.machines[ended.id] = ended
             return (made[0], ended)
         return made

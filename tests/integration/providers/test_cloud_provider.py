@@ -305,6 +305,12 @@ async def test_unclaimed_is_what_no_present_try_claims(site: Site) -> None:
     assert site.cloud.things == [used, other]
 
 
+async def test_second_instance_of_one_launch_is_unclaimed_where_a_cloud_has_no_tokens(site: Site) -> None:
+    await site.take()
+    site.cloud.machines["i-twin"] = replace(site.cloud.machines["i-1"], id="i-twin")
+    assert [thing.id for thing in await site.provider.unclaimed("lab")] == ["i-twin"]
+
+
 @pytest.mark.parametrize("field", ["server", "cluster", "machine", "number"])
 async def test_machine_whose_tag_was_removed_by_hand_stays(site: Site, field: str) -> None:
     await site.take()

@@ -13,7 +13,7 @@ from headway.domain.machines.rented import CloudNetwork, Instance, InstanceState
 from headway.errors import HeadwayError, Unanswered
 from headway.providers.base import ReclaimNotice
 from headway.providers.cloud.api import CloudApi, LaunchOrder
-from headway.providers.cloud.refusals import Rejected
+from headway.providers.cloud.refusals import OtherOrder
 
 ZONES = ("a", "b")
 ALL_CALLS = frozenset(name for name in vars(CloudApi) if not name.startswith("_"))
@@ -92,7 +92,7 @@ class FakeCloud:
             raise refusal
         asked, known = self.orders.get(order.token, (order, []))
         if asked != order:
-            raise Rejected("IdempotentParameterMismatch", "the token was used with other parameters")
+            raise OtherOrder("IdempotentParameterMismatch", "the token was used with other parameters")
         assert len(order.claims) == 1 or not order.address, "several instances can't have one address"
         for claim in order.claims if not known else ():
             number = len(self.machines) + 1
@@ -108,6 +108,9 @@ class FakeCloud:
             self.lost -= 1
             raise Unanswered("an answer was lost")
         return tuple(self.machines[one] for one in known)
+
+    async def add_public_address(self, instance: Instance) -> None:
+        self._call("add_public_address")
 
     async def instances(self, server: str, cluster: str = "") -> tuple[Instance, ...]:
         self._call("instances")

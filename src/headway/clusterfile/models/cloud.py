@@ -15,7 +15,8 @@ LEAST_LEASE_S = 1800
 
 
 class CloudPart(FileSection):
-    """Rented machines. Credentials are those of the server's user at the cloud (environment, ~/.aws, instance role)."""
+    """Rented machines. Credentials are those of the server's user at the cloud (environment, ~/.aws, instance role, or
+    clouds.yaml)."""
 
     region: Word = Field(description="Region.", examples=["eu-central-1"])
     zones: list[Word] = Field(
@@ -27,11 +28,13 @@ class CloudPart(FileSection):
     types: dict[str, Annotated[list[Word], Field(max_length=16)]] = Field(
         default_factory=dict,
         max_length=50,
-        description="Instance types for a plan, in the order in which they are tried (default: by the catalogue).",
+        description="Instance types or flavors for a plan, in the order in which they are tried (default: by the catalogue).",
         examples=[{"l40s-4": ["g6e.24xlarge", "g6e.12xlarge"]}],
     )
     head_types: list[Word] = Field(
-        default_factory=list, max_length=16, description="Instance types for heads (default: 4 vCPUs, 16 GiB)."
+        default_factory=list,
+        max_length=16,
+        description="Instance types or flavors for heads (default: 4 vCPUs, 16 GiB).",
     )
     image: Word | None = Field(
         None, description="Machine image (default: the newest official one of the Debian of `image`)."
@@ -39,13 +42,19 @@ class CloudPart(FileSection):
     subnets: list[Word] = Field(
         default_factory=list,
         max_length=16,
-        description="Your subnets, one a zone (default: Headway makes a network for the cluster, and deletes it with it).",
+        description="Your subnets, one a zone; of OpenStack the id of one, which is in all zones (default: Headway makes a "
+        "network for the cluster, and deletes it with it).",
     )
     network: Annotated[str, checked_by(syntax_rules.network_fault)] = Field(
         DEFAULT_NETWORK, description="Addresses of the network that Headway makes, /16 to /24."
     )
     public_addresses: bool = Field(
         True, description="false: the server reaches the addresses of the subnets, for example by a VPN."
+    )
+    external_network: Word | None = Field(
+        None,
+        description="OpenStack: network that public addresses come from (default: the only external one of the cloud).",
+        examples=["public"],
     )
     disk_gib: int = Field(
         DEFAULT_DISK_GIB, ge=20, le=16_384, description="Disk of a machine, GiB; it is deleted with the machine."
@@ -70,6 +79,7 @@ def resolve_cloud(part: CloudPart | None) -> CloudSettings | None:
         image=part.image or "",
         subnets=tuple(part.subnets),
         network=part.network,
+        external_network=part.external_network or "",
         public_addresses=part.public_addresses,
         disk_gib=part.disk_gib,
         lease_s=part.lease,

@@ -36,7 +36,8 @@ def check_cloud(draft: FileDraft) -> None:
             draft.fault("cloud", "is missing", f"provider {provider.name} rents machines: cloud: {{region: REGION}}")
         return
     if not provider.rents_machines:
-        draft.fault("cloud", "needs a provider that rents machines", "give provider: aws, or remove cloud")
+        clouds = " or ".join(name for name, traits in PROVIDERS.items() if traits.rents_machines)
+        draft.fault("cloud", "needs a provider that rents machines", f"give provider: {clouds}, or remove cloud")
         return
     for name, section in groups.parts_of(draft.file).items():
         if rented and name not in rented:
@@ -49,6 +50,8 @@ def check_cloud(draft: FileDraft) -> None:
             draft.fault(f"{path}plan", f"has no instance type of {provider.name}", hint)
     if not rented and not part.head_types and not types_for(provider.name, HEAD):
         draft.fault("cloud.head_types", "is missing", "name the instance types for heads")
+    if part.external_network and not provider.has_external_networks:
+        draft.fault("cloud.external_network", f"is given, and {provider.name} has no such networks", "remove it")
     if ipaddress.IPv4Network(part.network).prefixlen not in _PREFIXES:
         draft.fault("cloud.network", f"is {part.network}", "give a network from /16 to /24")
     if part.lease != UNLIMITED and part.lease < LEAST_LEASE_S:

@@ -67,6 +67,8 @@ def size_faults(path: str, part: GroupPart, provider: ProviderTraits) -> Iterato
     "groups.NAME."."""
     if part.spot and not provider.creates_machines:
         yield f"{path}spot", "is true, and your own machines are not taken back", "remove spot"
+    elif part.spot and not provider.offers_spot_machines:
+        yield f"{path}spot", f"is true, and {provider.name} has no spot machines", "remove spot"
     if part.spot_fallback is not None and not part.spot:
         yield f"{path}spot_fallback", "needs spot", "give spot: true, or remove it"
     if part.spot_fallback is not None and not provider.rents_machines:

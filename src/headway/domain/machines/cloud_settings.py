@@ -21,6 +21,7 @@ class CloudSettings:
     image: str = ""  # "" = the newest official image of the cluster's Debian
     subnets: tuple[str, ...] = ()  # () = Headway makes a network
     network: str = DEFAULT_NETWORK  # of the network that Headway makes
+    external_network: str = ""  # that public addresses come from; "" = the only one of the cloud
     public_addresses: bool = True  # the server connects to public addresses; otherwise to those of the subnet
     disk_gib: int = DEFAULT_DISK_GIB
     lease_s: int = DEFAULT_LEASE_S  # a machine that hears nothing of the server for this long ends itself

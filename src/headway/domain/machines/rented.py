@@ -48,6 +48,7 @@ class Instance:
     ended_at: float = 0.0  # when it stopped or ended, unix seconds; 0 = it runs, or the cloud does not say
     usd_per_hour: Decimal = Decimal(0)  # as its tags say; 0 = they do not
     taken_back: bool = False  # the cloud ended it because it wanted it back
+    lacked_capacity: bool = False  # the cloud ended it before it ran, because it had no machine for it
 
     @property
     def exists(self) -> bool:

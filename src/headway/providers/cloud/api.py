@@ -87,6 +87,10 @@ class CloudApi(Protocol):
         first one, whatever their state."""
         ...
 
+    async def add_public_address(self, instance: Instance) -> None:
+        """Gives a running instance a public address, where the cloud gives none at the launch. Idempotent."""
+        ...
+
     async def instances(self, server: str, cluster: str = "") -> tuple[Instance, ...]:
         """Returns the instances with this server's tags, and with the cluster's if one is given; also those that ended a
         short while ago. An instance may be missing for some seconds after its launch."""

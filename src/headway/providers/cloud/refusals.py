@@ -73,6 +73,14 @@ class Rejected(CloudRefusal):
         self.code = code
 
 
+class OtherOrder(Rejected):
+    """An order with the same token and other contents was carried out before."""
+
+
+class AddressTaken(Rejected):
+    """Another machine has the address that was asked for."""
+
+
 class TooExpensive(CloudRefusal):
     """The offer would exceed the price limit of the machine's group or of the cluster. The cloud was not asked."""
 

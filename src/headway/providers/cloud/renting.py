@@ -19,15 +19,21 @@ from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.hostlist import compress, expand
 from headway.errors import Unreachable
 from headway.providers.cloud.api import CloudApi, LaunchOrder
-from headway.providers.cloud.refusals import TRY_ELSEWHERE, CloudRefusal, NoCapacity, Rejected, TooExpensive
+from headway.providers.cloud.refusals import (
+    TRY_ELSEWHERE,
+    AddressTaken,
+    CloudRefusal,
+    NoCapacity,
+    OtherOrder,
+    Rejected,
+    TooExpensive,
+)
 from headway.providers.cloud.rental_records import RentalRecord, RentalRecords, RentalTry
 from headway.providers.cloud.user_data import user_data
 
 READY_S = 300.0  # until an instance runs and has an address
 POLL_S = 1.0
 _FIRST_ADDRESS = 16  # clouds and gateways keep the first addresses of a subnet
-_OTHER_PARAMETERS, _ADDRESS_TAKEN = "IdempotentParameterMismatch", "InvalidIPAddress.InUse"
-_ENDED_FOR_LACK = "InsufficientInstanceCapacity"
 Rented = dict[str, tuple[RentalTry, Instance]]  # name -> the try that has a running machine, and its instance
 
 
@@ -99,9 +105,9 @@ class Renting:
                     await self._end(plan, tries)
                     await plan.report(compress(names), f"{error.message}: the next offer is tried", level="warning")
                     refusals.append(error)
-                except Rejected as error:
+                except AddressTaken:
                     await self._end(plan, tries)
-                    if error.code == _ADDRESS_TAKEN and address:
+                    if address:
                         address = ""  # the cloud chooses one
                         continue
                     raise
@@ -126,7 +132,13 @@ class Renting:
             await self._end(plan, {name: made})
             return {}
         if mine is not None:
-            return {name: await self._running(plan, name, made, mine)}
+            try:
+                return {name: await self._running(plan, name, made, mine)}
+            except NoCapacity as error:
+                await self._api.terminate([mine.id])
+                await self._end(plan, {name: made})
+                await plan.report(name, f"{error.message}: another try follows", level="warning")
+                return {}
         latest = self._records.read(plan.cluster.name).tries
         mates = {mate: latest.get(mate) for mate in made.together or (name,)}
         changed = any(mate is None or mate.ended or mate.number != made.number for mate in mates.values())
@@ -139,7 +151,7 @@ class Renting:
             return await self._launch(plan, tries, offer, only=name)
         except CloudRefusal as error:
             await self._end(plan, tries)
-            if isinstance(error, TRY_ELSEWHERE) or getattr(error, "code", "") == _OTHER_PARAMETERS:
+            if isinstance(error, (*TRY_ELSEWHERE, OtherOrder)):
                 await plan.report(name, f"{error.message}: another try follows", level="warning")
                 return {}
             raise
@@ -214,7 +226,7 @@ class Renting:
             *(self._running(plan, name, noted[name], instances[name]) for name in waited), return_exceptions=True
         )
         errors = [one for one in ran if isinstance(one, BaseException)]
-        if len(tries) > 1 and any(isinstance(error, NoCapacity) for error in errors):
+        if any(isinstance(error, NoCapacity) for error in errors):
             await self._api.terminate([one.id for one in instances.values()])
         for error in sorted(errors, key=lambda error: not isinstance(error, NoCapacity)):
             raise error
@@ -228,7 +240,7 @@ class Renting:
         ends = self._clock() + READY_S
         made = await self._note(plan, name, made, instance=instance.id)
         while not (instance.state is InstanceState.RUNNING and self._reachable(instance)):
-            if not instance.exists and _ENDED_FOR_LACK in instance.why:
+            if not instance.exists and instance.lacked_capacity:
                 spot = made.purchase is PurchaseOption.SPOT
                 raise NoCapacity(made.instance_type, made.zone, instance.why, spot=spot)
             if not instance.exists:
@@ -243,6 +255,8 @@ class Renting:
                 )
             if instance.state is InstanceState.STOPPED:
                 await self._api.start(instance.id)
+            elif instance.state is InstanceState.RUNNING and self._settings.public_addresses:
+                await self._api.add_public_address(instance)
             await self._sleep(POLL_S)
             instance = await self._api.describe(instance.id) or instance  # the cloud may not know it yet
         return await self._note(plan, name, made, address=instance.private_address), instance

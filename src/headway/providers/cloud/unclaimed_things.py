@@ -13,13 +13,18 @@ _MOST_TOGETHER = 10_000  # machines of one launch that a tag may name
 
 def is_unclaimed(thing: RentedThing, tries: Mapping[str, RentalTry]) -> bool:
     """Returns whether no try claims the thing, and nothing that is claimed uses it."""
+    if any(made.instance == thing.id and not made.ended for made in tries.values()):
+        return False  # whatever its tags say: a person may have changed them
     for name in _machines_of(thing):
         made = tries.get(name)
         if made is not None and not made.ended and made.number == thing.number:
-            return False
-    if any(made.instance == thing.id and not made.ended for made in tries.values()):
-        return False  # a person has changed its tags
-    return thing.state not in (InstanceState.ENDING, InstanceState.ENDED, "in-use")
+            # A cloud without tokens may have carried out one launch twice.
+            return thing.kind == "instance" and bool(made.instance) and not _is_going(thing)
+    return not _is_going(thing)
+
+
+def _is_going(thing: RentedThing) -> bool:
+    return thing.state in (InstanceState.ENDING, InstanceState.ENDED, "in-use")
 
 
 def _machines_of(thing: RentedThing) -> Sequence[str]:

@@ -84,7 +84,7 @@ ROWS: list[tuple[str, str, str]] = [
     ("partitions: {train: {default: 'yes'}}", "partitions.train.default", "true or false"),
     ("teams: {t: {users: ann}}", "teams.t.users", "must be a list"),
     ("teams: {t: {users: [4]}}", "teams.t.users[0]", "must be text"),
-    ("provider: gcp", "provider", "must be local, ssh or aws"),
+    ("provider: gcp", "provider", "must be local, ssh, aws or openstack"),
     ("image: debian11", "image", "must be debian13, debian14 or debian12"),
     ("departures: {jobs: kill}", "departures.jobs", "must be cancel or finish"),
     ("cost: {timezone: Berlin}", "cost.timezone", "is not a time zone"),

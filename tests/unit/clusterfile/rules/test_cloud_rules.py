@@ -35,6 +35,7 @@ def test_region_is_enough() -> None:
         (FILE.replace("eu-central-1}", "eu-central-1, network: 10.0.0.0/28}"), "cloud.network: is 10.0.0.0/28"),
         (FILE.replace("eu-central-1}", "eu-central-1, lease: 10}"), "cloud.lease: is less than half an hour"),
         (FILE.replace("eu-central-1}", "eu-central-1, lease: infinite}"), "cloud.lease: is infinite"),
+        (FILE.replace("eu-central-1}", "eu-central-1, external_network: a}"), "cloud.external_network: is given"),
         (FILE + "hosts: [10.0.0.1]\n", "hosts: needs provider ssh"),
     ],
 )
@@ -54,3 +55,24 @@ def test_plan_without_instance_type_is_refused_unless_one_is_named() -> None:
     cluster, found = check_cluster_file(parse_yaml(text), catalogue, owner="ann")
     assert cluster is not None
     assert [fault for fault in found if fault.level == "error"] == []
+
+
+OPENSTACK = """\
+name: lab
+provider: openstack
+groups: {own: {plan: h100-8, nodes: 1}}
+cloud: {region: RegionOne, types: {h100-8: [gpu.h100x8]}, head_types: [head.4], external_network: public}
+"""
+
+
+def test_openstack_needs_the_names_of_its_flavors_and_has_no_spot_machines() -> None:
+    cluster, faults = check(OPENSTACK)
+    assert faults == []
+    assert cluster is not None
+    assert cluster.cloud is not None
+    assert (cluster.cloud.types["h100-8"], cluster.cloud.external_network) == (("gpu.h100x8",), "public")
+    assert check(OPENSTACK.replace("types: {h100-8: [gpu.h100x8]}, head_types: [head.4], ", ""))[1] == [
+        "groups.own.plan: has no instance type of openstack", "cloud.head_types: is missing"
+    ]  # fmt: skip
+    spot = check(OPENSTACK.replace("nodes: 1", "nodes: 1, spot: true"))[1]
+    assert spot == ["groups.own.spot: is true, and openstack has no spot machines"]

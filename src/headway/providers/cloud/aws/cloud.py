@@ -18,7 +18,8 @@ from headway.providers.cloud.api import LaunchOrder
 from headway.providers.cloud.aws import prices
 from headway.providers.cloud.aws.clients import AwsClients
 from headway.providers.cloud.aws.network import AwsNetworks
-from headway.providers.cloud.aws.tags import filters, read_claim, read_price, read_tags, specifications, tags_of
+from headway.providers.cloud.aws.tags import filters, read_tags, specifications, tags_of
+from headway.providers.cloud.claims import read_claim, read_price
 from headway.providers.cloud.refusals import CloudRefusal, NoCapacity, QuotaExceeded, Rejected
 
 DEBIAN_OWNER = "136693071363"  # the account of Debian's cloud team
@@ -31,6 +32,7 @@ _STATES = {
     "shutting-down": InstanceState.ENDING,
     "terminated": InstanceState.ENDED,
 }
+_ENDED_FOR_LACK = "Server.InsufficientInstanceCapacity"
 _TAKEN_BACK = "Server.SpotInstance"  # EC2's codes: ...Termination, ...Shutdown
 _PAID_FOR = (InstanceState.STARTING, InstanceState.RUNNING)
 _REASON_TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
@@ -239,6 +241,9 @@ class AwsCloud:
             self._root_devices[image] = rows[0].get("RootDeviceName") or "/dev/xvda"
         return self._root_devices[image]
 
+    async def add_public_address(self, instance: Instance) -> None:
+        """Does nothing: EC2 gives an address at the launch."""
+
     async def instances(self, server: str, cluster: str = "") -> tuple[Instance, ...]:
         rows = await self._aws.pages("describe_instances", "Reservations", Filters=filters(server, cluster))
         return tuple(_instance(item) for row in rows for item in row["Instances"])
@@ -360,6 +365,7 @@ def _instance(row: Mapping[str, Any]) -> Instance:
         ended_at=ended_at,
         usd_per_hour=read_price(tags),
         taken_back=str(reason.get("Code", "")).startswith(_TAKEN_BACK),
+        lacked_capacity=reason.get("Code") == _ENDED_FOR_LACK,
     )
 
 

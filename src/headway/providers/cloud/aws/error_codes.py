@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.errors import HeadwayError, Unanswered
-from headway.providers.cloud.refusals import AuthFailed, CloudRefusal, NoCapacity, QuotaExceeded, Rejected, Throttled
+from headway.providers.cloud.refusals import (
+    AddressTaken,
+    AuthFailed,
+    CloudRefusal,
+    NoCapacity,
+    OtherOrder,
+    QuotaExceeded,
+    Rejected,
+    Throttled,
+)
 
 _NO_CAPACITY = frozenset(
     (
@@ -50,6 +59,10 @@ _AUTH = frozenset(
         "PendingVerification",
     )
 )
+_REJECTED: Mapping[str, type[Rejected]] = {
+    "IdempotentParameterMismatch": OtherOrder,
+    "InvalidIPAddress.InUse": AddressTaken,
+}
 _SERVER_FAULTS = frozenset(("InternalError", "InternalFailure", "Unavailable", "ServiceUnavailable"))
 
 
@@ -74,4 +87,4 @@ def _refusal(code: str, said: str) -> CloudRefusal:
         return Throttled(said)
     if code in _AUTH:
         return AuthFailed(f"{said} ({code})")
-    return Rejected(code, said)
+    return _REJECTED.get(code, Rejected)(code, said)
