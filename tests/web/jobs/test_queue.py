@@ -171,7 +171,7 @@ def test_owner_can_requeue_cancel_hold_and_clone_jobs(demo: Site, page: Page, co
     page.goto(f"{demo.url}/clusters/demo/jobs/105")
     page.get_by_role("button", name="Hold").click()
     expect(page.locator("#toasts")).to_contain_text("Job 105 is held")
-    page.get_by_role("link", name="Clone").click()
+    page.get_by_role("link", name="Edit and resubmit").click()
     expect(page.locator("#f-script")).to_have_value(demo_state.SCRIPT.decode())
     expect(page.locator("#verdict")).to_contain_text("It fits.")
     demo.goto(page, "/clusters/demo/jobs/104", role="viewer")
@@ -271,7 +271,7 @@ def test_clone_gets_its_own_folder_and_asks_for_secrets(demo: Site, page: Page, 
                                         request=stored_request(first), facts={}, audit={})  # fmt: skip
     demo.run(keeping)
     demo.goto(page, "/clusters/demo/jobs/104", role="member")
-    page.get_by_role("link", name="Clone").click()
+    page.get_by_role("link", name="Edit and resubmit").click()
     expect(page.locator("#f-args")).to_have_value("train.py --tokenizer gpt2")
     expect(page.locator("#f-script")).to_have_value(re.compile(re.escape(first.job_folder)))
     expect(page.locator("#origin")).to_contain_text(f"The new folder replaces {first.job_folder}")

@@ -94,3 +94,17 @@ def test_script_of_another_scheduler_is_converted_and_its_losses_stay(demo: Site
     expect(part.locator("li")).to_contain_text("Line 4 lost")
     text.fill("#!/bin/bash\n#SBATCH --time=1\nhostname\n")
     expect(part.locator("li")).to_have_count(0)
+
+
+def test_resubmission_shows_its_changes_before_it_is_sent(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    page.get_by_role("link", name="Edit and resubmit").click()
+    verdict = page.locator("#verdict")
+    expect(verdict).to_contain_text("No change from job 104")
+    text = page.locator("#f-script")
+    text.fill(text.input_value().replace("--lr", "--warmup 100 --lr"))
+    page.get_by_label("Nodes", exact=True).fill("2")
+    text.dispatch_event("change")
+    expect(verdict).to_contain_text("Changes from job 104")
+    expect(verdict.locator(".is-removed")).to_contain_text(["srun python train.py --lr"])
+    expect(verdict.locator(".is-added")).to_contain_text(["srun python train.py --warmup 100 --lr", "2"])

@@ -9,6 +9,7 @@ POST /clusters/NAME/submit          submits it, and redirects to the job's page
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from functools import partial
 
 from fastapi import Request
@@ -40,6 +41,7 @@ from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
 from headway.web.views.submit_page import submit_form as view
 from headway.web.views.submit_page.first_training import first_training
+from headway.web.views.submit_page.resubmission import changes, copied_from
 from headway.web.views.submit_page.submit_form import SubmitForm
 
 router = page_router()
@@ -57,7 +59,8 @@ async def submit_page(name: str, request: Request, state: State, who: Member) ->
     copied = number if number.isascii() and number.isdigit() and len(number) < 10 else ""
     if copied:
         draft = SubmitForm.of_clone(await clone_source(state, who, name, int(copied)))
-    return await _page(name, state, who, draft, CheckJobOut(), copied=copied)
+        draft = replace(draft, copied=copied, before=copied_from(draft))
+    return await _page(name, state, who, draft, CheckJobOut())
 
 
 @router.post("/clusters/{name}/submit/check", response_model=None)
@@ -75,6 +78,7 @@ async def check_job(name: str, request: Request, state: State, who: Member) -> R
         "faults_by_field": faults_by_field,
         "unsure": "",
         "marks": view.marks(draft, checked),
+        "changes": changes(draft),
         "conversion": await offer_conversion(draft.script) if draft.how == "script" else None,
         "oob": True,
     }
@@ -179,7 +183,6 @@ async def _page(
     checked: CheckJobOut,
     *,
     status: int = 200,
-    copied: str = "",
     unsure: str = "",
     again: str = "",
 ) -> Response:
@@ -205,7 +208,7 @@ async def _page(
         launchers=view.LAUNCHERS,
         example=view.EXAMPLE,
         containers=cluster.containers,
-        copied=copied or draft.origin,
+        changes=changes(draft),
         form_key=again or form_idempotency.new_form_key(),
         unsure=unsure,
         conversion=None,

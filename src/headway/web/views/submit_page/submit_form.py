@@ -67,6 +67,8 @@ class SubmitForm:
     job_name: str = ""
     origin: str = ""  # the job that this one is cloned from, with its files and variables
     folder: str = ""  # the folder of that job, which the new one does not share
+    copied: str = ""  # the number of the job that the form was filled with
+    before: str = ""  # the values of that job, as `resubmission.copied_from` returns them
     env: Mapping[str, str] = field(default_factory=dict)  # variables of that job that were not stored (secrets)
 
     @staticmethod
