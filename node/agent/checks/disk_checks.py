@@ -25,9 +25,9 @@ DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 
 @check(every_s=15, limit_s=20, prolog=True, times=2)
 def disk(seen: MachineReading) -> CheckResult | None:
-    """Returns bad when the machine's own disks have too little space or too few inodes, and warns when they are 97 %
-    full. Space that jobs have filled is treated like a volume that is away: no job starts here, running jobs go on, and
-    the node recovers by itself."""
+    """Returns bad when the machine's own disks have too little space or too few inodes, and warns when less than
+    _WARN_FREE is free. Space that jobs have filled is treated like a volume that is away: no job starts here, running
+    jobs go on, and the node recovers by itself."""
     had = {uid: entry for uid, entry in seen.kept.get("people", {}).items() if seen.now - entry[1] < _LEAVES_S}
     seen.kept["people"] = had | {uid: (job, seen.now) for uid, job in users_of_jobs().items()}
     owners = {uid: job for uid, (job, _) in seen.kept["people"].items()}
@@ -50,7 +50,7 @@ def disk(seen: MachineReading) -> CheckResult | None:
                 return CheckResult(WARN, f"the disk of the host is full, {why}; {_HOST_ADVICE}", HOST_DISK)
             return bad(why)
         if stats.f_blocks and stats.f_bavail < stats.f_blocks * _WARN_FREE:
-            return warn(f"{place} is 97 % full")
+            return warn(f"{place} is {round(100 * (1 - _WARN_FREE))} % full")
     return None
 
 

@@ -41,7 +41,7 @@ class CheckpointFile:
 
 @dataclass(frozen=True)
 class CheckpointManifest:
-    """The files of a checkpoint. `time`: Unix seconds; `format`: "dcp" or "torch", see state.py."""
+    """The files of a checkpoint. `time`: Unix seconds; `format`: "dcp" or "torch", see checkpoint_formats.py."""
 
     step: int
     time: float

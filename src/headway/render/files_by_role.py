@@ -26,6 +26,7 @@ from headway.render.slurm.hooks import cli_filter, mps, power_saving, prolog_epi
 from headway.render.slurm.hooks.job_network import RULES as JOB_NETWORK_RULES
 from headway.render.system import (
     agent_config,
+    daemon_port_users,
     daemon_units,
     etc_hosts,
     firewall,
@@ -35,7 +36,6 @@ from headway.render.system import (
     mariadb,
     nfs_exports,
     package_sources,
-    port_access,
     rest_socket,
     tmpfiles,
     volume_mounts,
@@ -54,7 +54,7 @@ from headway.render.system.unit_list import MUNGE_KEY
 
 LIMITS = "/etc/security/limits.d/headway.conf"
 # Files whose text depends on who the users are, besides those of `users.people`
-USER_RULES = frozenset({port_access.RULES, JOB_NETWORK_RULES})
+USER_RULES = frozenset({daemon_port_users.RULES, JOB_NETWORK_RULES})
 
 
 def render_files(cluster: Cluster, site: Site) -> dict[str, dict[str, File]]:
@@ -118,7 +118,7 @@ def _head(cluster: Cluster, site: Site, name: str) -> dict[str, File]:
         **volume_mounts.files(cluster, site, head=True),
         **agent_config.head_files(cluster, site, name),
         **head_user_limits.user_slices(head_cpus),
-        **port_access.files(cluster, site, name),
+        **daemon_port_users.files(cluster, site, name),
         **job_network.files(cluster, site, head=True),
         **power_saving.files(cluster),
         **(_accounting(cluster, site) if first else {}),
@@ -163,7 +163,7 @@ def _node(cluster: Cluster, site: Site, group: Group) -> dict[str, File]:
         ),
         sshd.PAM: File(sshd.pam_node(sshd.operators(site))),
         **intra_job_ssh.files(cluster, site),
-        **port_access.files(cluster, site),
+        **daemon_port_users.files(cluster, site),
         **job_network.files(cluster, site, head=False),
         **prolog_epilog.scripts(
             known,

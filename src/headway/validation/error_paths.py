@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from headway.errors import Fault
-from headway.validation import mount_line, syntax_rules
+from headway.validation import syntax_rules, volume_mount
 from headway.validation.collection_sizes import Sizes, model_sizes
 
 DEEPEST = 24
@@ -91,7 +91,7 @@ class _Walker:
         if "ssh_keys" not in loc:
             allowed = syntax_rules.URL_TEXT if loc in _URLS else syntax_rules.PLAIN_TEXT
             if loc[:2] == ("storage", "volumes") and loc[3:] == ("mount",):
-                allowed = mount_line.MOUNT_TEXT
+                allowed = volume_mount.MOUNT_TEXT
             most = 4096
             if loc[:1] == ("environments",):
                 allowed, most = syntax_rules.REQUIREMENTS_TEXT, syntax_rules.MAX_REQUIREMENTS

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from headway.validation import mount_line, reserved_names, ssh_keys, syntax_rules, times_and_sizes
+from headway.validation import reserved_names, ssh_keys, syntax_rules, times_and_sizes, volume_mount
 
 MOST_NODES = 20_000
 MOST_TEAMS = 1000
@@ -101,7 +101,7 @@ def _uid(value: int) -> int:
 
 def checked_mount_line(value: str) -> str:
     """Returns the line if it is valid, else raises a value error."""
-    problem, hint = mount_line.mount_line_fault(value)
+    problem, hint = volume_mount.mount_line_fault(value)
     if problem:
         raise value_error(problem, hint)
     return value

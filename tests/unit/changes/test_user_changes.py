@@ -12,14 +12,14 @@ from headway.domain.network_policy import TEAM, NetworkPolicy
 from headway.domain.storage.quotas import DesiredQuota, ObservedQuota, UserQuota
 from headway.domain.teams import Team, User
 from headway.render.files_by_role import USER_RULES, render_files
-from headway.render.system import job_network, port_access
+from headway.render.system import daemon_port_users, job_network
 from headway.render.system.login.users import FOLDER, KEYS
 from headway.render.system.unit_list import units_by_role
 from tests.support.clusters import builders
 
 ANN, ZOE = User("ann", ("key of ann",), ("red",)), User("zoe", ("key of zoe",), ("red",), admin=True)
 NODES = "node"
-RULES, PORTS, ZOES_KEYS = "/etc/headway/job-network.nft", port_access.RULES, f"{KEYS}/zoe"
+RULES, PORTS, ZOES_KEYS = "/etc/headway/job-network.nft", daemon_port_users.RULES, f"{KEYS}/zoe"
 
 
 def lab(*users: User) -> Cluster:
@@ -79,7 +79,7 @@ def test_user_gets_keys_rules_folders_and_quotas() -> None:
     assert sorted(found) == sorted([
         ("file.write", ZOES_KEYS), ("file.write", PORTS), ("file.write", RULES), ("dir.make", "/scratch/zoe"),
         ("home.make", "/home/zoe"), ("quota.set", "/home"),
-        ("unit.reload", port_access.SERVICE), ("unit.reload", job_network.SERVICE),
+        ("unit.reload", daemon_port_users.SERVICE), ("unit.reload", job_network.SERVICE),
     ])  # fmt: skip
     node = changes(NODES, as_applied(desired(lab(ANN), NODES)))
     assert sorted(node) == [("file.write", RULES), ("file.write", ZOES_KEYS), ("unit.reload", job_network.SERVICE)]

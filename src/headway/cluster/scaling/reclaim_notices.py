@@ -1,4 +1,5 @@
-"""Notices of providers that they reclaim a machine (spot machines)."""
+"""Notices of providers that they reclaim a machine (spot machines). Where they come from is the provider's matter: `notices` in
+`providers/cloud/aws/cloud.py` reads those of EC2."""
 
 from __future__ import annotations
 

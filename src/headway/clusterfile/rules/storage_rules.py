@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.clusterfile.draft import FileDraft
 from headway.clusterfile.models.storage import DatasetPart
 from headway.clusterfile.rules.slurm_state_folder import state_folder_faults
-from headway.validation import mount_line, syntax_rules
+from headway.validation import syntax_rules, volume_mount
 
 
 def check_mounts(draft: FileDraft) -> None:
@@ -19,7 +19,7 @@ def check_mounts(draft: FileDraft) -> None:
         seen_names.add(part.name)
         _dataset_path(draft, part, where)
         mount = dataset_mount(part)
-        problem = mount_line.mount_fault(mount)
+        problem = volume_mount.mount_fault(mount)
         if problem:
             draft.fault(f"{where}.mount", problem, f"for example /datasets/{part.name}")
             continue
@@ -34,7 +34,7 @@ def check_mounts(draft: FileDraft) -> None:
             draft.fault(f"{where}.name", f"{volume.name} is given twice", "give each volume and dataset its own name")
         seen_names.add(volume.name)
         mount = volume.path.rstrip("/") or "/"
-        problem = mount_line.mount_fault(mount)
+        problem = volume_mount.mount_fault(mount)
         if problem or mount in ("/home", "/scratch"):
             draft.fault(
                 f"{where}.path", problem or f"{mount} is on every machine already", f"for example /{volume.name}"

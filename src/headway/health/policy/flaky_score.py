@@ -1,4 +1,5 @@
-"""Computes the score of a node from its incidents. A node whose score is too high is flaky. Pure."""
+"""Computes the score of a node from its incidents. A node whose score is too high is flaky; the highest
+score and the days that count are `health.flaky_nodes` of the cluster file (`clusterfile.models.health`). Pure."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ from headway.render.monitoring import prometheus
 from headway.render.slurm import slurm_conf
 from headway.render.system import (
     agent_config,
+    daemon_port_users,
     daemon_units,
     firewall,
     job_network,
     mariadb,
     nfs_exports,
     package_sources,
-    port_access,
     rest_socket,
     volume_mounts,
 )
@@ -51,7 +51,7 @@ exec scontrol reconfigure"""
 def units_by_role(cluster: Cluster, site: Site) -> dict[str, tuple[Unit, ...]]:
     """Returns the units of each role. Changed keys of slurm.conf may need more than a reload: see
     `slurm.change_impact`."""
-    wall = (*firewall.units(site), *port_access.units(), *hidden_processes.units())
+    wall = (*firewall.units(site), *daemon_port_users.units(), *hidden_processes.units())
     munge = Unit("munge.service", restart_on=(MUNGE_KEY, daemon_units.drop_in("munge.service")))
     head, node = _mounts(cluster, site, head=True), _mounts(cluster, site, head=False)
     # Owned nodes mount the head's exports, and folders that the head makes on shared storage, for datasets and

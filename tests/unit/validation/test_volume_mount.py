@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.validation.mount_line import mount_line_fault
+from headway.validation.volume_mount import mount_line_fault
 
 
 @pytest.mark.parametrize(

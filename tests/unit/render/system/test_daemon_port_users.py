@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.render.files_by_role import render_files
-from headway.render.system.port_access import RULES, SERVICE
+from headway.render.system.daemon_port_users import RULES, SERVICE
 from headway.render.system.unit_list import units_by_role
 from tests.support.clusters.render_cases import gpu_cluster, site_of, two_heads_cluster
 
