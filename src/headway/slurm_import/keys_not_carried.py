@@ -156,8 +156,8 @@ NODE_REASONS = _table(
 )  # fmt: skip
 
 PARTITION_REASONS = _table(
-    ("AllowGroups", "partitions are open to teams, not to Linux groups", "give the partition teams: [...]"),
-    ("AllowQos DenyQos", "a partition is for teams, not for QOS", "give the partition teams, or per_user limits"),
+    ("AllowGroups", "partitions are open to teams, not to Linux groups; without teams to all", "give the partition teams: [...]"),
+    ("AllowQos DenyQos", "a partition is for teams, not for QOS; without teams for all", "give the partition teams or limits"),
     ("AllowAllocNodes", "jobs are submitted on the head and on nodes", "nothing to do"),
     ("Alternate", "a cluster file has no alternate partition", "users give several: --partition a,b"),
     ("RootOnly", "a cluster file has no partitions for root alone", "give the partition a team of its own"),

@@ -14,7 +14,7 @@ from headway.slurm_import.keys_not_carried import OTHER_FILES
 from headway.slurm_import.node_lines import NodeReport, SiteNode
 from headway.slurm_import.site_scripts import CopiedScripts
 from headway.slurm_import.values import node_names, same_value
-from headway.slurm_import.verdicts import Item, Ledger
+from headway.slurm_import.verdicts import Item, Ledger, has_secret
 
 _CGROUP_SAME = {
     "cgroupplugin": ("autodetect", "cgroup/v2", "cgroup/v1"), "constrainramspace": ("yes",), "constraindevices": ("yes",),
@@ -125,7 +125,12 @@ def read_fstab(
             name = re.sub(r"[^a-z0-9]+", "-", point.lower()).strip("-0123456789")[:31].rstrip("-") or "volume"
             volume = {"name": name, "path": point, "mount": line}
             fault = fault_of([*volumes, volume])
-            if fault:
+            if has_secret(options):
+                ledger.dropped(
+                    item, "its options have a password, which members of the cluster could read",
+                    "put it into a file on the machines, such as credentials=FILE, and give storage.volumes",
+                )  # fmt: skip
+            elif fault:
                 ledger.dropped(item, fault, "give storage.volumes")
             else:
                 volumes.append(volume)

@@ -11,7 +11,7 @@ HIDDEN = "(secret)"
 # Keys whose values are secrets, in all files that are read
 _SECRET_KEY = re.compile(r"pass(word|phrase|wd)?$|secret|token|private_?key|api_?key|credential", re.IGNORECASE)
 _IN_URL = re.compile(r"(?<=://)[^@/\s]*(?=@)")
-_IN_OPTIONS = re.compile(r"(?i)\b(pass(?:word|wd)?|secret|token)=[^,;\s]+")
+_IN_OPTIONS = re.compile(r"(?i)\b(pass(?:word|wd|phrase)?|secret|token)=[^,;\s]+")
 _LONGEST = 200  # characters of a value in the report
 
 
@@ -105,6 +105,11 @@ def hide_secrets(key: str, value: str) -> str:
     text = _IN_OPTIONS.sub(lambda match: f"{match[1]}={HIDDEN}", _IN_URL.sub(HIDDEN, value))
     text = "".join(character if character.isprintable() else " " for character in text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def has_secret(options: str) -> bool:
+    """Returns whether options such as name=value,... have a value that is a secret, also a masked one."""
+    return _IN_OPTIONS.search(options) is not None
 
 
 def count_kinds(entries: Iterable[tuple[Item, Verdict]]) -> dict[Kind, int]:

@@ -373,6 +373,17 @@ def test_features_and_mounts_that_a_file_can_not_have_are_not_carried() -> None:
     assert verdict(site, "/usr").kind is verdict(site, "/data/sub").kind is Kind.NOT_CARRIED
 
 
+def test_mount_with_a_password_is_not_copied() -> None:
+    lines = [f"//filer/{n} /data{n} cifs username=a,{option},rw 0 0\n" for n, option in
+             enumerate(("password=sesame", "pass=sesame", "password=(secret)", "credentials=/root/c"))]  # fmt: skip
+    lines.append("mon1:/ /ceph ceph name=a,secret=sesame 0 0\n")
+    site = imported(fstab="".join(lines))
+    assert [volume["path"] for volume in site.spec["storage"]["volumes"]] == ["/data3"]
+    assert "sesame" not in report_markdown(site) + dump_yaml(site.spec)
+    assert verdict(site, "/data0").why == "its options have a password, which members of the cluster could read"
+    assert site.faults == []
+
+
 def test_grace_time_of_zero_is_carried() -> None:
     site = with_lines("PartitionName=a Nodes=ALL GraceTime=0\n")  # Headway's default is two minutes
     assert site.spec["partitions"]["a"] == {"grace_time": 0}
