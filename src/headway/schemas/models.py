@@ -64,7 +64,7 @@ class GateOut(ResponseModel):
     """A gate of a promotion: what it wants and what it saw. `job_id`: of the job whose metric it reads."""
 
     name: str
-    state: Literal["waiting", "passed", "failed"]
+    state: Literal["waiting", "passed", "failed", "skipped"]
     wants: str
     saw: str = ""
     job_id: int = 0

@@ -349,6 +349,8 @@ TABLE: dict[str, Row] = {
     "GET /clusters/{name}/batches/{batch}": Row(ALL),
     "POST /clusters/{name}/batches/{batch}/stop": TOUCH,
     "POST /clusters/{name}/batches/{batch}/retry": OWNER,
+    "GET /clusters/{name}/models": Row(WORK),
+    "GET /clusters/{name}/models/{team}/{model}": Row(WORK, WORK, ADMIN),
     "GET /clusters/{name}/lineage": Row(WORK),
     "GET /clusters/{name}/pipelines": Row(ALL),
     "GET /clusters/{name}/pipelines/{pipeline}": Row(ALL),

@@ -21,6 +21,7 @@ class FakeMlflow:
     versions: dict[tuple[str, int], tuple[str, str]] = field(default_factory=dict)
     aliases: dict[tuple[str, str], int] = field(default_factory=dict)
     down: bool = False
+    created_ms: int = 1000
 
     def client(self) -> httpx.AsyncClient:
         """Returns a client of this server."""
@@ -97,7 +98,7 @@ class FakeMlflow:
         aliases = [alias for (model, alias), at in self.aliases.items() if (model, at) == (name, number)]
         return {
             "model_version": {
-                "name": name, "version": str(number), "run_id": run, "aliases": aliases, "creation_timestamp": 1000,
+                "name": name, "version": str(number), "run_id": run, "aliases": aliases, "creation_timestamp": self.created_ms,
             }
         }  # fmt: skip
 

@@ -41,6 +41,7 @@ from tests.support.site import (
     batches,
     fabric,
     ledger,
+    models,
     notebooks,
     operations,
     pipelines,
@@ -252,6 +253,7 @@ def _resolved(work: FakeBackend, name: str, nodes: Sequence[NodeOut], out: Clust
         Partition("debug", slots[:1], False, 2, 3600, 600, (), False, 0, ()),
     )
     more["storage"] = storage.STORAGE
+    more["mlflow"] = name == "demo"
     work.clusters[name] = more
     return builders.cluster(len(nodes) - spares if nodes else out.nodes, name=name, **more)
 
@@ -365,6 +367,7 @@ async def furnish(state: AppState, work: FakeBackend) -> None:
     await pipelines.put(state.store)
     await services.put(state)
     await batches.put(state.store)
+    await models.put(state)
     await ledger.put(state, state.store)
     await storage.put(state.store)
     await fabric.put(state.store)

@@ -94,6 +94,13 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("no-batches", "/clusters/prod/batches"),
     ),
     "/clusters/{name}/batches/{batch}": (Place("batch", "/clusters/demo/batches/answers", role="member"),),
+    "/clusters/{name}/models": (
+        Place("models", "/clusters/demo/models", role="member"),
+        Place("no-models", "/clusters/prod/models"),
+    ),
+    "/clusters/{name}/models/{team}/{model}": (
+        Place("model", "/clusters/demo/models/vision/street-signs", role="member"),
+    ),
     "/clusters/{name}/services": (
         Place("services", "/clusters/demo/services", role="member"),
         Place("no-services", "/clusters/prod/services"),

@@ -9,6 +9,7 @@ from headway.jobs.promotions.gates_file import Gate
 
 WAITING = "waiting"  # for a job
 PASSED, FAILED = "passed", "failed"
+SKIPPED = "skipped"  # because another gate had failed
 DONE = "done"  # state of a gate's job whose metrics are complete
 
 
@@ -52,7 +53,7 @@ class GateResult:
     """A gate, with what it wants and what it saw. `job_id`: of the job whose metric it reads."""
 
     name: str
-    state: str  # waiting, passed or failed
+    state: str  # waiting, passed, failed or skipped
     wants: str
     saw: str = ""
     job_id: int = 0

@@ -68,7 +68,9 @@ def require_team(cluster: Cluster, who: Principal, team: str) -> None:
 async def registry(state: AppState, cluster: Cluster, team: str) -> MlflowApi:
     """Returns calls in the workspace of a team. Raises Refused if the cluster has no MLflow, Unreachable if it does not run."""
     if not cluster.mlflow:
-        raise Refused(f"{cluster.name} has no MLflow, which keeps models", hint="mlflow: true in the cluster file")
+        raise Refused(
+            f"models are kept in MLflow, which {cluster.name} does not have", hint="mlflow: true in the cluster file"
+        )
     return await team_api(state, cluster.name, team)
 
 

@@ -19,7 +19,7 @@ from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused, TooManySubmits, Unreachable
 from headway.jobs.explain.reason_sentences import job_reason
-from headway.jobs.promotions.gate_results import DONE, FAILED, GateJobState, GateResult
+from headway.jobs.promotions.gate_results import DONE, FAILED, SKIPPED, WAITING, GateJobState, GateResult
 from headway.jobs.promotions.gates_file import RERUN, gate_job_run
 from headway.jobs.promotions.manifest import Promoted, Source, promotion_statement
 from headway.jobs.submission.prepare_job import prepare_resubmit
@@ -96,7 +96,8 @@ async def _begin(one: _Round) -> None:
     version, files = await one.version(), digest_of_files(await one.files())
     results = await check_version(one.state, one.cluster, one.row, one.stored.gates, version, files, {})
     if any(result.state == FAILED for result in results):
-        await _refuse(one.state, one.row, _failure(results), results, files=files)
+        shown = [replace(gate, state=SKIPPED) if gate.state == WAITING else gate for gate in results]
+        await _refuse(one.state, one.row, _failure(results), shown, files=files)
         return
     names, now = one.stored.gates.job_names(), one.state.clock()
     values: dict[str, Any] = {"files": files, "results": _stored(results), "why": ""}

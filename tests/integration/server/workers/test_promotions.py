@@ -157,7 +157,7 @@ async def test_failed_gate_refuses_before_any_job_runs(lab: Lab) -> None:
     eve, asked = await ask(lab, gates)
     found = await lab.rounds(eve, asked["id"])
     assert (found["state"], found["why"]) == ("refused", "gate loss wants loss at most 1.5: loss 2")
-    assert {gate["name"]: gate["state"] for gate in found["gates"]} == {"held-out": "waiting", "loss": "failed"}
+    assert {gate["name"]: gate["state"] for gate in found["gates"]} == {"held-out": "skipped", "loss": "failed"}
     assert (lab.requests, lab.mlflow.aliases) == ([], {})
     assert (await eve.get(f"{LAB}/promotions/{asked['id']}/manifest")).status_code == 404
     (notification,) = await lab.server.store.notifications.pending("lab", 0)
@@ -384,4 +384,4 @@ async def test_cluster_without_mlflow_has_no_models(lab: Lab) -> None:
     lab.server.backend.clusters["lab"]["mlflow"] = False
     lab.server.state.clusters.forget("lab")
     _, refused = await ask(lab, {}, 400)
-    assert refused["detail"] == "lab has no MLflow, which keeps models"
+    assert refused["detail"] == "models are kept in MLflow, which lab does not have"

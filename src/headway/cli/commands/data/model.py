@@ -35,6 +35,7 @@ _STYLES = {
     "promoting": "warn",
     "waiting": "warn",
     "planned": "dim",
+    "skipped": "dim",
     "refused": "bad",
     "failed": "bad",
 }
