@@ -170,7 +170,7 @@ async def test_network_uses_the_subnet_of_the_file(nova: OpenStackStandIn, cloud
 
 
 async def test_several_external_networks_must_be_chosen_from(nova: OpenStackStandIn, cloud: OpenStackCloud) -> None:
-    nova.neutron._add("networks", {"name": "campus", "router:external": True})
+    nova.neutron.add("networks", {"name": "campus", "router:external": True})
     with pytest.raises(Rejected, match=r"external networks campus, public: give cloud\.external_network"):
         await cloud.make_network("srv", "lab", SETTINGS, ())
     assert await cloud.make_network("srv", "lab", replace(SETTINGS, external_network="public"), ())
@@ -229,7 +229,7 @@ async def test_address_whose_server_is_gone_is_listed_and_deleted(
 ) -> None:
     (made,) = await cloud.launch(await order(cloud))
     await cloud.add_public_address(made)
-    nova._delete(nova.servers[made.id])  # in the dashboard
+    nova.delete(made.id)  # in the dashboard
     (left,) = await cloud.costly_things("srv")
     assert (left.kind, left.machine, left.state, left.number) == ("address", "lab-1-1", "available", 1)
     await cloud.delete_things([left])
@@ -431,7 +431,7 @@ async def test_name_that_a_person_changed_leaves_the_names_of_all(
 async def test_what_a_person_made_is_left_alone(nova: OpenStackStandIn, cloud: OpenStackCloud) -> None:
     (made,) = await cloud.launch(await order(cloud))
     nova.servers["strange"] = {**nova.servers[made.id], "id": "strange", "metadata": {}}
-    nova.neutron._add("floatingips", {"floating_ip_address": "203.0.113.9", "port_id": None, "description": "mine"})
+    nova.neutron.add("floatingips", {"floating_ip_address": "203.0.113.9", "port_id": None, "description": "mine"})
     assert "strange" not in {one.id for one in await cloud.instances("srv")}
     assert {one.kind for one in await cloud.costly_things("srv")} == {"instance", "volume"}
     await cloud.terminate([made.id])

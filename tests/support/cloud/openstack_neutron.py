@@ -32,9 +32,9 @@ class Neutron:
     def reset(self) -> None:
         self.quotas.clear()
         self.rows = {kind: {} for kind in KINDS}
-        self.external = self._add("networks", {"name": "public", "router:external": True})["id"]
+        self.external = self.add("networks", {"name": "public", "router:external": True})["id"]
 
-    def _add(self, kind: str, fields: Row) -> Row:
+    def add(self, kind: str, fields: Row) -> Row:
         row = {"id": str(uuid.uuid4()), "description": "", **fields}
         self.rows[kind][row["id"]] = row
         return row
@@ -84,9 +84,9 @@ class Neutron:
         if kind == "floatingips":
             assert fields["floating_network_id"] == self.external
             fields = {**fields, "floating_ip_address": f"203.0.113.{len(self.rows[kind]) + 10}"}
-        row = self._add(kind, fields)
+        row = self.add(kind, fields)
         if kind == "security-groups":
-            self._add("security-group-rules", _rule(row["id"], "egress"))
+            self.add("security-group-rules", _rule(row["id"], "egress"))
         return 201, {single: self._seen(kind, row)}
 
     def _change_router(self, router: Row, action: str, body: Row) -> Answer | None:
@@ -134,7 +134,7 @@ class Neutron:
             where = str(ipaddress.IPv4Network(subnet["cidr"])[1])
         ips = [{"subnet_id": subnet["id"], "ip_address": where}]
         fields = {"network_id": network, "device_id": device, "device_owner": owner, "fixed_ips": ips}
-        return self._add("ports", {**fields, "security_groups": list(groups)})
+        return self.add("ports", {**fields, "security_groups": list(groups)})
 
     def unplug(self, device: str) -> None:
         """Deletes the ports of a server. Its floating IPs stay."""

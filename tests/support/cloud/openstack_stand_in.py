@@ -198,7 +198,7 @@ class OpenStackStandIn:
             self._build(row)
             return 200, {"server": self._seen(row)}
         if method == "DELETE" and len(parts) == 2:
-            self._delete(row)
+            self.delete(row["id"])
             return 204, {}
         return self._act(row, body) if method == "POST" and parts[2:] == ["action"] else None
 
@@ -256,22 +256,35 @@ class OpenStackStandIn:
             row |= {"status": "ERROR", "fault": {"code": 500, "message": words}}
             self.neutron.unplug(row["id"])
             return
-        row |= {"status": "ACTIVE", "OS-SRV-USG:launched_at": _now()}
-        if self.born:
-            address = self.neutron.addresses(row["id"])[0]["addr"]
-            self.born(row["id"], address, row["user_data"])
+        if self.born is None:
+            row |= {"status": "ACTIVE", "OS-SRV-USG:launched_at": _now()}
+            return
+        row["reads"] = -(10**9)  # its body is made once
+        row["OS-EXT-STS:task_state"] = "spawning"
+        Thread(target=self._spawn, args=(row, self.neutron.addresses(row["id"])[0]["addr"])).start()
+
+    def _spawn(self, row: Row, address: str) -> None:
+        """Gives a server its body."""
+        assert self.born is not None
+        self.born(row["id"], address, row["user_data"])
+        with self.lock:
+            row |= {"status": "ACTIVE", "OS-SRV-USG:launched_at": _now(), "OS-EXT-STS:task_state": None}
+            gone = row["id"] not in self.servers
+        if gone and self.ended:
+            self.ended(row["id"])
 
     def _seen(self, row: Row) -> Row:
         shown = {key: value for key, value in row.items() if key not in ("reads", "user_data")}
         return {**shown, "addresses": {"net": self.neutron.addresses(row["id"])}}
 
-    def _delete(self, row: Row) -> None:
-        del self.servers[row["id"]]
-        self.neutron.unplug(row["id"])
-        for key in [key for key, one in self.volumes.items() if one["attachments"][0]["server_id"] == row["id"]]:
+    def delete(self, server: str) -> None:
+        """Deletes a server, as a person does in the dashboard."""
+        row = self.servers.pop(server)
+        self.neutron.unplug(server)
+        for key in [key for key, one in self.volumes.items() if one["attachments"][0]["server_id"] == server]:
             del self.volumes[key]
         if self.ended and row["OS-SRV-USG:launched_at"]:
-            self.ended(row["id"])
+            self.ended(server)
 
     def _act(self, row: Row, body: Row) -> Answer | None:
         wanted = {"os-start": ("SHUTOFF", "ACTIVE"), "os-stop": ("ACTIVE", "SHUTOFF")}.get(next(iter(body)))
