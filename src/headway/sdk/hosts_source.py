@@ -16,7 +16,7 @@ from headway.errors import CommandFailed, Fault, HeadwayError, InvalidSpec
 from headway.validation.error_paths import pydantic_faults
 
 COMMAND_S = 120.0  # seconds; a state in a remote backend is read over the network
-LARGEST_STATE = 64 * 2**20  # bytes
+LARGEST_STATE = 64 * 2**20  # bytes, also of what a command prints
 _KEPT_CHARACTERS = 400  # of a program's error
 
 
@@ -56,7 +56,7 @@ def _output_of(command: str, folder: Path) -> str:
     if not argv:
         raise _fault("hosts.from", "names no command", 'for example "tofu output -json"')
     try:
-        return asyncio.run(run_process(argv, timeout_s=COMMAND_S, cwd=folder)).stdout
+        printed = asyncio.run(run_process(argv, timeout_s=COMMAND_S, cwd=folder, max_output=LARGEST_STATE + 1))
     except CommandFailed as error:
         if error.code == 127:
             raise _fault(
@@ -69,6 +69,10 @@ def _output_of(command: str, folder: Path) -> str:
         raise _fault("hosts.from", f"{command!r} {ended}: {said}", f"run it in {folder}") from None
     except HeadwayError as error:
         raise _fault("hosts.from", error.message, error.hint) from None
+    if len(printed.out) > LARGEST_STATE:
+        words = f"{command!r} prints more than {LARGEST_STATE // 2**20} MiB"
+        raise _fault("hosts.from", words, "give a command that prints only the outputs")
+    return printed.stdout
 
 
 def _text_of(file: Path) -> str:

@@ -103,6 +103,11 @@ def test_command_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "did not end within" in refusal({"from": "sleep 600"}, tmp_path)
 
 
+def test_command_that_prints_more_than_any_state_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts_source, "LARGEST_STATE", 2**20)
+    assert "prints more than 1 MiB" in refusal({"from": f"head -c {2**20 + 1} /dev/zero"}, tmp_path)
+
+
 def test_larger_file_than_any_state_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts_source, "LARGEST_STATE", 2**20)
     with (tmp_path / "state").open("wb") as file:

@@ -12,6 +12,7 @@ from typing import cast
 
 from headway.changes.checks.gpu_drivers import driver_notes, drivers_to_install
 from headway.changes.checks.host_containers import DeclaredHosts, container_notes, container_runtime
+from headway.changes.checks.moved_hosts import moved_host_notes
 from headway.changes.checks.owned_machines import EarlierFindings, SurveyResult, evaluate_surveys
 from headway.changes.checks.uid_conflicts import agreed_uids
 from headway.cluster import remote_steps
@@ -69,6 +70,7 @@ class InventorySurvey:
     run_in: DeclaredHosts = field(default_factory=DeclaredHosts)
     # stored hardware of the machines that this cluster has claimed already
     claimed: Mapping[str, DetectedHardware] = field(default_factory=dict)
+    there: Mapping[str, str] = field(default_factory=dict)  # addresses of the cluster's owned machines, by name
 
     @property
     def containers(self) -> dict[str, HostContainer]:
@@ -120,7 +122,9 @@ class InventorySurvey:
 
     def with_notes(self, changes: ChangeSet) -> ChangeSet:
         """Returns the ChangeSet with notes on what a user should know before an apply."""
-        notes = list(container_notes(self.cluster.image, self.surveys, self.judgement.contained))
+        listed = _owned(self.cluster, {name: host.address for name, host in self.run_in.hosts.items()})
+        notes = list(moved_host_notes(self.there, listed, self.taken))
+        notes += container_notes(self.cluster.image, self.surveys, self.judgement.contained)
         notes += driver_notes(self.cluster, self.surveys, self.claimed)
         notes += [f"apply would stop: {problem.what}; {problem.fix}" for problem in self.stops]
         notes += [f"{problem.what}; {problem.fix}" for problem in self.judgement.problems if not problem.fatal]
@@ -195,7 +199,12 @@ async def survey_machines(
         agreed,
         run_in,
         known.found,
+        _owned(cluster, {name: machine.address for name, machine in there.items()}),
     )
+
+
+def _owned(cluster: Cluster, addresses: Mapping[str, str]) -> dict[str, str]:
+    return {name: address for name, address in addresses.items() if not cluster.provider_of(name).rents_machines}
 
 
 def check_claimable(found: InventorySurvey) -> None:
