@@ -266,3 +266,39 @@ def test_last_error_of_a_failed_job_is_in_its_banner(demo: Site, page: Page, mon
     expect(page.locator("#head .notice")).to_contain_text(error)
     demo.goto(page, "/clusters/demo/jobs/120", role="viewer")
     expect(page.locator("#head .notice")).not_to_contain_text(error)
+
+
+def test_repeated_lines_are_folded_and_ranks_are_chosen(
+    demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = "".join(f"[rank{rank}]: NCCL started\n" for rank in range(8))
+    log = Log(demo, monkeypatch, f"{ranks}0: step 1\n1: step 1\n1: retry".encode())
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    lines = page.locator("#log-text .log-line:visible")
+    expect(lines).to_have_text([re.compile("rank0.*started"), re.compile("step 1"), re.compile("retry")])
+    expect(lines.first).to_have_attribute("data-repeats", "\N{MULTIPLICATION SIGN}8")
+    expect(lines.nth(1)).to_have_attribute("data-repeats", "\N{MULTIPLICATION SIGN}2")
+    log.write(b"\n1: retry", end=True)
+    expect(lines.nth(2)).to_have_attribute("data-repeats", "\N{MULTIPLICATION SIGN}2")
+    page.get_by_role("button", name="Fold").click()
+    expect(lines).to_have_count(12)
+    page.get_by_label("Lines of rank").select_option("1")
+    expect(lines).to_have_text(
+        [re.compile("rank1"), re.compile("1: step 1"), re.compile("1: retry"), re.compile("1: retry")]
+    )
+
+
+def test_first_error_of_the_whole_log_is_shown(demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (
+        "begin\n0 errors so far\nRuntimeError: NCCL error in lab-1-2\n"
+        + "step\n" * 3000
+        + "Error: the launcher ended\n"
+    )
+    monkeypatch.setattr(demo_state, "LOG", text.splitlines())
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    page.get_by_role("button", name="First error").click()
+    expect(page.locator("#log-match")).to_have_text("match 1 of 2")
+    expect(page.locator("#log-text mark")).to_be_visible()
+    expect(page.locator("#log-text .log-line", has=page.locator("mark"))).to_contain_text(
+        "RuntimeError: NCCL error in lab-1-2"
+    )

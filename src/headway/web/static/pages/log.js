@@ -5,9 +5,13 @@
   const box = document.querySelector("[data-log]");
   if (!box) return;
   const MOST = 5000, FIRST = 500, AFTER = 1500, AGAIN_MS = 1000, LONGEST_MS = 15000;
+  const MOST_RANKS = 512; // in the list; a line of a number may be no line of a rank
+  // The words by which the first error is searched, and the lines among them that state one.
+  const ERROR_WORDS = ["error", "traceback", "fatal", "killed"];
+  const STATES_ERROR = /\b(error|exception|traceback|fatal|killed|out of memory)\b|[a-z]Error\b/i, NO_ERROR = /\b(0|no) errors?\b|errors? ?[:=] ?0\b/i;
   const OUT = 0, ERROR = 3, SAID = 4, AT = 5, END = 6; // kinds of schemas/stream_frames.py
   const PASSING = ["unreachable", "command_failed", "too_many_tries", "too_many_at_once", "bug"]; // temporary errors
-  const { NOTE, isNote, plain, nodes } = window.headwayLogLines;
+  const { NOTE, isNote, plain, nodes, rank, sense } = window.headwayLogLines;
   const pre = document.getElementById("log-text"), state = document.getElementById("log-state");
   const earlier = document.getElementById("log-earlier"), toEnd = document.getElementById("log-end");
   const found = document.getElementById("log-found"), download = document.getElementById("log-download");
@@ -39,6 +43,8 @@
     if (cut) {
       const height = pre.scrollHeight, top = pre.scrollTop;
       for (const one of shown.splice(0, cut)) one.node.remove();
+      for (const one of shown) one.head = null;
+      for (let i = 0; i < shown.length; i += 1) fold(i);
       pre.scrollTop = top - (height - pre.scrollHeight);
       cut = 0;
     }
@@ -46,6 +52,7 @@
     if (at >= 0 && at < lines.length && shown[at].raw !== lines[at]) {
       shown[at].raw = lines[at];
       fill(shown[at]);
+      fold(at);
     }
     if (at >= 0 && lines.length > shown.length) shown[at].node.append("\n");
     const added = document.createDocumentFragment();
@@ -56,12 +63,54 @@
       fill(one);
       if (i < lines.length - 1) one.node.append("\n");
       shown.push(one);
+      fold(i);
       added.append(one.node);
     }
     pre.append(added);
   }
 
-  function fill(one) { one.node.replaceChildren(...nodes(one.raw)); }
+  function fill(one) {
+    one.node.replaceChildren(...nodes(one.raw));
+    one.sense = sense(one.raw);
+    const of = rank(one.raw);
+    if (of === "") delete one.node.dataset.rank;
+    else if (of !== one.node.dataset.rank) { one.node.dataset.rank = of; add_rank(of); }
+  }
+
+  // Lets a line that says the same as the one before it disappear behind that one, which counts them.
+  function fold(i) {
+    const one = shown[i], before = shown[i - 1], repeats = Boolean(before && one.sense && one.sense === before.sense);
+    if (one.head && one.head !== one) count(one.head, -1); // the line was shorter, and repeated the one before it
+    one.node.classList.toggle("is-repeat", repeats);
+    one.head = repeats ? before.head : one;
+    if (repeats) count(one.head, 1);
+    else { one.count = 1; delete one.node.dataset.repeats; }
+  }
+
+  function count(head, more) {
+    head.count += more;
+    if (head.count > 1) head.node.dataset.repeats = `×${head.count}`;
+    else delete head.node.dataset.repeats;
+  }
+
+  // Adds a rank to the list of ranks, which appears with the second one.
+  const ranks = document.getElementById("log-rank"), known = new Set();
+  function add_rank(of) {
+    if (known.has(of) || known.size >= MOST_RANKS) return;
+    known.add(of);
+    const option = new Option(`rank ${of}`, of), after = [...ranks.options].find((other) => other.value && Number(other.value) > Number(of));
+    ranks.add(option, after ?? null);
+    ranks.hidden = known.size < 2;
+  }
+  ranks.addEventListener("change", show_rank);
+  // Only one rule of a style sheet changes, so that all lines of other ranks disappear at once, also those that come later.
+  const sheet = new CSSStyleSheet();
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+  function show_rank() {
+    const of = ranks.value;
+    sheet.replaceSync(of === "" ? "" : `#log-text [data-rank]:not([data-rank="${CSS.escape(of)}"]) { display: none; }`);
+    pre.classList.toggle("is-one-rank", of !== "");
+  }
 
   // Draws all lines again. `number`: of the first one in the file, 0 if it is unknown.
   function rewrite(number) {
@@ -105,6 +154,8 @@
   function mark() {
     const node = shown[place()]?.node;
     if (!node || node.querySelector("mark")) return;
+    if (node.dataset.rank !== ranks.value) { ranks.value = ""; show_rank(); }
+    node.classList.remove("is-repeat");
     for (const other of pre.querySelectorAll("mark")) other.replaceWith(...other.childNodes);
     const made = document.createElement("mark"), walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT), wanted = hit.q.toLowerCase();
     let text = null, at = -1;
@@ -292,6 +343,36 @@
     } catch (error) {
       found.replaceChildren(paragraph(error.message));
     }
+  });
+
+  // Finds the first line of the whole log that states an error.
+  document.getElementById("log-error").addEventListener("click", async () => {
+    matches = [];
+    match = -1;
+    searched = "";
+    tell();
+    found.hidden = false;
+    found.replaceChildren(paragraph("Searching …"));
+    try {
+      const answers = [];
+      for (const q of ERROR_WORDS) answers.push(...(await ask("/search", { q })).found.map((one) => ({ one, q })));
+      const stated = answers.filter(({ one }) => STATES_ERROR.test(plain(one.text)) && !NO_ERROR.test(plain(one.text)));
+      const stating = [...new Map(stated.map((hit) => [hit.one.offset, hit])).values()].sort((a, b) => a.one.offset - b.one.offset);
+      found.replaceChildren(paragraph(stating.length ? `${stating.length} line${stating.length === 1 ? "" : "s"} with errors` : "No line states an error"));
+      matches = stating.map(({ one, q }) => ({ one, q, button: choice(one) }));
+      found.append(...matches.map(({ button }) => button));
+      matches.forEach(({ button }, i) => button.addEventListener("click", () => choose(i)));
+      if (matches.length) choose(0);
+    } catch (error) {
+      found.replaceChildren(paragraph(error.message));
+    }
+  });
+
+  const folds = document.getElementById("log-fold");
+  folds.addEventListener("click", () => {
+    const on = folds.getAttribute("aria-pressed") !== "true";
+    folds.setAttribute("aria-pressed", String(on));
+    pre.classList.toggle("is-folded", on);
   });
 
   function paragraph(text) {

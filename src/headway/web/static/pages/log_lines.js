@@ -67,5 +67,17 @@ window.headwayLogLines = (() => {
     return made;
   }
 
-  return { NOTE, isNote, plain, nodes };
+  // What launchers put before the lines of a rank: "3: " (srun --label), "[rank3]: ", "[default3]:" (torchrun --tee).
+  const RANK = /^(?:\[(?:rank|default)?(\d+)\]:?|(\d+):) ?/;
+
+  // Returns the rank that wrote a line, as text; "" if the line does not say.
+  function rank(raw) {
+    const found = RANK.exec(plain(raw));
+    return found ? found[1] ?? found[2] : "";
+  }
+
+  // Returns the text by which a line repeats the one before it: also that of another rank.
+  const sense = (raw) => (isNote(raw) ? "" : plain(raw).replace(RANK, "").trim());
+
+  return { NOTE, isNote, plain, nodes, rank, sense };
 })();
