@@ -330,6 +330,7 @@ TABLE: dict[str, Row] = {
     "GET /clusters/{name}/trainings": Row(ALL),
     "GET /clusters/{name}/trainings/compare": Row(WORK),
     "GET /clusters/{name}/jobs/{job_id}": Row(ALL),
+    "GET /clusters/{name}/jobs/{job_id}/efficiency": Row(ALL),
     "GET /clusters/{name}/jobs/{job_id}/live": Row(ALL, leaves=True),
     "POST /clusters/{name}/jobs/{job_id}/resume": Row(WORK, ADMIN, ADMIN),
     "POST /clusters/{name}/jobs/{job_id}/{verb}": TOUCH,

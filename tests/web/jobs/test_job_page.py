@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from typing import Any
@@ -93,3 +94,10 @@ def test_charts_are_not_reloaded_by_an_unchanged_update(demo: Site, page: Page) 
     expect(page.locator("#use [data-charts]")).to_have_attribute("data-state", "drawn")
     page.wait_for_function("() => window.told")
     assert len(asked) == 1
+
+
+def test_efficiency_says_what_to_change(demo: Site, page: Page) -> None:
+    demo.goto(page, "/clusters/demo/jobs/104", role="viewer")
+    verdict = page.locator("#efficiency")
+    expect(verdict).to_contain_text("Efficiency")
+    expect(verdict).to_contain_text(re.compile(r"GPUs\s*\d+ % busy on average"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
+from headway.jobs.explain.efficiency import Finding
 from headway.schemas.jobs import ArrayOut, JobRunsOut, PlacementOut, ProgressOut
 from headway.web.views.state_wording import count, slurm_time
 
@@ -36,6 +37,14 @@ class Tasks:
     cluster: str
     array: int
     out: ArrayOut
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """How well the job used its resources."""
+
+    headline: str
+    findings: tuple[Finding, ...]
 
 
 def facts(job: JobState, progress: ProgressOut | None, runs: JobRunsOut, *, simulated: bool) -> Facts:

@@ -8,16 +8,18 @@ from typing import cast
 
 from fastapi import Request
 from starlette.datastructures import FormData
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.array_task import ArrayTask
 from headway.api.http.failure_audit import audit_failure
 from headway.api.http.path_numbers import PathNumber
+from headway.api.http.security_headers import PAGE_HEADERS
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotAllowed, NotFound
+from headway.jobs.explain.efficiency import headline
 from headway.jobs.submission.resume_point import kept_steps
 from headway.jobs.view.array_tasks import array_out
 from headway.schemas.base import API_PREFIX
@@ -29,6 +31,7 @@ from headway.services.app_state import AppState
 from headway.services.jobs import actions, details, resume
 from headway.services.jobs.actions import Action
 from headway.services.jobs.clone import can_clone
+from headway.services.monitoring.efficiency import get_efficiency
 from headway.services.queue.pending_reasons import pending_reason
 from headway.web import form_idempotency
 from headway.web.page_context import redirect_with_message
@@ -36,9 +39,10 @@ from headway.web.page_routes import page_router
 from headway.web.page_stream import Parts, render_pulse, stream_parts
 from headway.web.pages.jobs.array import TaskKind, array_page, array_stream
 from headway.web.pages.jobs.job_reading import JobLabel, find_job, is_array, is_mine, read_lineage, read_script
-from headway.web.rendering import render
+from headway.web.rendering import render, render_part
 from headway.web.views import job_facts, job_head, job_timeline
 from headway.web.views.charts import job_charts
+from headway.web.views.job_facts import Efficiency
 
 router = page_router()
 _DONE = {"cancel": "{} is cancelled", "requeue": "{} goes back to the queue", "hold": "{} is held",
@@ -115,6 +119,14 @@ async def job_stream(
         return await _parts(state, cluster, found, known[key], mine=mine, clone=clone)
 
     return stream_parts(request, state, who, name, make, prefix="job_")
+
+
+@router.get("/clusters/{name}/jobs/{job_id}/efficiency", response_model=None)
+async def job_efficiency(name: str, job_id: JobLabel, state: State, _: Anyone) -> Response:
+    """Returns the part of the page with the verdict on the job's use of its resources; empty if there is none."""
+    cluster = (await state.clusters.get(name))[1]
+    found = await get_efficiency(state, name, await find_job(state, cluster, job_id))
+    return HTMLResponse(render_part("job_efficiency", Efficiency(headline(found), found)), headers=PAGE_HEADERS)
 
 
 @router.post("/clusters/{name}/jobs/{job_id}/resume", response_model=None)
