@@ -39,6 +39,7 @@ teams:
 qos:
   high: {teams: [it], priority: 100, preempts: [standby]}
   standby: {grace_time: 0, usage_factor: 0.25}
+  long: {users: [ben]}
 """
 DAEMONS = ["systemctl", "show", "-p", "MainPID", "slurmctld", "slurmdbd", "mariadb", "munge", "slurmrestd"]
 
@@ -126,7 +127,7 @@ def test_limits_of_teams_below_each_other_qos_and_one_person_hold(lab: Lab) -> N
         lab.wait_job(scavenger, "RUNNING")
         lab.wait_job(first, "RUNNING")
         sibling = lab.sbatch("eve", "--gpus=1", wrap="true")
-        second = lab.sbatch("ben", wrap="true")
+        second = lab.sbatch("ben", "--qos=long", wrap="true")  # the limit of ben counts jobs of all QOS
         lab.wait(lambda: lab.field(sibling, "Reason") == "AssocGrpGRES", "science to have all its GPUs")
         lab.wait(lambda: lab.field(second, "Reason") == "AssocGrpJobsLimit", "ben to have all his jobs")
         urgent = lab.sbatch("ida", "--qos=high", "-N2", "--gpus-per-node=8", wrap="true")
@@ -135,6 +136,14 @@ def test_limits_of_teams_below_each_other_qos_and_one_person_hold(lab: Lab) -> N
         assert int(lab.field(scavenger, "Restarts")) == 1
         assert [lab.wait_job(job) for job in (scavenger, sibling, second)] == ["COMPLETED"] * 3
         assert "nothing to change" in lab.cli("plan", str(file)).out.lower()
+        # ben's own list lacks the new default of the team until it is changed too.
+        default = TREE.replace("users: [ann, ben]", "default_qos: burst, users: [ann, ben]")
+        file.write_text(default.replace("long: {users: [ben]}", "long: {users: [ann]}\n  burst: {teams: [vision]}"))
+        lab.cli("apply", str(file), "--yes")
+        assert "nothing to change" in lab.cli("plan", str(file)).out.lower()
+        with pytest.raises(HeadwayError, match="burst, standby"):
+            lab.submit("#!/bin/sh\n", "--qos=long", user="ben")
+        assert lab.wait_job(lab.sbatch("ann", "--qos=long", wrap="true")) == "COMPLETED"
     finally:
         lab.head("bash", "-c", "scancel $(squeue -h -o %A) 2>/dev/null; true")
         lab.wait(lambda: not lab.head("squeue", "-h").out.strip(), "the queue to be empty")

@@ -67,22 +67,24 @@ def _of_root(accounting: Accounting) -> Mapping[str, str]:
 
 def _own(accounting: Accounting, lists: QosLists) -> Iterator[tuple[str, str]]:
     users: dict[str, set[str]] = {}  # QOS -> accounts of the users who may have it
+    chosen = {account: set(names) for account, names in lists.allowed.items()}  # account -> QOS of its jobs
     for user in accounting.users:
         for name in listed(user.value("qos"), lists.allowed.get(user.account, frozenset())):
             users.setdefault(name, set()).add(user.account)
+            chosen.setdefault(user.account, set()).add(name)
     accounts: dict[str, set[str]] = {}
     for account, names in lists.allowed.items():
         for name in names:
             accounts.setdefault(name, set()).add(account)
     parents = {account.parent for account in accounting.accounts.values()}
-    for account, names in lists.allowed.items():
+    for account in lists.allowed:
         for name in dict.fromkeys((lists.default[account], account.lower())):
             qos = accounting.qos.get(name)
             alone = accounts.get(name) == {account} and users.get(name, {account}) == {account}
             if qos is None or name == NORMAL or not alone or _needs_section(qos):
                 continue
             # A team's limits count the jobs of all QOS that it may choose, and those of the teams below it.
-            if not _has_limits(qos) or (names <= {name, NORMAL} and account not in parents):
+            if not _has_limits(qos) or (chosen[account] <= {name, NORMAL} and account not in parents):
                 yield account, name
                 break
 

@@ -199,3 +199,14 @@ def test_users_of_a_team_have_a_qos_that_teams_below_it_have_not() -> None:
     site = imported(sacctmgr__dump=dump, qos__txt="Name|Priority|Flags|GrpJobs\nhigh|9||\n")
     assert site.spec["qos"] == {"high": {"users": ["ann"], "priority": 9}}
     assert verdict(site, "QOS", record="Account=top").place == "qos.high.users"
+
+
+def test_limits_of_an_account_s_qos_are_not_those_of_a_team_whose_users_may_choose_more() -> None:
+    dump = "Cluster - 'lab'\nParent - 'root'\nAccount - 'ml':QOS='ml'\nParent - 'ml'\nUser - 'ann'\nUser - 'bob':QOS='ml,high'\n"
+    table = "Name|Priority|Flags|GrpJobs\nml|0||9\nhigh|5||\n"
+    site = imported(sacctmgr__dump=dump, qos__txt=table)
+    assert site.spec["qos"] == {
+        "ml-qos": {"limits": {"running_jobs": 9}},
+        "high": {"users": ["bob"], "priority": 5},
+    }
+    assert site.spec["teams"]["ml"] == {"users": ["ann", "bob"], "share": 1, "default_qos": "ml-qos", "own_qos": False}
