@@ -29,10 +29,16 @@ from headway.slurm_import.accounting.sacctmgr_files import (
 from headway.slurm_import.accounting.team_tree import TeamTree
 from headway.slurm_import.accounting.teams import Teams, make_teams
 from headway.slurm_import.conf_reader import ConfReader, Record
+from headway.slurm_import.controllers import head_and_nodes
 from headway.slurm_import.keys_not_carried import OTHER_FILES
 from headway.slurm_import.node_groups import NodeGroup, make_groups
 from headway.slurm_import.node_lines import NodeReport, SiteNode, gpu_type, read_nodes
-from headway.slurm_import.partition_lines import Surroundings, make_partitions, read_partitions
+from headway.slurm_import.partition_lines import (
+    DEFAULTS_OF_PARTITIONS,
+    Surroundings,
+    make_partitions,
+    read_partitions,
+)
 from headway.slurm_import.reservation_lines import (
     ReservationSurroundings,
     SiteReservation,
@@ -43,7 +49,6 @@ from headway.slurm_import.reservation_lines import (
 from headway.slurm_import.site_scripts import CopiedScripts, copy_scripts, leave_scripts
 from headway.slurm_import.values import holds_below
 from headway.slurm_import.verdicts import Item, Kind, Ledger, Verdict
-from headway.validation import syntax_rules
 from headway.validation.field_types import MOST_NODES
 
 MAIN_FILE = "slurm.conf"
@@ -113,7 +118,7 @@ def import_site(files: SiteFiles, *, with_scripts: bool = False) -> Imported:
     items = cluster_keys.cluster_items(reading.records)
     version = IMAGES[DEFAULT_IMAGE].slurm.name
     notes = _template_notes(files)
-    head, nodes = _controllers(items, reading.nodes, ledger, notes)
+    head, nodes = head_and_nodes(items, reading.nodes, ledger, notes)
     found = read_partitions(reading.records, nodes, ledger)
     members = {name: frozenset(p.name for p in found.values() if name in p.nodes) for name in nodes}
     groups, lost = make_groups(nodes.values(), members, reading.topology.leaf_of)
@@ -125,6 +130,7 @@ def import_site(files: SiteFiles, *, with_scripts: bool = False) -> Imported:
         site_names.partition_names(), groups, teams.of_account, TeamTree(teams.fields), _holds_below(files),
         reading.accounting.qos, version,
         cluster_keys.last(items, "preempttype").lower(), cluster_keys.last(items, "preemptmode").lower(),
+        {item.key.lower(): item for item in cluster_keys.find(items, *DEFAULTS_OF_PARTITIONS)},
     )  # fmt: skip
     partitions = make_partitions(found, around, ledger)
     preemption = Preemption(around.preempt_type, around.preempt_mode)
@@ -269,55 +275,6 @@ def _read_other(
         lines = sum(1 for line in text.split("\n") if line.strip())
         item = ledger.read(Item(path, 1, "file", f"{lines} lines"))
         ledger.dropped(item, "the import does not know this file", "check whether slurm.conf should include it")
-
-
-def _controllers(
-    items: list[Item], nodes: dict[str, SiteNode], ledger: Ledger, notes: list[str]
-) -> tuple[str, dict[str, SiteNode]]:
-    """Returns the address of the head, and the nodes without it: Headway's head runs no jobs."""
-    hosts: list[tuple[str, str, Item]] = []
-    for item in cluster_keys.find(items, "slurmctldhost", "controlmachine", "backupcontroller"):
-        name, _, address = item.value.partition("(")
-        hosts.append((name.strip(), address.rstrip(") ") or name.strip(), item))
-    address = cluster_keys.last(items, "controladdr")
-    for item in cluster_keys.find(items, "controladdr"):
-        ledger.carried(item, "hosts[0].address")
-    for item in cluster_keys.find(items, "backupaddr"):
-        ledger.dropped(item, "the import makes one head", "add the second head after the move: controllers: 2")
-    for index, (_, _, item) in enumerate(hosts):
-        if index == 0:
-            ledger.carried(item, "hosts[0]", "the head")
-        else:
-            ledger.dropped(item, "the import makes one head", "add the second head after the move: controllers: 2")
-    head, reached = (hosts[0][0], address or hosts[0][1]) if hosts else ("", "head.example.org")
-    if syntax_rules.host_fault(reached) or ":" in reached:
-        notes.append(
-            f"{syntax_rules.printable(reached)} is no address of a machine: replace head.example.org under hosts"
-        )
-        reached = "head.example.org"
-    by_address = {node.address.lower(): node for node in reversed(nodes.values())}
-    rest = {
-        name: node
-        for name, node in nodes.items()
-        if name != head and node.address.lower() != reached.lower() and by_address[node.address.lower()] is node
-    }
-    shared = len(nodes) - len(by_address)
-    if shared:
-        notes.append(
-            f"{shared:,} nodes share the address of another one: a machine is one node, so they are not carried"
-        )
-    if not hosts:
-        notes.append("slurm.conf names no controller: replace head.example.org under hosts")
-    if len(rest) < len(nodes) and rest:
-        if len(rest) < len(by_address):
-            notes.append(
-                f"{head} is controller and node: Headway's head runs no jobs, so the cluster has one node less"
-            )
-        return reached, rest
-    if not rest:
-        notes.append(f"the only node {head} is also the controller: give another machine for the head under hosts")
-        return "head.example.org", {node.name: node for node in by_address.values()}
-    return reached, rest
 
 
 def _holds_below(files: SiteFiles) -> bool:

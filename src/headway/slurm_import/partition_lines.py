@@ -30,6 +30,14 @@ _DEFAULTS = {
 }  # fmt: skip
 
 
+# Keys for the whole cluster that hold in partitions without one of these keys
+DEFAULTS_OF_PARTITIONS = {
+    "defmempercpu": ("defmempercpu", "defmempernode"), "maxmempercpu": ("maxmempercpu", "maxmempernode"),
+    "maxmempernode": ("maxmempercpu", "maxmempernode"), "defcpupergpu": ("defcpupergpu", "jobdefaults"),
+    "defmempergpu": ("defmempergpu", "jobdefaults"),
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class SitePartition:
     """One partition of the site with the keys that hold for it, by their names in lower case."""
@@ -57,6 +65,7 @@ class Surroundings:
     version: str  # Slurm of the node image
     preempt_type: str = ""
     preempt_mode: str = ""
+    defaults: Mapping[str, Item] = field(default_factory=dict)  # those of DEFAULTS_OF_PARTITIONS for the whole cluster
     preempts: Mapping[str, list[str]] | None = None  # partition -> those that it preempts; None: tiers can't express it
     default: str = ""  # the partition of jobs that name none: of several, Slurm takes the last
     used_qos: dict[str, str] = field(default_factory=dict)  # QOS -> the place of its limits, "" without any
@@ -201,6 +210,9 @@ class _Fields:
                 self._ledger.same(item, "it is empty")
             else:
                 self._decide(key, item)
+        for key, item in self._around.defaults.items():
+            if not any(name in self._partition.keys for name in DEFAULTS_OF_PARTITIONS[key]):
+                self._default(_KEYS[key], item)
         if self._slurm:
             self._fields["slurm"] = dict(sorted(self._slurm.items()))
         return self._fields
@@ -335,6 +347,12 @@ class _Fields:
             self._ledger.carried(item, places, "for what is not carried see the QOS")
         else:
             self._ledger.dropped(item, "the QOS has no limits that a partition has", "see the QOS")
+
+    def _default(self, key: str, item: Item) -> None:
+        """Gives the partition a key that the site has for the whole cluster, if a cluster file takes its value."""
+        if not key_fault(key, item.value, self._around.version, partition=True)[0]:
+            self._slurm[key] = item.value
+            self._ledger.kept(item, f"partitions.*.slurm.{key}", "of partitions that have no value of their own")
 
     def _slurm_key(self, key: str, item: Item) -> None:
         value = {"true": "YES", "1": "YES"}.get(item.value.lower(), item.value) if key == "Hidden" else item.value

@@ -44,6 +44,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 ProctrackType=proctrack/cgroup
 GresTypes=gpu
+DefMemPerCPU=3000
 Licenses=matlab:10
 PriorityType=priority/multifactor
 PriorityWeightAge=5000
@@ -108,6 +109,7 @@ def accounting() -> Iterator[str]:
         for user in users:
             yield f"{add} user {user} account={account} Fairshare=1"
     yield f"{add} coordinator account=physics names=alice"
+    yield "sacctmgr -i modify user bob set QOS+=high,standby"
     yield "sacctmgr -i modify user alice where account=genomics set MaxJobs=3 GrpTRES=gres/gpu=2 GrpTRESMins=gres/gpu=600"
 
 

@@ -501,6 +501,24 @@ def test_uids_of_the_site_are_in_the_file() -> None:
     assert site.faults == []
 
 
+def test_defaults_of_memory_and_cpus_are_those_of_each_partition() -> None:
+    """A site gives them once for the whole cluster; a cluster file has them for partitions."""
+    site = with_lines(
+        "DefMemPerCPU=1000\nDefMemPerCPU=4000\nMaxMemPerNode=12000\nDefCpuPerGPU=x\nPartitionName=a Nodes=ALL\n"
+        "PartitionName=b Nodes=ALL DefMemPerCPU=2000 MaxMemPerCPU=3000\nPartitionName=c Nodes=ALL DefMemPerNode=9000\n"
+    )
+    assert site.faults == []
+    assert {name: fields["slurm"] for name, fields in site.spec["partitions"].items()} == {
+        "a": {"DefMemPerCPU": "4000", "MaxMemPerNode": "12000"},
+        "b": {"DefMemPerCPU": "2000", "MaxMemPerCPU": "3000"},
+        "c": {"MaxMemPerNode": "12000"},
+    }
+    found = verdict(site, "DefMemPerCPU", value="4000")
+    assert (found.kind, found.place) == (Kind.KEPT, "partitions.*.slurm.DefMemPerCPU")
+    assert verdict(site, "DefMemPerCPU", value="1000").why == "the same key on a later line counts"
+    assert verdict(site, "DefCpuPerGPU").kind is Kind.NOT_CARRIED
+
+
 def test_last_of_several_default_partitions_counts() -> None:
     """As in Slurm; seen in a public slurm.conf."""
     site = with_lines("PartitionName=a Nodes=ALL Default=YES\nPartitionName=b Nodes=ALL Default=YES\n")

@@ -45,8 +45,9 @@ def _reason(context: Context, key: str, old: str | None, new: str | None) -> str
         return "the rehearsal's containers have fewer cores than their plan"
     if key == "accountingstoragetres" and set((new or "").split(",")) - set((old or "").split(",")) <= _GPU_TRES:
         return "Slurm adds memory and use of the GPUs"
-    if verdict is not None:
-        return ""
+    for_partitions = context.reasons.for_partitions(key)
+    if verdict is not None or for_partitions:
+        return for_partitions
     if key in _COMPUTED:
         return _COMPUTED[key]
     own = next((name for name in (key, _SHOWN_AS.get(key, "")) if name in context.new.own_keys), "")

@@ -66,6 +66,10 @@ def _reason(context: Context, name: str, key: str, old: Mapping[str, str], new: 
         return "the same accounts: a list of those that may"
     if key == "qos" and verdict is not None and new.get("QoS", "") == f"partition.{new['PartitionName'].lower()}":
         return "the name of the QOS with the partition's limits"
+    if verdict is None and (reason := context.reasons.for_partitions(key)):
+        shown = {name.lower(): value for name, value in context.old.config.items()}
+        given = {name.lower(): value for name, value in new.items()}.get(key, "")
+        return reason if key == "jobdefaults" or given in ("", shown.get(key, "")) else ""
     if verdict is None and context.reasons.of("", "", key) is None:
         return _HEADWAYS.get(key, "")
     return ""

@@ -19,6 +19,12 @@ _SAME_LIMIT = (
     ("maxtrespu", "maxtresperuser"),
 )
 
+# Key of scontrol -> keys of slurm.conf for the whole cluster that become those of partitions
+_OF_PARTITIONS = {
+    "defmempercpu": ("defmempercpu",), "defmempernode": ("defmempercpu",), "jobdefaults": ("defcpupergpu", "defmempergpu"),
+    "maxmempercpu": ("maxmempercpu", "maxmempernode"), "maxmempernode": ("maxmempercpu", "maxmempernode"),
+}  # fmt: skip
+
 
 @dataclass
 class Reasons:
@@ -46,6 +52,13 @@ class Reasons:
         """Returns why a key is not carried; "" if it is, or if the site does not set it."""
         found = [self._verdicts.get((kind, name.lower(), key)) for key in _spellings(keys)]
         return next((verdict.why for verdict in found if verdict and verdict.kind is Kind.NOT_CARRIED), "")
+
+    def for_partitions(self, key: str) -> str:
+        """Returns why a key of scontrol differs that the site has for the whole cluster, and the cluster for partitions; "" for
+        other keys."""
+        found = [self._verdicts.get(("", "", name)) for name in _OF_PARTITIONS.get(key, ())]
+        given = any(verdict and verdict.place.startswith("partitions.*") for verdict in found)
+        return "each partition without a value of its own has that of the site's cluster" if given else ""
 
 
 def _spellings(keys: Iterable[str]) -> list[str]:

@@ -120,3 +120,19 @@ def test_qos_of_a_single_user_is_compared() -> None:
     changed = compared(sacctmgr_assoc=("helix|bio|carl|||1|2||||||bio|bio", "helix|bio|carl|||1|2||||||bio,high|bio"))
     (found,) = changed.unexplained
     assert (found.name, found.key, found.old, found.new) == ("bio/carl", "QOS", "normal", "bio,high")
+
+
+def test_memory_of_the_whole_cluster_is_that_of_its_partitions() -> None:
+    files = {**FILES, "slurm.conf": f"{FILES['slurm.conf']}DefMemPerCPU=4000\n", "passwd": FILES["passwd"]}
+    old = {path: text.replace("GraceTime=0", "GraceTime=0 DefMemPerNode=UNLIMITED") for path, text in SITE.items()}
+    old["scontrol-config.txt"] += "DefMemPerCPU            = 4000\n"
+    new = {path: text.replace("GraceTime=120", "GraceTime=120 DefMemPerCPU=4000") for path, text in CLUSTER.items()}
+    imported, site = import_site(SiteFiles(files)), read_state({**old, "passwd": FILES["passwd"]}, {})
+    found = compare(imported, site, read_state(new, {}))
+    assert found.unexplained == []
+    other = {path: text.replace("MemPerCPU=4000", "MemPerCPU=9000") for path, text in new.items()}
+    assert {one.key for one in compare(imported, site, read_state(other, {})).unexplained} == {"DefMemPerCPU"}
+    why = "each partition without a value of its own has that of the site's cluster"
+    assert {(one.section, one.key) for one in found.differences if one.reason == why} == {
+        ("config", "DefMemPerCPU"), ("partition", "DefMemPerCPU"), ("partition", "DefMemPerNode"),
+    }  # fmt: skip
