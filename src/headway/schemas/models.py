@@ -115,6 +115,22 @@ class ApprovalIn(RequestModel):
     note: str = Field(default="", max_length=2000)
 
 
+class RequiredGatesIn(RequestModel):
+    """The gates that an alias requires from now on: the loaded gates file; {} for none."""
+
+    gates: dict[str, Any]
+
+
+class RequiredGatesOut(ResponseModel):
+    """The gates that all promotions of a team's models to an alias must pass. `person` has set them; "" if there are none."""
+
+    team: str
+    alias: str
+    gates: dict[str, Any]
+    person: str = ""
+    at: float = 0.0
+
+
 class ManifestOut(ResponseModel):
     """A signed manifest: an in-toto statement in a DSSE envelope, as JSON text."""
 

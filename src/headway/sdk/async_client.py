@@ -221,6 +221,8 @@ class AsyncModels(AsyncResource[Models]):
     promotions = _threaded(Models.promotions)
     promotion = _threaded(Models.promotion)
     wait = _threaded(Models.wait)
+    required_gates = _threaded(Models.required_gates)
+    require_gates = _threaded(Models.require_gates)
     manifest = _threaded(Models.manifest)
     signing_key = _threaded(Models.signing_key)
 

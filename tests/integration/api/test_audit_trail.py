@@ -292,6 +292,7 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
                 "{batch}/retry",
                 "/approvals",
                 "/promotions",
+                "{alias}",
                 "/sweeps",
                 "{sweep}/stop",
                 "{sweep}/trials",

@@ -75,6 +75,7 @@ OWN_ROUTES = frozenset(
         "GET api/sessions",
         "DELETE api/sessions/{session_id}",
         "POST api/clusters/{name}/models/{team}/{model}/approvals",
+        "PUT api/clusters/{name}/required-gates/{team}/{alias}",
         # of another person's environment: needs both submit and admin
         "POST api/clusters/{name}/environments/{environment}/{version}/remove",
     }
@@ -223,6 +224,8 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/promotions": Row(WORK),
     "GET api/clusters/{name}/promotions/{promotion}": Row(WORK, WORK, ADMIN),
     "GET api/clusters/{name}/promotions/{promotion}/manifest": Row(WORK, WORK, ADMIN),
+    "GET api/clusters/{name}/required-gates/{team}/{alias}": Row(WORK, WORK, ADMIN),
+    "PUT api/clusters/{name}/required-gates/{team}/{alias}": Row(LEAD, other=ADMIN, body={"gates": {}}),
     "GET api/clusters/{name}/signing-key": Row(ALL),
     "POST api/clusters/{name}/sweeps": Row(WORK, body={"document": SWEEP_FILE}),
     "GET api/clusters/{name}/sweeps": Row(ALL),

@@ -154,6 +154,7 @@ class Things:
             "batch": self.batches[owner],
             "promotion": self.promotions[owner],
             "model": "iris",
+            "alias": "staging",
             "digest": "0" * 64,
             "key": "k",
             "dataset": "wide",

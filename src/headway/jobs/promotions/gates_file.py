@@ -92,6 +92,22 @@ def read_gates(document: Mapping[str, Any]) -> Gates:
     return gates
 
 
+def with_required(own: Gates, required: Gates) -> Gates:
+    """Returns the gates of a promotion together with those that its alias requires. Raises InvalidSpec for names that both
+    have: a promotion can't replace a required gate or job."""
+    faults = [
+        Fault(f"{kind}.{name}", "is the name of one that the alias requires", "give it another name")
+        for kind, names in (
+            ("gates", own.gates.keys() & required.gates.keys()),
+            ("jobs", own.jobs.keys() & required.jobs.keys()),
+        )
+        for name in sorted(names)
+    ]
+    if faults:
+        raise InvalidSpec(faults, _FILE)
+    return Gates(jobs={**required.jobs, **own.jobs}, gates={**required.gates, **own.gates})
+
+
 def _faults(gates: Gates) -> Iterator[Fault]:
     for name, gate in gates.gates.items():
         if gate.job is not None and gate.job not in gates.jobs:

@@ -16,6 +16,8 @@ from headway.schemas.models import (
     ModelOut,
     PromotionIn,
     PromotionOut,
+    RequiredGatesIn,
+    RequiredGatesOut,
     SigningKeyOut,
 )
 from headway.sdk.connection import Resource, cluster_path, non_empty
@@ -76,6 +78,15 @@ class Models(Resource):
                 if found.state in PROMOTION_ENDED:
                     return found
             time.sleep(poll_s)
+
+    def required_gates(self, cluster: str, team: str, alias: str) -> RequiredGatesOut:
+        """Returns the gates that all promotions of a team's models to an alias must pass."""
+        return self._connection.get(cluster_path(cluster, "required-gates", team, alias), RequiredGatesOut)
+
+    def require_gates(self, cluster: str, team: str, alias: str, request: RequiredGatesIn) -> RequiredGatesOut:
+        """Sets these gates, in place of earlier ones. Raises NotAllowed for people who do not lead the team."""
+        path = cluster_path(cluster, "required-gates", team, alias)
+        return self._connection.parse(RequiredGatesOut, self._connection.request_json("PUT", path, body=request))
 
     def manifest(self, cluster: str, promotion: str) -> str:
         """Returns the signed manifest of a promotion, as JSON text. Raises NotFound if it was not promoted."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotAllowed, NotFound, Refused
-from headway.jobs.promotions.gates_file import RERUN, Gates, gate_job_run, read_gates
+from headway.jobs.promotions.gates_file import RERUN, Gates, gate_job_run, read_gates, with_required
 from headway.jobs.submission.prepare_job import prepare_run
 from headway.schemas.models import (
     ApprovalIn,
@@ -17,6 +17,8 @@ from headway.schemas.models import (
     ModelOut,
     PromotionIn,
     PromotionOut,
+    RequiredGatesIn,
+    RequiredGatesOut,
     SigningKeyOut,
 )
 from headway.services.access.audit import write_audit_line
@@ -41,7 +43,7 @@ from headway.services.models.model_versions import (
 from headway.services.models.signing import cluster_public_key
 from headway.services.models.stored_promotion import StoredPromotion
 from headway.services.storage.declared_environments import runtime_of_command
-from headway.store.jobs.promotions import ApprovalRow, PromotionRow
+from headway.store.jobs.promotions import ApprovalRow, PromotionRow, RequiredGatesRow
 
 
 async def list_models(state: AppState, who: Principal, name: str) -> list[ModelOut]:
@@ -85,10 +87,12 @@ async def start_promotion(state: AppState, who: Principal, name: str, request: P
     require_team(cluster, who, team)
     api = await registry(state, cluster, team)
     version = await read_version(api, request.model, request.version)
+    required = read_gates((await state.store.promotions.required_gates(name, team, request.to)).document)
+    gates = with_required(gates, required)
     if RERUN in gates.job_names():
         await require_rerunnable(state, cluster, who, version)
     gates = await _checked_jobs(state, cluster, gates, request, team, user)
-    stored = StoredPromotion(gates, new_folder_suffix(who), request.bundle, request.git)
+    stored = StoredPromotion(gates, new_folder_suffix(who), request.bundle, request.git, tuple(required.jobs))
     if request.dry_run:
         row = PromotionRow(
             "", name, team, request.model, request.version, request.to, who.person, user, state.clock(),
@@ -165,6 +169,33 @@ async def approve(
     detail = {"model": f"{team}/{model}@{request.version}", "approval": request.name, "files": files}
     await write_audit_line(state, who, "model-approve", name, **detail, roles=roles)
     return ApprovalOut.model_validate(row)
+
+
+async def get_required_gates(state: AppState, who: Principal, name: str, team: str, alias: str) -> RequiredGatesOut:
+    """Returns the gates that an alias of a team requires. Raises NotFound for an unknown team, NotAllowed for another's."""
+    require_team(await cluster_to_work_on(state, name, who), who, team)
+    return _required_out(await state.store.promotions.required_gates(name, team, alias))
+
+
+async def require_gates(
+    state: AppState, who: Principal, name: str, team: str, alias: str, request: RequiredGatesIn
+) -> RequiredGatesOut:
+    """Stores the gates that all promotions of a team's models to an alias must pass. Raises InvalidSpec, NotFound for an unknown
+    team, NotAllowed for people who do not lead it."""
+    cluster = await cluster_to_work_on(state, name, who)
+    gates = read_gates(request.gates)
+    if not {"lead", "admin"} & set(_approver_roles(cluster, who, team)):
+        raise NotAllowed(f"{who.person} does not lead team {team}", hint="ask a lead of the team or an admin")
+    require_team(cluster, who, team)
+    document = gates.model_dump(mode="json", exclude_unset=True)
+    row = RequiredGatesRow(name, team, alias, document, who.person, state.clock())
+    await state.store.promotions.require_gates(row)
+    await write_audit_line(state, who, "model-gates", name, team=team, alias=alias, gates=sorted(gates.gates))
+    return _required_out(row)
+
+
+def _required_out(row: RequiredGatesRow) -> RequiredGatesOut:
+    return RequiredGatesOut(team=row.team, alias=row.alias, gates=dict(row.document), person=row.person, at=row.at)
 
 
 def _approver_roles(cluster: Cluster, who: Principal, team: str) -> list[str]:

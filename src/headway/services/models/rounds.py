@@ -150,10 +150,10 @@ async def _submit(one: _Round, name: str, number: int, job: GateJobState) -> Gat
 
 async def _submit_evaluation(one: _Round, who: Principal, name: str, number: int, job: GateJobState) -> int:
     row, stored = one.row, one.stored
+    bundle, git = ("", None) if name in stored.required else (stored.bundle, stored.git)
     run = gate_job_run(
-        stored.gates.jobs[name], name, model=row.model, version=row.version, team=row.team, bundle=stored.bundle,
-        git=stored.git,
-    )  # fmt: skip
+        stored.gates.jobs[name], name, model=row.model, version=row.version, team=row.team, bundle=bundle, git=git
+    )
     return await submit_tagged(
         one.state, who, one.cluster, run, user=row.user, mark=stored.mark, series=row.id, number=number, at=job.at, links={}
     )  # fmt: skip

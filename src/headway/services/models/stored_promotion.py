@@ -14,12 +14,14 @@ from headway.store.jobs.promotions import PromotionRow
 
 @dataclass(frozen=True)
 class StoredPromotion:
-    """A promotion with the files of its gates' jobs. `mark` ends the names of their folders."""
+    """A promotion with the files of its gates' jobs. `mark` ends the names of their folders. `required`: jobs that the alias
+    requires, which get no files of the person who promotes."""
 
     gates: Gates
     mark: str
     bundle: str
     git: GitIn | None
+    required: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Returns what the store keeps."""
@@ -28,6 +30,7 @@ class StoredPromotion:
             "mark": self.mark,
             "bundle": self.bundle,
             "git": self.git.model_dump() if self.git else None,
+            "required": list(self.required),
         }
 
     @classmethod
@@ -35,7 +38,7 @@ class StoredPromotion:
         """Returns the promotion of a row."""
         kept = row.document
         git = GitIn.model_validate(kept["git"]) if kept["git"] else None
-        return cls(read_gates(kept["gates"]), kept["mark"], kept["bundle"], git)
+        return cls(read_gates(kept["gates"]), kept["mark"], kept["bundle"], git, tuple(kept.get("required", ())))
 
 
 def stored_jobs(jobs: Mapping[str, GateJobState]) -> dict[str, Any]:

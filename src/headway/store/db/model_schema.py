@@ -1,4 +1,4 @@
-"""The tables of models: promotions and approvals. Columns are as in `store.db.metadata`."""
+"""The tables of models: promotions, approvals, and required gates. Columns are as in `store.db.metadata`."""
 
 from __future__ import annotations
 
@@ -42,5 +42,16 @@ model_approvals = Table(
     Column("roles", JSON, nullable=False),
     Column("files", String(64), nullable=False),
     Column("note", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+required_gates = Table(
+    "required_gates",
+    metadata,
+    Column("cluster", String(64), primary_key=True),
+    Column("team", String(64), primary_key=True),
+    Column("alias", String(64), primary_key=True),
+    Column("document", JSON, nullable=False),
+    Column("person", String(64), nullable=False),
     Column("at", Float, nullable=False),
 )

@@ -1,4 +1,4 @@
-"""Promotions of models, and approvals of their versions."""
+"""Promotions of models, approvals of their versions, and the gates that aliases require."""
 
 from __future__ import annotations
 
@@ -64,8 +64,20 @@ class ApprovalRow:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class RequiredGatesRow:
+    """The gates that all promotions of a team's models to an alias must pass. `document`: the gates file, {} for none."""
+
+    cluster: str
+    team: str
+    alias: str
+    document: Mapping[str, Any] = field(default_factory=dict)
+    person: str = ""
+    at: float = 0.0
+
+
 class PromotionStore(StorePart):
-    """Stores promotions and approvals."""
+    """Stores promotions, approvals and required gates."""
 
     async def save(
         self,
@@ -164,6 +176,22 @@ class PromotionStore(StorePart):
         async with self._database.read() as db:
             rows = await db.execute(select(a).where(*wanted).order_by(a.c.at, a.c.name, a.c.person))
             return tuple(ApprovalRow(**{**row._mapping, "roles": tuple(row.roles)}) for row in rows)
+
+    async def required_gates(self, cluster: str, team: str, alias: str) -> RequiredGatesRow:
+        """Returns the gates that an alias of a team requires; an empty document for none."""
+        r = t.required_gates
+        query = select(r).where(r.c.cluster == cluster, r.c.team == team, r.c.alias == alias)
+        async with self._database.read() as db:
+            row = (await db.execute(query)).first()
+        return RequiredGatesRow(**row._mapping) if row else RequiredGatesRow(cluster, team, alias)
+
+    async def require_gates(self, required: RequiredGatesRow) -> None:
+        """Stores the gates that an alias requires, in place of earlier ones."""
+        r, values = t.required_gates, asdict(required)
+        async with self._database.write() as db:
+            one = insert_into(db, r).values(**values)
+            change = {name: one.excluded[name] for name in ("document", "person", "at")}
+            await db.execute(one.on_conflict_do_update(index_elements=["cluster", "team", "alias"], set_=change))
 
     async def _rows(self, *conditions: ColumnElement[bool], limit: int) -> tuple[PromotionRow, ...]:
         p = t.promotions

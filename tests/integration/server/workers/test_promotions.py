@@ -385,3 +385,34 @@ async def test_cluster_without_mlflow_has_no_models(lab: Lab) -> None:
     lab.server.state.clusters.forget("lab")
     _, refused = await ask(lab, {}, 400)
     assert refused["detail"] == "models are kept in MLflow, which lab does not have"
+
+
+async def test_gates_that_the_alias_requires_can_not_be_left_out_or_replaced(lab: Lab) -> None:
+    path = f"{LAB}/required-gates/red/production"
+    required = {
+        "jobs": {"audit": {"run": "/opt/audit"}},
+        "gates": {
+            "quality": {"metric": "accuracy", "min": 0.99},
+            "audit": {"metric": "bias", "job": "audit", "max": 0.1},
+        },
+    }
+    eve, ann = await lab.server.client("eve", "member"), await lab.server.client("ann", "lead")
+    assert (await eve.put(path, json={"gates": required})).status_code == 403
+    olga = await lab.server.client("olga", "operator")
+    assert (await olga.put(path, json={"gates": required})).status_code == 403
+    answer = await ann.put(path, json={"gates": required})
+    assert (answer.status_code, answer.json()["person"]) == (200, "ann")
+    assert (await eve.get(path)).json()["gates"] == answer.json()["gates"]
+    _, asked = await ask(lab, {})
+    found = await lab.rounds(eve, asked["id"])
+    assert (found["state"], found["why"]) == ("refused", "gate quality wants accuracy at least 0.99: accuracy 0.95")
+    _, refused = await ask(lab, {"gates": {"quality": {"metric": "accuracy", "min": 0}}}, 422)
+    assert refused["faults"][0]["path"] == "gates.quality"
+    lab.mlflow.runs["r1"][1]["accuracy"] = 1.0
+    own = {"jobs": {"mine": {"run": "x"}}, "gates": {"mine": {"metric": "f1", "job": "mine", "min": 0}}}
+    _, asked = await ask(lab, own, bundle="b" * 64)
+    await lab.rounds(eve, asked["id"])
+    assert {request.script_name: request.bundle for request in lab.requests} == {
+        "gate-audit": "", "gate-mine": "b" * 64,
+    }  # fmt: skip
+    await ask(lab, {}, to="staging")

@@ -7,12 +7,15 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, Approver, Member, State
 from headway.schemas.base import API_PREFIX
 from headway.schemas.models import (
+    Alias,
     ApprovalIn,
     ApprovalOut,
     ManifestOut,
     ModelOut,
     PromotionIn,
     PromotionOut,
+    RequiredGatesIn,
+    RequiredGatesOut,
     SigningKeyOut,
 )
 from headway.services.models import promotions as service
@@ -61,6 +64,20 @@ async def get_promotion(name: str, promotion: str, state: State, who: Member) ->
 async def get_manifest(name: str, promotion: str, state: State, who: Member) -> ManifestOut:
     """Returns the signed manifest of a promotion."""
     return await service.get_manifest(state, who, name, promotion)
+
+
+@router.get("/required-gates/{team}/{alias}")
+async def get_required_gates(name: str, team: str, alias: str, state: State, who: Member) -> RequiredGatesOut:
+    """Returns the gates that all promotions of a team's models to an alias must pass."""
+    return await service.get_required_gates(state, who, name, team, alias)
+
+
+@router.put("/required-gates/{team}/{alias}", name="require_gates")
+async def require_gates(
+    name: str, team: str, alias: Alias, request: RequiredGatesIn, state: State, who: Approver
+) -> RequiredGatesOut:
+    """Sets these gates. A lead of the team and an admin may."""
+    return await service.require_gates(state, who, name, team, alias, request)
 
 
 @router.get("/signing-key")

@@ -1,4 +1,4 @@
-"""model ls|show|promote|promotions|approve|manifest|key|verify: versions of models, and their promotion."""
+"""model ls|show|promote|promotions|approve|gates|manifest|key|verify: versions of models, and their promotion."""
 
 from __future__ import annotations
 
@@ -183,6 +183,39 @@ def approve(
         print_json(found)
         return
     common.print_line(f"{found.person} approves {name} of {model}@{number} as {', '.join(found.roles)}")
+
+
+@app.command("gates")
+def gates(
+    team: Annotated[str, typer.Argument(metavar="TEAM", help="Team.")],
+    alias: Annotated[str, typer.Argument(metavar="ALIAS", help="Alias, such as production.")],
+    file: Annotated[
+        Path | None, typer.Option("--set", metavar="FILE", help="Require the gates of this file (YAML) from now on.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Require none from now on.")] = False,
+    cluster: ClusterOption = None,
+    output: Output = Format.table,
+) -> None:
+    """Show or set the gates that every promotion of a team to an alias must pass. Leads of the team and admins set them.
+
+    headway model gates vision production --set gates.yaml"""
+    from headway.schemas.models import RequiredGatesIn
+
+    if file is not None and remove:
+        raise typer.BadParameter("give --set or --remove, not both")
+    document = _read_gates(file) if file is not None else {}
+    api = common.connect()
+    lab = common.choose_cluster(api, cluster)
+    if file is None and not remove:
+        found = api.models.required_gates(lab, team, alias)
+    else:
+        found = api.models.require_gates(lab, team, alias, RequiredGatesIn(gates=document))
+    if output is Format.json:
+        print_json(found)
+        return
+    names = list(found.gates.get("gates", {}))
+    told = f"{', '.join(names)}, set by {found.person}" if names else "none"
+    common.print_line(f"gates that {alias} requires in team {team}: {told}")
 
 
 @app.command("manifest")

@@ -10,7 +10,7 @@ import pytest
 
 from headway.jobs.promotions.gate_results import GateResult
 from headway.jobs.promotions.manifest import Promoted, Source, promotion_statement
-from headway.schemas.models import ApprovalOut, ModelOut, PromotionOut
+from headway.schemas.models import ApprovalOut, ModelOut, PromotionOut, RequiredGatesOut
 from headway.signed_statement import envelope, new_signing_key, public_key, read_signing_key
 from tests.support.cli_fakes import Cli, cli
 
@@ -139,3 +139,16 @@ def test_verify_refuses_another_key_and_another_file(cli: Cli, folder: Path) -> 
     assert "the signature does not fit" in cli("model", "verify", "manifest.json", "--key", "other.pub").err
     assert "no signed manifest" in cli("model", "verify", "lab.pub", "--key", "lab.pub").err
     assert "can't be read" in cli("model", "verify", "none.json", "--key", "lab.pub").err
+
+
+def test_gates_of_an_alias_are_shown_set_and_removed(cli: Cli, folder: Path) -> None:
+    (folder / "gates.yaml").write_text("gates:\n  accuracy: {metric: accuracy, min: 0.9}\n")
+    document = {"gates": {"accuracy": {"metric": "accuracy", "min": 0.9}}}
+    known = RequiredGatesOut(team="red", alias="production", gates=document, person="ann")
+    cli.api.on("models.required_gates", known).on("models.require_gates", known)
+    told = "gates that production requires in team red: accuracy, set by ann"
+    assert told in cli("model", "gates", "red", "production").out
+    assert told in cli("model", "gates", "red", "production", "--set", "gates.yaml").out
+    cli("model", "gates", "red", "production", "--remove")
+    assert [args[3].gates for args, _ in cli.api.named("models.require_gates")] == [document, {}]
+    assert "not both" in cli("model", "gates", "red", "production", "--set", "gates.yaml", "--remove").err

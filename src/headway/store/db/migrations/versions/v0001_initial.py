@@ -669,6 +669,16 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "team", "model", "version", "name", "person", name="pk_model_approvals"),
     )
     op.create_table(
+        "required_gates",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("team", sa.String(length=64), nullable=False),
+        sa.Column("alias", sa.String(length=64), nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", "team", "alias", name="pk_required_gates"),
+    )
+    op.create_table(
         "training_tags",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),
