@@ -187,6 +187,7 @@ NO_PAGE = {
     "/clusters/{name}/live",
     "/clusters/{name}/queue/live",
     "/clusters/{name}/jobs/{job_id}/live",
+    "/clusters/{name}/jobs/{job_id}/efficiency",
     "/operations/{operation_id}/live",
     "/clusters/{name}/notebooks/{notebook_id}/open",
 }

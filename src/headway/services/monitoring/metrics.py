@@ -159,8 +159,13 @@ def _line(row: known.MetricRow, times: Sequence[float], over: Over) -> ChartLine
         label=row.line or row.labels.get("line") or _label(row, over),
         node=node,
         gpu=int(gpu) if gpu.isascii() and gpu.isdigit() else None,
-        values=[None if value is None or not math.isfinite(value) else round(value, 3) for value in found],
+        values=[None if value is None or not math.isfinite(value) else _short(value) for value in found],
     )
+
+
+def _short(value: float) -> float:
+    """Returns the value with four significant digits, or as a whole number: more can't be seen in a chart."""
+    return round(value) if abs(value) >= 1000 else float(f"{value:.4g}")
 
 
 def _label(row: known.MetricRow, over: Over) -> str:
