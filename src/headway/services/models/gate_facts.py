@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from headway.domain.cluster import Cluster
 from headway.errors import NotAllowed, Refused
-from headway.jobs.promotions.gate_results import Approval, GateJobState, GateResult, Known, gate_results
+from headway.jobs.promotions.gate_results import DONE, FAILED, Approval, GateJobState, GateResult, Known, gate_results
 from headway.jobs.promotions.gates_file import Gates
 from headway.services.access.ownership_rights import is_owner_or_admin
 from headway.services.access.role_rights import Principal
@@ -38,8 +38,8 @@ async def check_version(
         approvals.setdefault(one.name, []).append(Approval(one.person, one.roles, one.at, one.files))
     missing = {name: GateJobState() for name in gates.job_names() if name not in jobs}
     known = {**jobs, **missing}
-    usd = None
-    if any(gate.max_usd is not None for gate in gates.gates.values()):
+    usd, ended = None, all(job.state in (DONE, FAILED) for job in known.values())
+    if ended and any(gate.max_usd is not None for gate in gates.gates.values()):
         usd = await _cost(state, cluster, [version.source.job, *(job.job_id for job in known.values())])
     facts = Known(version.source.metrics, known, approvals, files, usd, row.person)
     return gate_results(gates.gates, facts)

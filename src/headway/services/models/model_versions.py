@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ MOST_MODELS = 1000  # of one team
 MOST_VERSIONS = 200  # of one model, the newest
 _PAGE = 100
 _SCHEME = "mlflow-artifacts:/"
+_DESCRIPTION = "MLmodel"
+_MOST_DESCRIPTION = 1 << 20  # bytes
 _MISSING = "RESOURCE_DOES_NOT_EXIST"
 
 
@@ -129,10 +132,10 @@ async def read_model(api: MlflowApi, team: str, name: str) -> ModelOut:
     except MlflowRefused as error:
         raise _not_found(error, f"team {team} has no model {name[:60]!r}", "headway model ls") from None
     aliases = {str(alias["alias"]): int(alias["version"]) for alias in model.get("aliases", [])}
-    quoted = name.replace("'", "''")
+    quote = "'" if "'" not in name else '"'  # a value has no escapes
     answer = await api.get(
         "model-versions/search",
-        filter=f"name='{quoted}'",
+        filter=f"name={quote}{name}{quote}",
         max_results=str(MOST_VERSIONS),
         order_by="version_number DESC",
     )
@@ -189,9 +192,23 @@ async def file_digests(api: MlflowApi, name: str, number: int) -> dict[str, str]
         listed = await api.list_files(folder)
         if not listed:
             raise Refused(f"the files of {label} are gone: MLflow has none in {folder}", hint="register it again")
+        await _check_size(api, label, folder, dict(listed))
         return {path: await _digest(api, f"{folder}/{path}") for path, _ in listed}
     except MlflowRefused as error:
         raise Refused(f"the files of {label} can't be read: {error.message}", hint="register it again") from None
+
+
+async def _check_size(api: MlflowApi, label: str, folder: str, sizes: Mapping[str, int]) -> None:
+    """Raises Refused if the files have fewer bytes than MLflow wrote into MLmodel when it saved the model: some are gone. Models
+    of some libraries have no such number."""
+    if not 0 < sizes.get(_DESCRIPTION, 0) <= _MOST_DESCRIPTION:
+        return
+    text = b"".join([piece async for piece in api.download(f"{folder}/{_DESCRIPTION}")]).decode(errors="replace")
+    found = re.search(r"^model_size_bytes: ([0-9]{1,18})$", text, re.MULTILINE)
+    if found and (there := sum(sizes.values())) < int(found[1]):
+        raise Refused(
+            f"files of {label} are gone: MLflow has {there:,} bytes of {int(found[1]):,}", hint="register it again"
+        )
 
 
 async def _digest(api: MlflowApi, path: str) -> str:

@@ -76,8 +76,8 @@ class _Round:
 
 
 async def advance_promotion(state: AppState, row: PromotionRow) -> None:
-    """Does one round of a promotion. Raises Unreachable while its cluster or MLflow does not answer; the next round tries
-    again."""
+    """Does one round of a promotion. While its cluster or MLflow does not answer, each round tries again; the first of
+    them raises Unreachable."""
     try:
         _, cluster = await state.clusters.get(row.cluster)
         api = await registry(state, cluster, row.team)
@@ -86,7 +86,7 @@ async def advance_promotion(state: AppState, row: PromotionRow) -> None:
     except Unreachable as error:
         if row.why != error.message:
             await state.store.promotions.change(row.id, of_state=row.state, why=error.message)
-        raise
+            raise
     except HeadwayError as error:
         await _refuse(state, row, error.message)
 
@@ -118,16 +118,20 @@ async def _run_jobs(one: _Round) -> None:
     running = {name: job for name, job in jobs.items() if job.state == "running"}
     if running:
         jobs |= await _follow(one, running)
-        await one.change(jobs=stored_jobs(jobs), why="")
+    unfinished = any(job.state not in (DONE, FAILED) for job in jobs.values())
+    if unfinished and stored_jobs(jobs) == dict(one.row.jobs):
+        if one.row.why:
+            await one.change(why="")
+        return
     version = await one.version()
     results = await check_version(one.state, one.cluster, one.row, one.stored.gates, version, one.row.files, jobs)
-    if any(job.state not in (DONE, FAILED) for job in jobs.values()):
-        if _stored(results) != list(one.row.results):
-            await one.change(results=_stored(results))
-    elif any(result.state == FAILED for result in results):
+    await one.change(jobs=stored_jobs(jobs), results=_stored(results), why="")
+    if unfinished:
+        return
+    if any(result.state == FAILED for result in results):
         await _refuse(one.state, one.row, _failure(results), results)
     else:
-        await one.change(state="promoting", results=_stored(results))
+        await one.change(state="promoting")
         one.state.promotions_due.set()
 
 

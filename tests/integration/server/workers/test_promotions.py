@@ -217,6 +217,26 @@ async def test_interrupted_submission_is_repeated_with_the_same_tag(lab: Lab) ->
     assert (found["state"], found["why"], len(set(lab.server.backend.tags))) == ("running", "", 1)
 
 
+async def test_death_of_the_server_after_the_jobs_have_ended_repeats_the_decision(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eve, asked = await ask(lab, EVALUATE)
+    await lab.rounds(eve, asked["id"])
+    lab.end(41, accuracy=0.97)
+    change = lab.server.store.promotions.change
+
+    async def killed(promotion: str, **values: Any) -> bool:
+        if values.get("state") == "promoting":
+            raise RuntimeError("killed")
+        return await change(promotion, **values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lab.server.store.promotions, "change", killed)
+        await lab.round()
+    assert (await show(eve, asked["id"]))["gates"][0]["state"] == "passed"
+    assert (await lab.rounds(eve, asked["id"]))["state"] == "promoted"
+
+
 @pytest.mark.parametrize("step", ["sign", "set_alias", "_notify"])
 async def test_death_of_the_server_while_promoting_loses_and_repeats_nothing(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, step: str
@@ -255,6 +275,13 @@ async def test_version_whose_files_are_gone_is_refused(lab: Lab) -> None:
     found = await lab.rounds(eve, asked["id"])
     assert found["state"] == "refused"
     assert found["why"] == f"the files of iris@1 are gone: MLflow has none in {MODEL}"
+
+
+async def test_version_of_which_some_files_are_gone_is_refused(lab: Lab) -> None:
+    lab.mlflow.files[f"{MODEL}/MLmodel"] = b"flavors: {}\nmodel_size_bytes: 1000\n"
+    eve, asked = await ask(lab, {})
+    found = await lab.rounds(eve, asked["id"])
+    assert (found["state"], found["why"]) == ("refused", "files of iris@1 are gone: MLflow has 43 bytes of 1,000")
 
 
 async def test_files_must_not_change_while_gates_are_checked(lab: Lab) -> None:
