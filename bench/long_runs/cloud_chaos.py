@@ -39,8 +39,8 @@ from headway.catalog.plans import load_catalogue  # noqa: E402
 from headway.catalog.providers import AWS  # noqa: E402
 from headway.cluster.keys.secrets import new_key, public_key  # noqa: E402
 from headway.domain.cluster import Cluster  # noqa: E402
+from headway.domain.machines.cloud_settings import CloudSettings  # noqa: E402
 from headway.domain.machines.machine import MachineRequest  # noqa: E402
-from headway.domain.machines.rented import CloudSettings  # noqa: E402
 from headway.errors import HeadwayError, Unreachable  # noqa: E402
 from headway.providers.registry import open_provider  # noqa: E402
 from headway.server.cluster_backend.rentals import RentalsBackend  # noqa: E402

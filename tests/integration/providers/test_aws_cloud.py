@@ -220,11 +220,23 @@ async def test_region_without_answer_is_unreachable(monkeypatch: pytest.MonkeyPa
         await AwsCloud(REGION).instances("srv")
 
 
+async def test_page_of_a_proxy_is_a_lost_answer(
+    ec2: Ec2StandIn, cloud: AwsCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ("502 Bad Gateway", [("Content-Type", "text/html")], b"<!doctype html><title>Bad Gateway</title>")
+    monkeypatch.setattr(ec2, "_answer", lambda *_, **__: page)
+    with pytest.raises(Unanswered, match="something else than AWS does"):
+        await cloud.instances("srv")
+
+
 async def test_missing_credentials_are_named(ec2: Ec2StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    cloud = AwsCloud(REGION)
     with pytest.raises(AuthFailed, match="Unable to locate credentials"):
-        await AwsCloud(REGION).instances("srv")
+        await cloud.instances("srv")
+    use_stand_in(monkeypatch, ec2.url)
+    assert await cloud.instances("srv") == (), "credentials are read again after a refusal"
 
 
 async def test_instance_may_be_missing_after_its_launch(ec2: Ec2StandIn, cloud: AwsCloud) -> None:

@@ -373,8 +373,11 @@ async def test_expired_token_is_replaced(nova: OpenStackStandIn, cloud: OpenStac
 
 async def test_credentials_that_were_revoked_are_said(nova: OpenStackStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_PASSWORD", "old")
+    cloud = new_cloud()
     with pytest.raises(AuthFailed, match="requires authentication"):
-        await new_cloud().instances("srv")
+        await cloud.instances("srv")
+    use_openstack(monkeypatch, nova.url)
+    assert await cloud.instances("srv") == (), "credentials are read again after a refusal"
     monkeypatch.delenv("OS_AUTH_URL")
     with pytest.raises(AuthFailed, match=r"set OS_CLOUD and write clouds\.yaml"):
         await new_cloud().instances("srv")

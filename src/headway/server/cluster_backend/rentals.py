@@ -29,17 +29,16 @@ class RentalsBackend:
         from headway.providers.cloud.rental_records import RentalRecords
         from headway.providers.registry import open_provider
 
-        things: list[RentedThing] = []
-        silent: list[str] = []
-        for name, region in await asyncio.to_thread(RentalRecords(self._pool.state_dir).places):
+        async def ask(name: str, region: str) -> tuple[tuple[RentedThing, ...], str]:
             provider = open_provider(name, self._pool.state_dir, cloud=CloudSettings(region))
-            if not isinstance(provider, RentingProvider):
-                continue
             try:
-                things += await provider.things()
+                return (await provider.things() if isinstance(provider, RentingProvider) else ()), ""
             except HeadwayError as error:
-                silent.append(f"{name} {region}: {error.message}")
-        return tuple(things), tuple(silent)
+                return (), f"{name} {region}: {error.message}"
+
+        places = await asyncio.to_thread(RentalRecords(self._pool.state_dir).places)
+        found = await asyncio.gather(*(ask(name, region) for name, region in places))
+        return tuple(thing for things, _ in found for thing in things), tuple(text for _, text in found if text)
 
     async def rented_prices(self, cluster: str) -> Mapping[str, Decimal]:
         from headway.providers.cloud.rental_records import RentalRecords

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 from headway.errors import HeadwayError, Unanswered, Unreachable
@@ -18,20 +20,28 @@ class AwsClients:
 
     def __init__(self, region: str) -> None:
         self.region = region
+        self._session: Any = None
         self._clients: dict[str, Any] = {}
+        self._lock = Lock()  # requests of several threads need the same client at once
 
     def client(self, service: str) -> Any:
         """Returns boto3's client of a service."""
-        if service not in self._clients:
-            import boto3
-            from botocore.config import Config
+        with self._lock:
+            if service not in self._clients:
+                from botocore.config import Config
 
-            # The price list is served in few regions, for all of them.
-            region = "us-east-1" if service == "pricing" else self.region
-            retries = {"total_max_attempts": _TRIES, "mode": "standard"}
-            config = Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries=retries)
-            self._clients[service] = boto3.session.Session().client(service, region_name=region, config=config)
-        return self._clients[service]
+                # The price list is served in few regions, for all of them.
+                region = "us-east-1" if service == "pricing" else self.region
+                retries = {"total_max_attempts": _TRIES, "mode": "standard"}
+                config = Config(connect_timeout=_CONNECT_S, read_timeout=_READ_S, retries=retries)
+                self._session = self._session or _new_session()
+                self._clients[service] = self._session.client(service, region_name=region, config=config)
+            return self._clients[service]
+
+    def _forget(self) -> None:
+        """Drops the clients: those that come next read the credentials again, which a person may have renewed."""
+        with self._lock:
+            self._session, self._clients = None, {}
 
     async def call(self, operation: str, service: str = "ec2", **parameters: Any) -> dict[str, Any]:
         """Sends a request and returns its answer. Raises a CloudRefusal, Unreachable or Unanswered."""
@@ -50,13 +60,23 @@ class AwsClients:
 
     def _guarded(self, service: str, request: Callable[[Any], Any]) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         try:
             return request(self.client(service))
         except ClientError as error:
-            raise error_of_response(error.response, service, self.region) from error
+            found = error_of_response(error.response, service, self.region)
+            if isinstance(found, AuthFailed):
+                self._forget()
+            raise found from error
         except BotoCoreError as error:
-            raise self._connection_error(service, error) from error
+            lost = self._connection_error(service, error)
+            if isinstance(lost, AuthFailed):
+                self._forget()
+            raise lost from error
+        except ResponseParserError as error:  # a page of a proxy in between
+            words = f"AWS {service} in {self.region} answers with something else than AWS does"
+            raise Unanswered(words, hint="try again in a minute; see if a proxy is in between") from error
 
     def _connection_error(self, service: str, error: Exception) -> HeadwayError:
         from botocore import exceptions
@@ -77,3 +97,22 @@ class AwsClients:
         return Unanswered(
             f"an answer of AWS {service} in {self.region} was lost: {error}", hint="try again in a minute"
         )
+
+
+def _new_session() -> Any:
+    """Returns a session that reads the credentials for itself, and shares the descriptions of AWS's services, which are large."""
+    import boto3
+    import botocore.session
+
+    core, loader = botocore.session.get_session(), _descriptions()
+    core.register_component("data_loader", loader)
+    made = boto3.session.Session(botocore_session=core)
+    loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # each session of boto3 adds its own folder
+    return made
+
+
+@functools.lru_cache(maxsize=1)
+def _descriptions() -> Any:
+    import botocore.loaders
+
+    return botocore.loaders.create_loader()

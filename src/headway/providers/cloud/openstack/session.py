@@ -104,7 +104,11 @@ class OpenStackSession:
             if not self._token or self._token == refused:
                 if self._credentials is None:
                     self._credentials = await asyncio.to_thread(read_credentials, os.environ)
-                await self._authenticate(self._credentials)
+                try:
+                    await self._authenticate(self._credentials)
+                except AuthFailed:
+                    self._credentials = None  # the next call reads them again: a person may have renewed them
+                    raise
             return self._token
 
     async def _authenticate(self, credentials: Credentials) -> None:
