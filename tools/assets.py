@@ -27,6 +27,9 @@ FILES = {
     "htmx-ext-sse.min.js": "htmx-ext-sse/dist/sse.min.js",
     "uplot.iife.min.js": "uplot/dist/uPlot.iife.min.js",
     "uplot.min.css": "uplot/dist/uPlot.min.css",
+    "xterm.js": "@xterm/xterm/lib/xterm.js",
+    "xterm.css": "@xterm/xterm/css/xterm.css",
+    "xterm-addon-fit.js": "@xterm/addon-fit/lib/addon-fit.js",
     "inter-latin.woff2": "@fontsource-variable/inter/files/inter-latin-wght-normal.woff2",
     "inter-LICENSE.txt": "@fontsource-variable/inter/LICENSE",
 }

@@ -24,6 +24,8 @@ Not here: the requests themselves (`headway.jobs`), work as root (`node/ops`, `n
       that the agent stores (node/agent)
   {"do": "search", "user": ..., "path": ..., "text": ..., "most": 100}
       prints one JSON object with up to `most` lines of the file that contain the text
+  {"do": "terminal", "user": ..., "argv": [...], "rows": 24, "columns": 80}
+      runs the command on a pseudo-terminal, also as root, with keys and sizes in frames (terminal.py) on standard input
   {"do": "tunnel", "user": ..., "path": ...}
       connects standard input and output, in frames (tunnel.py), to this Unix socket of the user
   {"do": "serve",  "user": ...}

@@ -14,6 +14,7 @@ DOES = {
     "read": ("logs", "read_log_part"),
     "search": ("logs", "search_log"),
     "serve": ("serve", "serve"),
+    "terminal": ("terminal", "terminal"),
     "tunnel": ("tunnel", "tunnel"),
 }
 

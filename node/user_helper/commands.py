@@ -16,8 +16,16 @@ def as_login(argv):
     return ["/bin/bash", "--login", "-c", 'exec "$@"', "headway", *argv]
 
 
+def restore_signals():
+    """Gives signals that Python, or what started it, ignores their usual effect: a command inherits ignored ones, and then `yes |
+    head` fails with "Broken pipe", and Ctrl-C does nothing."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def exec_(request):
     """Becomes the user and replaces this process with the command."""
+    restore_signals()
     entry = identity.user_entry(request["user"])
     if not request.get("operator"):  # Headway's Slurm operator account also has no login shell, so it is not checked
         identity.must_be_current(entry)
@@ -64,6 +72,7 @@ def run_command(request):
 
 def start_command(request):
     """Replaces this process with the command, as the user or as root."""
+    restore_signals()
     if request["user"] != "root":
         exec_({**request, "cwd": ""})
     argv = request["argv"]

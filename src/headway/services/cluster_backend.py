@@ -354,6 +354,13 @@ class ClusterCommands(Protocol):
         ("code", digits of the exit code). `feed` is standard input. Closing the iterator ends the command."""
         ...
 
+    def run_on_terminal(
+        self, cluster: Cluster, argv: Sequence[str], user: str, size: tuple[int, int], feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        """Runs a command on the head on a terminal of `size` (rows, columns), as `run_interactive` does. `feed`: frames of
+        `jobs.remote.interactive_command`."""
+        ...
+
     async def open_tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Tunnel:
         """Returns a tunnel to the Unix socket `path` of `user` on a node. Raises Unreachable."""
         ...

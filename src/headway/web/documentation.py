@@ -17,6 +17,7 @@ PAGE_TO_DOC = {
     "incidents": "concepts/incidents",
     "events": "howto/dashboard",
     "notebooks": "howto/dashboard",
+    "terminal": "howto/terminal",
     "sweeps": "howto/sweeps",
     "pipelines": "howto/jobs",
     "services": "howto/services",

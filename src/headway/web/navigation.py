@@ -49,6 +49,7 @@ CLUSTER = (
     Tab("services", "Services", "/services", group="Work", letter="v"),
     Tab("batches", "Batches", "/batches", group="Work", letter="r"),
     Tab("notebooks", "Notebooks", "/notebooks", group="Work", letter="b"),
+    Tab("terminal", "Terminal", "/terminal", roles=CAN_SUBMIT, group="Work", letter="x"),
     Tab("nodes", "Nodes", "/nodes", group="Nodes", letter="n"),
     Tab("incidents", "Incidents", "/incidents", group="Nodes", letter="i"),
     Tab("storage", "Storage", "/storage", group="Nodes", letter="d"),

@@ -24,7 +24,15 @@ from headway.web.views.banners import cluster_banners
 from headway.web.views.state_wording import count, duration, incident_kind, seconds, sentence, slurm_time
 
 STATIC = Path(__file__).parent / "static"
-VENDOR = ("htmx.min.js", "htmx-ext-sse.min.js", "uplot.iife.min.js", "uplot.min.css")
+VENDOR = (
+    "htmx.min.js",
+    "htmx-ext-sse.min.js",
+    "uplot.iife.min.js",
+    "uplot.min.css",
+    "xterm.js",
+    "xterm.css",
+    "xterm-addon-fit.js",
+)
 
 
 class CachedStaticFiles(StaticFiles):

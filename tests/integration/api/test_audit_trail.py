@@ -51,7 +51,8 @@ NOTHING_CHANGED = {
     "POST api/plan", "POST api/clusters/{name}/scale/plan", "POST api/clusters/{name}/roll/plan",
     "POST api/clusters/{name}/jobs/check", "POST api/backups/verify",
     "POST api/clusters/{name}/estimate", "POST api/size",
-    "POST api/clusters/{name}/commands/{key}/input", "POST api/clusters/{name}/mlflow/{team}/{path:path}",
+    "POST api/clusters/{name}/commands/{key}/input", "POST api/clusters/{name}/terminals/{key}/input",
+    "PUT api/clusters/{name}/terminals/{key}/size", "POST api/clusters/{name}/mlflow/{team}/{path:path}",
     "POST /new", "POST /new/check", "POST /clusters/{name}/scale", "POST /clusters/{name}/submit/check",
 }  # fmt: skip
 SIGNING = {
@@ -127,7 +128,8 @@ def world(
         return _text()
 
     work.answers |= {
-        "submit": submit, "run_interactive": converse, "return_incident_node": bring_back, "drain_node": "drained",
+        "submit": submit, "run_interactive": converse, "run_on_terminal": converse,
+        "return_incident_node": bring_back, "drain_node": "drained",
         "return_node": "returned", "reboot_node": goes_on, "test_node": (), "inject_fault": "done", "measure_volumes": (),
         "rank_stacks": JobStacksOut(),
         "usage_runs": (), "node_events": (), "restart_losses": {}, "checkpoint_stats": {}, "query_metrics": (),
@@ -278,6 +280,7 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
             (
                 "/submit",
                 "/commands",
+                "/terminals",
                 "/nodes/{node}/test",
                 "/notebooks/{notebook_id}",
                 "{notebook_id}/stop",

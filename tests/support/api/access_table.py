@@ -195,6 +195,9 @@ TABLE: dict[str, Row] = {
     "POST api/clusters/{name}/exec": Row(WORK, ADMIN, ADMIN, body={"argv": ["id"], "user": "{user}"}),
     "POST api/clusters/{name}/commands": Row(WORK, ADMIN, ADMIN, body={"argv": ["id"], "user": "{user}"}),
     "POST api/clusters/{name}/commands/{key}/input": Row(WORK),
+    "POST api/clusters/{name}/terminals": Row(WORK, body={"input": "0123456789abcdef0123456789abcdef"}),
+    "POST api/clusters/{name}/terminals/{key}/input": Row(WORK),
+    "PUT api/clusters/{name}/terminals/{key}/size": Row(WORK, body={"rows": 24, "columns": 80}),
     "POST api/clusters/{name}/pipelines": Row(
         WORK, body={"document": {"name": "p", "steps": {"one": {"run": "true"}}}}
     ),
@@ -342,6 +345,7 @@ TABLE: dict[str, Row] = {
     "POST /clusters/{name}/submit/check": Row(WORK),
     "GET /clusters/{name}/queue/live": Row(ALL, leaves=True),
     "POST /signout": Row(PUBLIC),
+    "GET /clusters/{name}/terminal": Row(WORK),
     "GET /clusters/{name}/notebooks": Row(ALL),
     "POST /clusters/{name}/notebooks": Row(WORK),
     "GET /clusters/{name}/notebooks/{notebook_id}/open": OPENED,

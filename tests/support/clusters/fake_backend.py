@@ -283,6 +283,13 @@ class FakeCommands(_Part):
         async for piece in self._fake.answers["run_interactive"](cluster, argv, user, feed):
             yield piece
 
+    async def run_on_terminal(
+        self, cluster: Cluster, argv: Any, user: str, size: tuple[int, int], feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        self._fake.calls.append(("run_on_terminal", (cluster, argv, user, size, feed)))
+        async for piece in self._fake.answers["run_on_terminal"](cluster, argv, user, size, feed):
+            yield piece
+
     async def open_tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Any:
         return await self._fake.call("open_tunnel", cluster, node, user, path)
 

@@ -48,6 +48,7 @@ from tests.support.site import (
     services,
     storage,
     sweeps,
+    terminals,
     training_metrics,
     whatif,
 )
@@ -93,6 +94,7 @@ def answers() -> dict[str, Any]:
         "shares": _shares,
         "job_runs": lambda cluster, job: (),
         "run_command": _ran,
+        "run_on_terminal": terminals.prompt,
         "step_result_files": {},
         "submit": lambda cluster, request, user: SubmitOut(
             job_id=0,

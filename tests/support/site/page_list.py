@@ -78,6 +78,10 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("notebooks", "/clusters/demo/notebooks", role="member"),
         Place("no-notebooks", "/clusters/demo/notebooks", role="operator"),
     ),
+    "/clusters/{name}/terminal": (
+        Place("terminal", "/clusters/demo/terminal", role="member"),
+        Place("terminal-job", "/clusters/demo/terminal?job=104", role="member"),
+    ),
     "/clusters/{name}/sweeps": (
         Place("sweeps", "/clusters/demo/sweeps", role="member"),
         Place("no-sweeps", "/clusters/prod/sweeps"),

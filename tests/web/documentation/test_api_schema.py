@@ -66,6 +66,7 @@ def answers() -> dict[str, Any]:
         "run_command": ExecOut(code=0),
         "step_result_files": {},
         "run_interactive": hello,
+        "run_on_terminal": hello,
         "follow_log": [b"loss 1.0\n"],
         "follow_array_logs": [b"1: loss 1.0\n"],
         "return_incident_node": incident,

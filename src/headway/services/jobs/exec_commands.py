@@ -66,7 +66,9 @@ async def open_login_command(
             raise NotAllowed(f"{who.person} may no longer act as {user}")
         await cluster_to_work_on(state, name, who)
 
-    pieces = state.backend.commands.run_interactive(cluster, request.argv, user, _feed(given.queue if given else None))
+    pieces = state.backend.commands.run_interactive(
+        cluster, request.argv, user, feed_of(given.queue if given else None)
+    )
     return LoginCommand(pieces, check)
 
 
@@ -79,7 +81,16 @@ async def send_input(
 ) -> None:
     """Gives a command the next piece of its input, and returns when the command has room for it. The piece is read only
     when it is its turn. Raises NotFound if the command has ended, and TooManyAtOnce while another piece waits."""
-    owner_key = (who.person, key)
+    await add_input(state, (who.person, key), read_piece, is_disconnected)
+
+
+async def add_input(
+    state: AppState,
+    owner_key: tuple[str, str],
+    read_piece: Callable[[], Awaitable[bytes]],
+    is_disconnected: Callable[[], Awaitable[bool]],
+) -> None:
+    """Adds a piece to an input of `AppState.command_inputs`, as `send_input` says."""
     if (given := state.command_inputs.get(owner_key)) is None:
         raise NotFound(_ENDED)
     if given.sending.locked():  # every waiting request stays open as long as the command runs
@@ -98,7 +109,8 @@ async def send_input(
     raise NotFound(_ENDED)
 
 
-async def _feed(queue: asyncio.Queue[bytes] | None) -> AsyncIterator[bytes]:
+async def feed_of(queue: asyncio.Queue[bytes] | None) -> AsyncIterator[bytes]:
+    """Yields the pieces of an input until an empty one."""
     while queue is not None and (piece := await queue.get()):
         yield piece
 

@@ -34,6 +34,7 @@ from headway.web.pages.jobs import (
     services,
     submit,
     sweeps,
+    terminal,
     trainings,
 )
 
@@ -51,6 +52,7 @@ PAGES: tuple[ModuleType, ...] = (
     activity,
     node,
     notebooks,
+    terminal,
     sweeps,
     pipelines,
     lineage,

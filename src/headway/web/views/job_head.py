@@ -33,6 +33,7 @@ class Head:
     restarts: int
     actions: tuple[str, ...]  # the actions of POSSIBLE_IN that the state allows and this person may take
     clone: bool
+    terminal: bool = False  # the person may open a terminal in the job
     error: str = ""  # the last error in its log
 
 
@@ -61,9 +62,18 @@ def array_head(
     )
 
 
-def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, clone: bool, error: str = "") -> Head:
-    """Returns the top of the page. `mine`: the person may act on the job; `clone`: the person may submit a copy. `error`: the
-    last error in its log."""
+def head(
+    cluster: str,
+    job: JobState,
+    why: PendingReason | None,
+    *,
+    mine: bool,
+    clone: bool,
+    as_owner: bool = False,
+    error: str = "",
+) -> Head:
+    """Returns the top of the page. `mine`: the person may act on the job; `clone`: the person may submit a copy; `as_owner`: the
+    person may run something as its user. `error`: the last error in its log."""
     kind, word = job_word(job.state, job.reason)
     actions: list[str] = [action for action, states in POSSIBLE_IN.items() if mine and job.state in states]
     is_held = word == "held"
@@ -84,5 +94,6 @@ def head(cluster: str, job: JobState, why: PendingReason | None, *, mine: bool, 
         restarts=job.restarts,
         actions=tuple(actions),
         clone=clone,
+        terminal=as_owner and job.state == "RUNNING",
         error=error,
     )

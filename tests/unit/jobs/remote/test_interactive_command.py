@@ -66,6 +66,11 @@ def test_watcher_exits_with_the_code_of_the_command(argv: list[str], code: int) 
         assert program.returncode == code
 
 
+def test_pipe_that_is_closed_early_is_no_error() -> None:
+    with start("bash", "-c", "yes | head -1") as program:
+        assert program.communicate(timeout=60) == (b"y\n", b"")
+
+
 def test_watcher_passes_stdin_stdout_and_stderr_through() -> None:
     with start("sh", "-c", "cat; echo err >&2") as program:
         assert program.communicate(b"in", timeout=60) == (b"in", b"err\n")

@@ -1,4 +1,5 @@
-"""Commands on the login node: run to their end, or with streamed output and with input sent in further requests."""
+"""Commands on the login node, and terminals: run to their end, or with streamed output and with input in further
+requests."""
 
 from __future__ import annotations
 
@@ -15,10 +16,12 @@ from headway.errors import Refused
 from headway.schemas.base import API_PREFIX
 from headway.schemas.submission.exec_commands import CommandIn, ExecIn, ExecOut
 from headway.schemas.submission.stream_frames import frame
+from headway.schemas.submission.terminals import TerminalIn, TerminalSize
 from headway.services.access.role_rights import Right
 from headway.services.app_state import AppState
 from headway.services.interruptible_stream import Interrupted, pieces_until
-from headway.services.jobs.exec_commands import open_login_command, run_login_command, send_input
+from headway.services.jobs.exec_commands import LoginCommand, open_login_command, run_login_command, send_input
+from headway.services.jobs.terminals import open_terminal, resize_terminal, send_keys
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["jobs"])
 _MAX_PIECE = 1024 * 1024  # bytes
@@ -37,9 +40,7 @@ async def stream_command(name: str, body: CommandIn, request: Request, state: St
     streams its output in frames. The command is ended when the connection is closed."""
     resources = contextlib.ExitStack()
     command = await open_login_command(state, who, name, body, resources)
-    pieces = _frames(state, request, command.pieces)
-    frames = stream_while_allowed(request, pieces, Right.RUN_JOBS, command.check, not_allowed_frame)
-    return ByteStream(frames, resources=resources)
+    return _stream(state, request, command, resources)
 
 
 @router.post("/commands/{key}/input", status_code=204)
@@ -48,6 +49,36 @@ async def put_input(key: str, request: Request, state: State, who: Member) -> Re
     comes when the command has room for the piece, so send one piece after the other."""
     await send_input(state, who, key, lambda: _piece(request), request.is_disconnected)
     return Response(status_code=204)
+
+
+@router.post("/terminals", response_class=ByteStream, name="terminal")
+async def stream_terminal(name: str, body: TerminalIn, request: Request, state: State, who: Member) -> ByteStream:
+    """Opens a shell on a terminal, on the login node or in a running job, and streams its output in frames. The shell is ended
+    when the connection is closed."""
+    resources = contextlib.ExitStack()
+    shell = await open_terminal(state, who, name, body, resources)
+    return _stream(state, request, shell, resources)
+
+
+@router.post("/terminals/{key}/input", status_code=204)
+async def put_keys(key: str, request: Request, state: State, who: Member) -> Response:
+    """Sends the next keys to a terminal, at most 1 MiB. The response comes when the terminal has room for them, so send one piece
+    after the other."""
+    await send_keys(state, who, key, lambda: _piece(request), request.is_disconnected)
+    return Response(status_code=204)
+
+
+@router.put("/terminals/{key}/size", status_code=204)
+async def put_size(key: str, body: TerminalSize, request: Request, state: State, who: Member) -> Response:
+    """Gives a terminal another size."""
+    await resize_terminal(state, who, key, body, request.is_disconnected)
+    return Response(status_code=204)
+
+
+def _stream(state: State, request: Request, command: LoginCommand, resources: contextlib.ExitStack) -> ByteStream:
+    pieces = _frames(state, request, command.pieces)
+    frames = stream_while_allowed(request, pieces, Right.RUN_JOBS, command.check, not_allowed_frame)
+    return ByteStream(frames, resources=resources)
 
 
 async def _piece(request: Request) -> bytes:

@@ -43,6 +43,17 @@ class CommandsBackend:
             async for piece in pieces:
                 yield piece
 
+    async def run_on_terminal(
+        self, cluster: Cluster, argv: Sequence[str], user: str, size: tuple[int, int], feed: AsyncIterator[bytes]
+    ) -> AsyncIterator[tuple[str, bytes]]:
+        from headway.jobs.remote.interactive_command import run_on_terminal
+
+        slurm = await self._pool.slurm(cluster)
+        running = run_on_terminal(slurm.links, slurm.head, user, argv, size, feed)
+        async with contextlib.aclosing(running) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                yield piece
+
     async def open_tunnel(self, cluster: Cluster, node: str, user: str, path: str) -> Tunnel:
         from headway.jobs.remote.tunnel import open_tunnel
 

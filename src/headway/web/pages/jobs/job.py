@@ -63,7 +63,8 @@ async def job_page(
     runs = await _runs(state, cluster, found)
     mine = await is_mine(state, cluster, who, found)
     clone = mine and await can_clone(state, cluster, who, found)
-    parts = await _parts(state, cluster, found, runs, mine=mine, clone=clone)
+    as_owner = mine and is_owner_or_admin(who, found)
+    parts = await _parts(state, cluster, found, runs, mine=mine, clone=clone, as_owner=as_owner)
     lineage = await read_lineage(name, found.array_job_id or number, state, who) if mine else None
     resumable = lineage is not None and not found.array_job_id and is_owner_or_admin(who, lineage)
     return render(
@@ -116,7 +117,8 @@ async def job_stream(
         if mine and viewer.person not in cloned:
             cloned[viewer.person] = await can_clone(state, cluster, viewer, found)
         clone = mine and cloned[viewer.person]
-        return await _parts(state, cluster, found, known[key], mine=mine, clone=clone)
+        as_owner = mine and is_owner_or_admin(viewer, found)
+        return await _parts(state, cluster, found, known[key], mine=mine, clone=clone, as_owner=as_owner)
 
     return stream_parts(request, state, who, name, make, prefix="job_")
 
@@ -173,7 +175,7 @@ async def act_on_job(
 
 
 async def _parts(
-    state: AppState, cluster: Cluster, job: JobState, runs: JobRunsOut, *, mine: bool, clone: bool
+    state: AppState, cluster: Cluster, job: JobState, runs: JobRunsOut, *, mine: bool, clone: bool, as_owner: bool
 ) -> Parts:
     progress = await state.readings.progress(cluster, job)
     parts: dict[str, object] = {
@@ -183,6 +185,7 @@ async def _parts(
             pending_reason(state, cluster, job),
             mine=mine,
             clone=clone,
+            as_owner=as_owner,
             error=await details.get_last_error(state, cluster, job) if mine else "",
         ),
         "facts": job_facts.facts(job, progress, runs, simulated=cluster.simulated_gpus),

@@ -1,0 +1,12 @@
+"""The command line of a shell inside a running job."""
+
+from __future__ import annotations
+
+
+def job_shell_argv(job: str, node: str = "") -> tuple[str, ...]:
+    """Returns the command that opens a shell as a further step of a running job, with the job's CPUs, memory and GPUs, on one of
+    its nodes (default: the first). `job`: the number, or ARRAY_TASK. It needs a terminal."""
+    where = (f"--nodelist={node}",) if node else ()
+    return (
+        "srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", *where, "--job-name=terminal", "--pty", "bash", "-l",
+    )  # fmt: skip
