@@ -22,6 +22,7 @@ def test_check_of_a_submission_shows_its_warning() -> None:
         "budgets": [],
         "unsure": "",
         "price": None,
+        "changes": None,
     }
     text = rendering.templates().get_template("parts/submit_check.html").render(**values)
     assert '<p class="is-warn">Environment pytorch of lab is not there.</p>' in text
