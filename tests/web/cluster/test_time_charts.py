@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.support.site import demo_state
 from tests.support.site.server import Site
 
 pytestmark = pytest.mark.browser
@@ -94,3 +95,25 @@ def test_charts_mark_incidents_and_drains_with_links(demo: Site, page: Page) -> 
     expect(events).to_contain_text("disk swap")
     events.get_by_role("link").first.click()
     page.wait_for_url("**/clusters/demo/incidents/*")
+
+
+def test_heat_map_shows_each_gpu_and_a_note_names_the_one_that_differs(
+    demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figure = demo_state._figure
+    monkeypatch.setattr(
+        demo_state,
+        "_figure",
+        lambda key, at, line: 31.0 if (key, line) == ("gpu_utilisation", 3) else figure(key, at, line),
+    )
+    demo.goto(page, NODE, role="viewer")
+    used = chart(page, "GPU utilisation")
+    expect(used.locator(".fig__note")).to_contain_text("GPU 3 differs: 31 % on average, the others")
+    expect(chart(page, "GPU power").locator(".fig__note")).to_be_hidden()
+    page.get_by_role("button", name="Heat maps").click()
+    expect(used.locator("canvas.heat")).to_be_visible()
+    expect(chart(page, "Memory").locator(".uplot")).to_be_visible()
+    box = used.locator("canvas.heat").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] * 3.5 / 8)
+    expect(used.locator(".fig__readout")).to_contain_text("GPU 3: 31 %")

@@ -23,7 +23,7 @@ class Role(StrEnum):
 _DESCRIPTIONS = {
     Role.VIEWER: "sees clusters, nodes and the queue",
     Role.MEMBER: "submits jobs, and acts on their own",
-    Role.LEAD: "a member who also acts on jobs of the teams they lead (`leads` in the cluster file)",
+    Role.LEAD: "a member who also acts on jobs of the teams they lead (leads in the cluster file)",
     Role.OPERATOR: "a member who also acts on nodes and incidents",
     Role.ADMIN: "may do everything",
 }

@@ -2,10 +2,12 @@
 //   <section data-charts="/api/v1/clusters/lab/metrics?node=lab-1-1&series=gpu_power" data-span="3600"></section>
 // The answer is MetricsOut (schemas/metrics.py). Without data-span the address contains the times. Buttons with data-span in the
 // section's .charts__spans change the span. Dragging over a chart, or the key +, zooms all charts of the section into that time;
-// a double click, or the key 0, shows the whole span again. Arrow keys move a chart's cursor. Chips hide lines and marks.
+// a double click, or the key 0, shows the whole span again. Arrow keys move a chart's cursor. Chips hide lines and marks. Charts
+// with one line for each GPU have a heat map too (heat_map.js), and a note on the one that differs.
 "use strict";
 (() => {
   const { make, button, clock, axisWidth, table } = window.headwayCharts;
+  const heat_map = window.headwayHeatMap;
   const AGAIN_MS = 15000, HUES = 8, HEIGHT = 132, SHORTEST_S = 60, NEAR_PX = 6, MOST_CHIPS = 16, MOST_SHARED = 32;
   const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]]; // lines after the eighth repeat the colours
   const MARKS = { incident: "incident", drain: "drained", restart: "restart", checkpoint: "checkpoint" };
@@ -23,7 +25,7 @@
       this.box = box;
       this.span = Number(box.dataset.span || 0);
       this.zoom = null; // [start, end] in unix seconds
-      this.tables = false;
+      this.view = "charts"; // charts | heat | tables
       this.hidden = new Set(); // labels of lines, and kinds of marks as "mark:incident"
       this.figures = new Map();
       this.sync = `charts-${Math.random()}`;
@@ -49,10 +51,11 @@
       this.whole.hidden = true;
       const view = make("div", "segments");
       view.setAttribute("role", "group");
-      view.setAttribute("aria-label", "Charts or tables");
-      this.views = [["Charts", false], ["Tables", true]].map(([word, tables]) => {
-        const one = button("", word, tables === this.tables);
-        one.dataset.tables = String(tables);
+      view.setAttribute("aria-label", "View");
+      this.views = [["Charts", "charts"], ["Heat maps", "heat"], ["Tables", "tables"]].map(([word, name]) => {
+        const one = button("", word, name === this.view);
+        one.dataset.view = name;
+        one.hidden = name === "heat"; // until a chart has one line for each GPU
         view.append(one);
         return one;
       });
@@ -71,8 +74,8 @@
         for (const one of this.box.querySelectorAll("button[data-span]")) one.setAttribute("aria-pressed", String(one === pressed));
         this.span = Number(pressed.dataset.span);
         this.zoom_to(null);
-      } else if (pressed.dataset.tables) {
-        this.tables = pressed.dataset.tables === "true";
+      } else if (pressed.dataset.view) {
+        this.view = pressed.dataset.view;
         for (const one of this.views) one.setAttribute("aria-pressed", String(one === pressed));
         this.redraw();
       } else if (pressed.dataset.line != null) {
@@ -134,6 +137,7 @@
       if (!this.figures.size) this.grid.replaceChildren();
       const charts = data.charts.map(Group.readable), shared = Group.shared_lines(charts);
       this.write_legend(shared);
+      this.views[1].hidden = !charts.some(by_gpu);
       for (const chart of charts) {
         let figure = this.figures.get(chart.key);
         if (!figure) {
@@ -216,14 +220,16 @@
       this.canvas.tabIndex = 0;
       this.canvas.setAttribute("role", "img");
       this.legend = make("div", "fig__legend");
-      this.root.append(caption, this.canvas, this.legend);
+      this.note = make("p", "fig__note");
+      this.note.hidden = true;
+      this.root.append(caption, this.canvas, this.legend, this.note);
       this.canvas.addEventListener("keydown", (event) => this.key(event));
       this.canvas.addEventListener("blur", () => this.plot?.setCursor({ left: -10, top: -10 }));
     }
 
     take(chart, data, shared) {
       const span = group_span(data), names = chart.lines.map((line) => line.label).join("\n");
-      const same = this.names === names && this.span > 86400 === span > 86400 && !this.group.tables;
+      const same = this.names === names && this.span > 86400 === span > 86400 && this.group.view === "charts";
       this.chart = chart;
       this.names = names;
       this.span = span;
@@ -231,6 +237,7 @@
       const own = chart.lines.length > 1 && chart.lines.length <= MOST_CHIPS ? chart.lines.map((line, i) => [line, i]).filter(([line]) => !shared.has(line.label)) : [];
       replace_chips(this.legend, own.map(([line, i]) => line_chip(line.label, `hue-${(line.gpu ?? i) % HUES}`, this.group.hidden, line.label)));
       this.describe();
+      this.note_straggler();
       if (same && this.plot) this.plot.setData(this.values);
       else this.draw();
       this.say(null);
@@ -253,8 +260,8 @@
       this.canvas.replaceChildren();
       const { chart, values, group } = this, seen = values.slice(1).some((line) => line.some((value) => value != null));
       this.root.querySelector(".fig__table")?.remove();
-      this.canvas.hidden = group.tables;
-      if (group.tables) {
+      this.canvas.hidden = group.view === "tables";
+      if (group.view === "tables") {
         const day = this.span > 86400, lines = chart.lines.filter((line) => this.is_shown(line));
         const columns = lines.map((line) => [`${line.label}${chart.unit ? `, ${chart.unit}` : ""}`, line.values, (value) => number(value, "")]);
         this.legend.before(table(chart.title, [["Time", values[0], (at) => clock(at, day)], ...columns]));
@@ -262,6 +269,7 @@
       }
       if (!seen) { this.canvas.append(make("p", "fig__none", "No measurements in this time range.")); return; }
       const colours = group.colours(), many = chart.lines.length > 1;
+      if (group.view === "heat" && by_gpu(chart)) { this.draw_heat(colours); return; }
       const font = `11px ${getComputedStyle(document.body).fontFamily}`;
       const axis = { stroke: colours.text, font, ticks: { show: false }, grid: { stroke: colours.grid, width: 1 } };
       const day = this.span > 86400;
@@ -297,8 +305,26 @@
       }, values, this.canvas);
     }
 
+    draw_heat(colours) {
+      const lines = this.chart.lines.filter((line) => this.is_shown(line)), all = lines.flatMap((line) => line.values.filter((value) => value != null));
+      if (!all.length) return;
+      const range = this.chart.unit === "%" ? [0, 100] : [Math.min(...all), Math.max(...all)];
+      heat_map.draw(this.canvas, lines, range, colours, (line, at) => {
+        if (!line) this.say(null);
+        else this.write(`${clock(this.values[0][at], this.span > 86400)} · ${line.label}: ${number(line.values[at], this.chart.unit)}`);
+      });
+    }
+
+    // Says which GPU differs from all others.
+    note_straggler() {
+      const { chart } = this, found = by_gpu(chart) && COMPARED.includes(chart.key) ? heat_map.straggler(chart.lines) : null;
+      const text = found ? `${found.line.label} differs: ${number(found.mean, chart.unit)} on average, the others ${number(found.others, chart.unit)}.` : "";
+      if (this.note.textContent !== text) this.note.textContent = text;
+      this.note.hidden = !text;
+    }
+
     show_lines() {
-      if (this.group.tables) this.draw();
+      if (this.group.view !== "charts") this.draw();
       else if (this.plot) {
         this.plot.batch(() => this.chart.lines.forEach((line, i) => {
           if (this.plot.series[i + 1].show !== this.is_shown(line)) this.plot.setSeries(i + 1, { show: this.is_shown(line) });
@@ -366,8 +392,10 @@
       if (line && this.is_shown(line) && lines.length > 1) text = `${line.label}: ${number(line.values[i], unit)}`;
       if (at == null) text += chart.limits.map((one) => `, limit ${number(one.value, unit)}`).join("");
       if (at != null) text = `${this.mark_at(values[0][i]) ?? clock(values[0][i], this.span > 86400)} · ${text}`;
-      if (this.readout.textContent !== text) this.readout.textContent = this.readout.title = text;
+      this.write(text);
     }
+
+    write(text) { if (this.readout.textContent !== text) this.readout.textContent = this.readout.title = text; }
 
     // Returns the text of an event at the cursor.
     mark_at(at) {
@@ -392,6 +420,7 @@
 
     resize() {
       const width = this.canvas.clientWidth;
+      if (!this.plot && this.group.view === "heat" && by_gpu(this.chart)) this.draw();
       if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT });
     }
   }
@@ -403,6 +432,9 @@
     ctx.stroke();
   }
 
+  // Charts in which one GPU that differs slows a training down, or is in danger.
+  const COMPARED = ["gpu_utilisation", "gpu_power", "gpu_temperature"];
+  const by_gpu = (chart) => chart.lines.length > 1 && chart.lines.every((line) => line.gpu != null);
   const group_span = (data) => data.end - data.start;
   const begin = (root) => {
     for (const box of root.querySelectorAll("[data-charts]:not([data-state])")) { box.dataset.state = "reading"; new Group(box); }
