@@ -16,7 +16,6 @@ run's own failure rate, restart time and checkpoint interval."""
 from __future__ import annotations
 
 import argparse
-import contextlib
 import random
 import statistics
 import sys
@@ -27,8 +26,7 @@ from itertools import pairwise
 from typing import Any
 
 from bench_cluster import bench_cluster
-from headway.errors import HeadwayError
-from long_runs.chaos_cluster import BREAKS, PATIENCE_S, SPEC, STEP, Kind, Row, Run, command
+from long_runs.chaos_cluster import BREAKS, PATIENCE_S, SPEC, STEP, Kind, Row, Run, command, print_evidence
 
 TWO_AT_ONCE = 0.15  # share of faults that a second one follows at once
 
@@ -98,7 +96,8 @@ def report(run: Run) -> int:
         if not good:
             (own if by_itself else lost if kind.requeue else forbade).append(f"{last.job} {last.state}")
             if kind.requeue and not by_itself:
-                evidence(run, key, found)
+                print(f"\nlost: {key}\n  " + "\n  ".join(map(str, found)))
+                print_evidence(run, sorted({row.raw for row in found}))
     untested = [story["number"] for story in stories(run) if returned_untested(story)]
     writes, shares, expected = scratch(run)
     success = retried / restarted if restarted else 1.0
@@ -147,30 +146,6 @@ def scratch_steps(run: Run) -> dict[str, int]:
         if kept.isdigit():
             found[key] = min(found.get(key, int(kept)), int(kept))
     return found
-
-
-def evidence(run: Run, name: str, rows: list[Row]) -> None:
-    """Prints what accounting and the controller say about a lost job, because the cluster is deleted after the
-    bench."""
-    raw = {row.raw for row in rows}
-    print(f"\nlost: {name}\n  " + "\n  ".join(map(str, rows)))
-    if not raw:
-        return
-    look = f"journalctl --no-pager -u slurmctld | grep -E 'JobId=({'|'.join(sorted(raw))})([^0-9]|$)' | tail -n 60"
-    with contextlib.suppress(HeadwayError, OSError):
-        print(run.once(command("sh", "-c", look, user="root"))[1])
-    with contextlib.suppress(HeadwayError, OSError):
-        fields = (
-            "sacct",
-            "-D",
-            "-n",
-            "-P",
-            "-j",
-            ",".join(sorted(raw)),
-            "-o",
-            "JobID,State,ExitCode,Start,End,NodeList",
-        )
-        print(run.once(command(*fields))[1])
 
 
 def stories(run: Run) -> list[dict[str, Any]]:

@@ -374,3 +374,17 @@ def numbers(text: str) -> set[int]:
     """Returns the numbers in a list: "1-2,4" -> {1, 2, 4}."""
     pairs = (part.split("-") for part in text.split(","))
     return {n for first, *last in pairs for n in range(int(first), int(last[0] if last else first) + 1)}
+
+
+def print_evidence(run: Run, jobs: list[str]) -> None:
+    """Prints what accounting and the controller say about lost jobs, because the cluster is deleted after the bench."""
+    if not jobs:
+        return
+    look = f"journalctl --no-pager -u slurmctld | grep -E 'JobId=({'|'.join(jobs)})([^0-9]|$)' | tail -n 60"
+    fields = "JobID,State,ExitCode,Submit,Start,End,NodeList"
+    for asked in (
+        command("sh", "-c", look, user="root"),
+        command("sacct", "-D", "-n", "-P", "-j", ",".join(jobs), "-o", fields),
+    ):
+        with contextlib.suppress(HeadwayError, OSError):
+            print(run.once(asked)[1])

@@ -31,7 +31,7 @@ import httpx
 from bench_cluster import BenchCluster, bench_cluster
 from headway.paths import instance_label
 from headway.schemas.access.tokens import TokenIn
-from long_runs.chaos_cluster import BREAKS, PATIENCE_S, SPEC, Run
+from long_runs.chaos_cluster import BREAKS, PATIENCE_S, SPEC, Run, print_evidence
 from long_runs.daemon_samples import DaemonSamples
 
 PEOPLE = [f"person{number:02}" for number in range(1, 51)]
@@ -215,9 +215,12 @@ class Day:
         known = {int(job.partition("_")[0]) for _, job, _ in rows}
         accepted = {job for jobs in self.jobs.values() for job in jobs}
         lost = [
-            f"{job} {state}" for _, job, state in rows if state != "COMPLETED" and not self._was_cancelled(job, state)
+            f"{job} {state}{' (cancelled by its owner)' if int(job.partition('_')[0]) in self.cancelled else ''}"
+            for _, job, state in rows
+            if state != "COMPLETED" and not self._was_cancelled(job, state)
         ]
         lost += [f"{job} unknown to accounting" for job in sorted(accepted - known)]
+        print_evidence(run, sorted({one.split()[0].partition("_")[0] for one in lost}))
         growths = samples.growths(WARM_UP_S, window_s=WARM_UP_S / 3, least_s=self.seconds / 3)
         growing = [one for one in growths if one.memory_grows or one.files_grow]
         wrong = run.wrong_drains()
