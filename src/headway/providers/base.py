@@ -169,6 +169,10 @@ class RentingProvider(Protocol):
         that replaces it. Raises HostKeyChanged for any other."""
         ...
 
+    async def console(self, machine: Machine) -> str:
+        """Returns the last lines of the machine's console, for a person; "" if the cloud has none."""
+        ...
+
     async def quota(self, offer: Offer) -> Quota | None:
         """Returns the account's limit that holds for an offer, None if it is not known."""
         ...

@@ -261,6 +261,11 @@ async def test_spot_instance_has_a_price_and_a_notice(ec2: Ec2StandIn, cloud: Aw
     assert [(notice.machine, notice.at) for notice in notices] == [("lab-1-1", 1795773600 + 120)]
 
 
+async def test_console_is_text(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
+    (made,) = await cloud.launch(await order(ec2, cloud))
+    assert "Linux" in await cloud.console(made.id)
+
+
 async def test_many_launches_at_once(ec2: Ec2StandIn, cloud: AwsCloud) -> None:
     wanted = await order(ec2, cloud)
     orders = [replace(wanted, claims=claims(f"lab-1-{n}")) for n in range(1, 33)]

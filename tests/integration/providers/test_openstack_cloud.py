@@ -422,6 +422,12 @@ async def test_stop_and_start_keep_the_server(nova: OpenStackStandIn, cloud: Ope
     assert (await cloud.instances("srv"))[0].state is InstanceState.RUNNING
 
 
+async def test_console_of_a_server_and_of_one_that_is_gone(nova: OpenStackStandIn, cloud: OpenStackCloud) -> None:
+    (made,) = await cloud.launch(await order(cloud))
+    assert (await cloud.console(made.id)).startswith("Debian GNU/Linux 13 lab-1-1 ttyS0")
+    assert await cloud.console("gone") == ""
+
+
 async def test_name_that_a_person_changed_leaves_the_names_of_all(
     nova: OpenStackStandIn, cloud: OpenStackCloud
 ) -> None:

@@ -35,6 +35,7 @@ class FakeCloud:
     warned: tuple[ReclaimNotice, ...] = ()
     things: list[RentedThing] = field(default_factory=list)  # besides the instances
     quotas: dict[str, Quota] = field(default_factory=dict)  # by type
+    consoles: dict[str, str] = field(default_factory=dict)  # by instance
     calls: list[str] = field(default_factory=list)
 
     @property
@@ -121,6 +122,10 @@ class FakeCloud:
     async def describe(self, instance: str) -> Instance | None:
         self._call("describe")
         return self.machines.get(instance)
+
+    async def console(self, instance: str) -> str:
+        self._call("console")
+        return self.consoles.get(instance, "")
 
     async def terminate(self, instances: Sequence[str]) -> None:
         self._call("terminate")

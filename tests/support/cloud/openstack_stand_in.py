@@ -287,6 +287,8 @@ class OpenStackStandIn:
             self.ended(server)
 
     def _act(self, row: Row, body: Row) -> Answer | None:
+        if "os-getConsoleOutput" in body:
+            return 200, {"output": f"Debian GNU/Linux 13 {row['name']} ttyS0\n\nlogin: "}
         wanted = {"os-start": ("SHUTOFF", "ACTIVE"), "os-stop": ("ACTIVE", "SHUTOFF")}.get(next(iter(body)))
         if wanted is None:
             return None

@@ -104,9 +104,9 @@ async def _settle(
         try:
             machine = await provider.first_host_key(machine, own)
             break
-        except HeadwayError:
+        except HeadwayError as error:
             if time.monotonic() >= ends:
-                raise
+                raise await _with_console(provider, machine, error) from error
             await asyncio.sleep(1)
     await _wait_for_first_boot(context, machine, ends)
     if machine.host_key != _line(own):
@@ -114,6 +114,17 @@ async def _settle(
         await context.connections.remote(machine, ["sh", "-c", _TAKE_KEY], timeout_s=60, input=key)
         await context.connections.drop(machine.name)
     await provider.settle(machine.cluster, machine.name, _line(own))
+
+
+async def _with_console(provider: RentingProvider, machine: Machine, error: HeadwayError) -> HeadwayError:
+    """Returns the error with the last lines of the machine's console, where it says that the machine does not answer."""
+    if not isinstance(error, Unreachable):
+        return error
+    try:
+        said = await provider.console(machine)
+    except HeadwayError:  # the right to read it is not needed to rent
+        said = ""
+    return Unreachable(f"{error.message}; its console ends with:\n{said}", hint=error.hint) if said else error
 
 
 async def _wait_for_first_boot(context: ClusterContext, machine: Machine, ends: float) -> None:

@@ -100,6 +100,10 @@ class CloudApi(Protocol):
         """Returns one instance by its id, None if the cloud does not know it."""
         ...
 
+    async def console(self, instance: str) -> str:
+        """Returns the text of an instance's console, or its end; "" if the cloud has none yet."""
+        ...
+
     async def terminate(self, instances: Sequence[str]) -> None:
         """Ends these instances and deletes their disks. Does nothing for those that are gone."""
         ...

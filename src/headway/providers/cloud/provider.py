@@ -41,6 +41,7 @@ from headway.transport.connect import Dialer, HostKeyChanged, fingerprint
 LIST_S = 5.0  # how long a list of instances is used again; a cloud allows few requests a second
 CHANGE_S = 300.0  # for an instance to stop, start or end
 POLL_S = 1.0
+CONSOLE_LINES = 10  # of a machine that does not answer
 _NOT_YET = ipaddress.IPv4Address("198.18.0.1")  # placeholders for slots without a machine: a range that is never routed
 _STATES = {InstanceState.RUNNING: MachineState.RUNNING, InstanceState.STARTING: MachineState.STARTING}
 
@@ -312,6 +313,12 @@ class CloudProvider:
             f"{fingerprint(shown)}",
             hint="another machine answers there: do not trust it; headway apply rents another one after the instance is ended",
         )
+
+    async def console(self, machine: Machine) -> str:
+        made = self._records.read(machine.cluster).tries.get(machine.name)
+        text = await self._api.console(made.instance) if made and made.instance else ""
+        lines = ["".join(one for one in line if one.isprintable()).strip() for line in text.splitlines()]
+        return "\n".join([line for line in lines if line][-CONSOLE_LINES:])
 
     async def settle(self, cluster: str, name: str, key: str) -> None:
         made = self._records.read(cluster).tries[name]

@@ -133,6 +133,9 @@ class MixedProvider:
     async def first_host_key(self, machine: Machine, own: str) -> Machine:
         return await self._cloud.first_host_key(machine, own)
 
+    async def console(self, machine: Machine) -> str:
+        return await self._cloud.console(machine)
+
     async def quota(self, offer: Offer) -> Quota | None:
         return await self._cloud.quota(offer)
 

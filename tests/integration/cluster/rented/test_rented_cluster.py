@@ -124,6 +124,21 @@ async def test_daemon_that_cloud_init_restarts_is_asked_again(site: Site, monkey
         await site.rent(NAMES[1])
 
 
+async def test_machine_that_never_answers_is_reported_with_its_console(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(machine: Machine, _: str) -> Machine:
+        raise Unreachable(f"{machine.name} does not answer", hint="apply again")
+
+    site.provider.first_host_key = silent  # type: ignore[method-assign]
+    monkeypatch.setattr(missing_machines, "_BOOT_S", 0.0)
+    site.cloud.consoles = {"i-1": "x" * 99 + "\n" * 5 + "\x1b[31mKernel panic\n - not syncing: no root\n"}
+    with pytest.raises(
+        Unreachable, match=r"does not answer; its console ends with:\nx{99}\n\[31mKernel panic\n- not sync"
+    ):
+        await site.rent(NAMES[0])
+
+
 async def test_key_is_not_replaced_twice_after_a_kill(site: Site) -> None:
     """The server was killed after the machine had taken its key, and before that was written down."""
     await site.rent(NAMES[0])

@@ -257,6 +257,10 @@ class AwsCloud:
             raise
         return next((_instance(item) for row in answer["Reservations"] for item in row["Instances"]), None)
 
+    async def console(self, instance: str) -> str:
+        answer = await self._aws.call("get_console_output", InstanceId=instance)
+        return str(answer.get("Output") or "")  # boto3 has decoded it
+
     async def terminate(self, instances: Sequence[str]) -> None:
         for one in instances:  # one unknown id would refuse a request with several
             with _ignoring(_GONE):

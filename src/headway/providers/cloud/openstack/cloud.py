@@ -30,6 +30,7 @@ LOST_S = 10.0  # after a lost answer, until the servers of the request are liste
 _POLL_S = 1.0
 _PAGE = 500  # servers of one request
 _UNLIMITED = -1
+_CONSOLE_LINES = 40
 _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 
 
@@ -233,6 +234,11 @@ class OpenStackCloud:
     async def describe(self, instance: str) -> Instance | None:
         row = await self._server(instance)
         return None if row is None else read_server(row)
+
+    async def console(self, instance: str) -> str:
+        asked = {"os-getConsoleOutput": {"length": _CONSOLE_LINES}}
+        answer = await self._session.call("POST", COMPUTE, f"/servers/{instance}/action", asked, missing_ok=True)
+        return str((answer or {}).get("output") or "")
 
     async def terminate(self, instances: Sequence[str]) -> None:
         for one in instances:

@@ -49,7 +49,7 @@ class OpenStackNetworks:
     ) -> CloudNetwork:
         """Creates what is missing. Idempotent."""
         name = _name(server, cluster)
-        if await self._subnet(name, settings) is None or not settings.subnets:
+        if not settings.subnets:
             await self._make_network(name, settings)
         await self._make_group(name, cluster, ssh_from, others)
         found = await self.find(server, cluster, settings)
