@@ -186,6 +186,9 @@ class AsyncPipelines(AsyncResource[Pipelines]):
     list = _threaded(Pipelines.list)
     get = _threaded(Pipelines.get)
     retry = _threaded(Pipelines.retry)
+    schedule = _threaded(Pipelines.schedule)
+    schedules = _threaded(Pipelines.schedules)
+    unschedule = _threaded(Pipelines.unschedule)
 
 
 class AsyncServices(AsyncResource[Services]):

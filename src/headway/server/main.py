@@ -45,7 +45,7 @@ from headway.server.workers.job_secret_delivery import JobSecretDelivery
 from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
 from headway.server.workers.rented_machines import RentedMachinesCheck
-from headway.server.workers.row_rounds import BatchWorker, PromotionWorker, SweepWorker
+from headway.server.workers.row_rounds import BatchWorker, PipelineScheduleWorker, PromotionWorker, SweepWorker
 from headway.server.workers.services import ServiceWorker
 from headway.server.workers.slurm_polling import FaultHandler, SnapshotWorker
 from headway.server.workers.training_metrics import TrainingMetrics
@@ -284,6 +284,7 @@ class _Server:
             "services": ServiceWorker(state).run,
             "batches": BatchWorker(state).run,
             "promotions": PromotionWorker(state).run,
+            "schedules of pipelines": PipelineScheduleWorker(state).run,
             "MLflow server": MlflowProcess(state.settings.data, state.mlflow).run,
             "journals of MLflow": MlflowJournals(state).run,
             "changes of users": UserChanges(state).run,

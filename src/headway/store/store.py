@@ -52,6 +52,7 @@ from headway.store.db.transactions import Database
 from headway.store.jobs.batches import BatchStore
 from headway.store.jobs.job_records import JobRecordStore
 from headway.store.jobs.notebooks import NotebookStore
+from headway.store.jobs.pipeline_schedules import PipelineScheduleStore
 from headway.store.jobs.pipelines import PipelineStore
 from headway.store.jobs.promotions import PromotionStore
 from headway.store.jobs.services import ServiceStore
@@ -98,6 +99,7 @@ class Store:
         # Jobs
         self.jobs = JobRecordStore(database)
         self.pipelines = PipelineStore(database)
+        self.pipeline_schedules = PipelineScheduleStore(database)
         self.sweeps = SweepStore(database)
         self.services = ServiceStore(database)
         self.batches = BatchStore(database)

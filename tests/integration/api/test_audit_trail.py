@@ -296,6 +296,8 @@ async def test_every_write_that_the_cluster_refuses_is_audited(world: Things, wh
                 "/approvals",
                 "/promotions",
                 "{alias}",
+                "/pipeline-schedules",
+                "{schedule}",
                 "/sweeps",
                 "{sweep}/stop",
                 "{sweep}/trials",

@@ -218,6 +218,11 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/batches/{batch}": Row(ALL),
     "POST api/clusters/{name}/batches/{batch}/stop": TOUCH,
     "POST api/clusters/{name}/batches/{batch}/retry": OWNER,
+    "POST api/clusters/{name}/pipeline-schedules": Row(
+        WORK, body={"document": {"name": "p", "schedule": "0 3 * * *", "steps": {"a": {"run": "true"}}}}
+    ),
+    "GET api/clusters/{name}/pipeline-schedules": Row(ALL),
+    "DELETE api/clusters/{name}/pipeline-schedules/{schedule}": replace(OWNER, body=None),
     "GET api/clusters/{name}/models": Row(WORK),
     "GET api/clusters/{name}/models/{team}/{model}": Row(WORK, WORK, ADMIN),
     "POST api/clusters/{name}/models/{team}/{model}/approvals": Row(

@@ -28,6 +28,7 @@ from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
 from headway.services.jobs.trainings.training_rows import training_row
 from headway.store import NotebookRow, ServiceRow, Store
+from headway.store.jobs.pipeline_schedules import PipelineScheduleRow, schedule_id
 from tests.support.api.access_table import BATCH, SERVICE_FILE, SWEEP_FILE, Row
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
@@ -153,6 +154,7 @@ class Things:
             "service": self.services[owner],
             "batch": self.batches[owner],
             "promotion": self.promotions[owner],
+            "schedule": schedule_id("lab", owner, "p"),
             "model": "iris",
             "alias": "staging",
             "digest": "0" * 64,
@@ -172,6 +174,8 @@ class Things:
             "group_id": "0" * 16,
         }
         store = self.server.store
+        if "{schedule}" in path:
+            await put_schedule(store, owner)
         if "{token_id}" in path:
             names["token_id"] = (await store.tokens.create(owner))[0].id
         if "{service_key}" in path:
@@ -191,6 +195,13 @@ class Things:
 async def new_service(store: Store, team: str, name: str, person: str) -> ServiceRow:
     """Returns a new service of a person."""
     return await store.services.put("lab", team, name, person=person, user=person, document=SERVICE, least=1, most=1)
+
+
+async def put_schedule(store: Store, person: str) -> None:
+    """Stores a scheduled pipeline of a person."""
+    kept = {"document": DOCUMENT, "bundle": "", "git": None}
+    row = PipelineScheduleRow(schedule_id("lab", person, "p"), "lab", "p", person, person, 1.0, kept, next_at=1e12)
+    await store.pipeline_schedules.put(row)
 
 
 async def promotion_of(store: Store, team: str, person: str) -> str:

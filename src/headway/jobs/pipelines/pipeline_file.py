@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from headway.domain.slurm.sbatch_options import parse_options
 from headway.errors import Fault, InvalidSpec
+from headway.jobs.pipelines.cron import parse_cron
 from headway.jobs.pipelines.step_outputs import (
     OUTPUT_NAME,
     FolderPath,
@@ -21,6 +22,7 @@ from headway.jobs.pipelines.step_outputs import (
     parse_condition,
     template_references,
 )
+from headway.schemas.storage.datasets import DatasetName
 from headway.schemas.submission.run_request import JobFields
 from headway.validation.error_paths import MOST_FAULTS, pydantic_faults
 
@@ -76,10 +78,23 @@ class PipelineStep(StepFields):
     inputs: list[FolderPath] | None = Field(default=None, max_length=200)
 
 
+class PipelineTrigger(StrictModel):
+    """An event that starts a scheduled pipeline: a new version of a dataset."""
+
+    dataset: DatasetName
+
+
+def _schedule(text: str) -> str:
+    parse_cron(text)
+    return text
+
+
 class Pipeline(StrictModel):
-    """A pipeline file."""
+    """A pipeline file. `schedule` (cron, UTC) and `on` start it again and again, if it is scheduled."""
 
     name: str = Field(pattern=_NAME)
+    schedule: Annotated[str, Field(max_length=200), AfterValidator(_schedule)] | None = None
+    on: PipelineTrigger | None = None
     defaults: StepFields = StepFields()
     steps: dict[Annotated[str, Field(pattern=_NAME)], PipelineStep] = Field(min_length=1, max_length=MAX_STEPS)
 

@@ -21,6 +21,23 @@ class PipelineIn(RequestModel):
     user: str = ""  # admins only
 
 
+class PipelineScheduleOut(ResponseModel):
+    """A pipeline that starts by itself: at the times of `schedule` (cron, UTC), and when `dataset` has a new version. `last`: id
+    of the pipeline that it has started last; `why`: why it did not start the last time."""
+
+    id: str
+    cluster: str
+    name: str
+    person: str
+    user: str
+    created_at: float
+    schedule: str = ""
+    next_at: float | None = None
+    dataset: str = ""
+    last: str = ""
+    why: str = ""
+
+
 class PipelineRetryIn(RequestModel):
     """`steps` are the steps to restart from; if empty, the failed ones."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
+from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn, PipelineScheduleOut
 from headway.sdk.connection import Resource, cluster_path
 
 
@@ -27,3 +27,16 @@ class Pipelines(Resource):
         """Submits failed steps again, and all steps that depend on them."""
         path = cluster_path(cluster, "pipelines", pipeline, "retry")
         return self._connection.post(path, PipelineOut, request, timeout_s=300)
+
+    def schedule(self, cluster: str, request: PipelineIn) -> PipelineScheduleOut:
+        """Starts the pipeline at the times of its `schedule`, and when the dataset of `on` has a new version."""
+        return self._connection.post(cluster_path(cluster, "pipeline-schedules"), PipelineScheduleOut, request)
+
+    def schedules(self, cluster: str) -> builtins.list[PipelineScheduleOut]:
+        """Returns the scheduled pipelines."""
+        return self._connection.get_list(cluster_path(cluster, "pipeline-schedules"), PipelineScheduleOut)
+
+    def unschedule(self, cluster: str, schedule: str) -> PipelineScheduleOut:
+        """Deletes a schedule, by its id or the pipeline's name."""
+        path = cluster_path(cluster, "pipeline-schedules", schedule)
+        return self._connection.parse(PipelineScheduleOut, self._connection.request_json("DELETE", path))

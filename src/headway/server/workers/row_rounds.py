@@ -1,4 +1,4 @@
-"""Carries out the sweeps, batches and promotions of all clusters, round by round."""
+"""Carries out sweeps, batches, promotions and schedules of pipelines of all clusters, round by round."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import structlog
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
 from headway.store import BatchRow, SweepRow
+from headway.store.jobs.pipeline_schedules import PipelineScheduleRow
 from headway.store.jobs.promotions import PromotionRow
 
 IDLE_TICK_S = 5.0  # between two looks for rows that another server has stored
@@ -98,6 +99,26 @@ class PromotionWorker:
         from headway.services.models.rounds import advance_promotion
 
         await advance_promotion(self._state, row)
+
+
+class PipelineScheduleWorker:
+    """Starts scheduled pipelines when their time has come."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+
+    async def run(self) -> None:
+        """Does rounds until cancelled."""
+        await do_rounds(self.advance_all, asyncio.Event(), IDLE_TICK_S)
+
+    async def advance_all(self) -> bool:
+        """Does one round of each schedule. Returns whether there are any."""
+        return await advance_rows(await self._state.store.pipeline_schedules.all(), self._advance)
+
+    async def _advance(self, row: PipelineScheduleRow) -> None:
+        from headway.services.pipelines.schedules import advance_schedule
+
+        await advance_schedule(self._state, row)
 
 
 class BatchWorker:

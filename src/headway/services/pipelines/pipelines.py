@@ -59,6 +59,13 @@ async def start_pipeline(state: AppState, who: Principal, name: str, request: Pi
     return (await _out(state, cluster, row, made)).model_copy(update={"warning": warning})
 
 
+async def check_pipeline(state: AppState, cluster: Cluster, pipeline: Pipeline, user: str) -> None:
+    """Checks all steps of a pipeline that is started later. Raises Refused with all faults."""
+    pinned, _ = await _pinned(state, cluster, pipeline, user)
+    work = user_folders(cluster, user).job_folder(pipeline.name, "check")
+    await _check(state, cluster, pinned, pinned.steps_in_order(), user, work)
+
+
 async def _pinned(state: AppState, cluster: Cluster, pipeline: Pipeline, user: str) -> tuple[Pipeline, str]:
     """Returns the pipeline with the versions of its steps' environments, and with default containers, so that a retry uses
     the same ones; and a warning about the first step whose PyTorch can't use its GPUs, "" for none."""

@@ -103,6 +103,7 @@ class ClusterStore(StorePart):
                 await db.execute(delete(models.promotions).where(models.promotions.c.cluster == name))
                 await db.execute(delete(models.model_approvals).where(models.model_approvals.c.cluster == name))
                 await db.execute(delete(models.required_gates).where(models.required_gates.c.cluster == name))
+                await db.execute(delete(models.pipeline_schedules).where(models.pipeline_schedules.c.cluster == name))
                 await db.execute(delete(t.trainings).where(t.trainings.c.cluster == name))
                 await db.execute(delete(t.training_tags).where(t.training_tags.c.cluster == name))
                 await db.execute(delete(t.symptoms).where(t.symptoms.c.cluster == name))

@@ -1,4 +1,4 @@
-"""The tables of models: promotions, approvals, and required gates. Columns are as in `store.db.metadata`."""
+"""Tables of models (promotions, approvals, required gates) and of scheduled pipelines. Columns are as in `store.db.metadata`."""
 
 from __future__ import annotations
 
@@ -54,4 +54,22 @@ required_gates = Table(
     Column("document", JSON, nullable=False),
     Column("person", String(64), nullable=False),
     Column("at", Float, nullable=False),
+)
+
+pipeline_schedules = Table(
+    "pipeline_schedules",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("cluster", String(64), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("user", String(64), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("document", JSON, nullable=False),
+    Column("next_at", Float),
+    Column("dataset", String(64), nullable=False),
+    Column("seen", Integer, nullable=False),
+    Column("last", String(32), nullable=False),
+    Column("why", Text, nullable=False),
+    Index("ix_pipeline_schedules_cluster", "cluster"),
 )

@@ -7,10 +7,12 @@ from fastapi import APIRouter
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, DEEP, Page, Text, Words, contains, fits
 from headway.schemas.base import API_PREFIX
-from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn
+from headway.schemas.submission.pipelines import PipelineIn, PipelineOut, PipelineRetryIn, PipelineScheduleOut
 from headway.services.pipelines import pipelines as service
+from headway.services.pipelines import schedules
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/pipelines", tags=["jobs"])
+schedules_router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/pipeline-schedules", tags=["jobs"])
 
 
 @router.post("", status_code=201, name="start")
@@ -40,3 +42,24 @@ async def get_pipeline(name: str, pipeline: str, state: State, _who: Anyone) -> 
 async def retry_pipeline(name: str, pipeline: str, request: PipelineRetryIn, state: State, who: Member) -> PipelineOut:
     """Submits the failed steps (or the named ones) and all steps that depend on them again, in the same folder."""
     return await service.retry_pipeline(state, who, name, pipeline, request)
+
+
+@schedules_router.post("", status_code=201, name="schedule")
+async def schedule_pipeline(name: str, request: PipelineIn, state: State, who: Member) -> PipelineScheduleOut:
+    """Starts the pipeline at the times of its `schedule`, and when the dataset of `on` has a new version."""
+    return await schedules.schedule_pipeline(state, who, name, request)
+
+
+@schedules_router.get("", name="list_schedules")
+async def list_schedules(name: str, state: State, _who: Anyone) -> list[PipelineScheduleOut]:
+    """Returns the scheduled pipelines."""
+    return await schedules.list_schedules(state, name)
+
+
+@schedules_router.delete("/{schedule}", name="unschedule")
+async def unschedule(name: str, schedule: str, state: State, who: Member) -> PipelineScheduleOut:
+    """Deletes a schedule, by its id or the pipeline's name. Pipelines that it has started go on."""
+    return await schedules.unschedule(state, who, name, schedule)
+
+
+router.routes.extend(schedules_router.routes)

@@ -679,6 +679,23 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("cluster", "team", "alias", name="pk_required_gates"),
     )
     op.create_table(
+        "pipeline_schedules",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("person", sa.String(length=64), nullable=False),
+        sa.Column("user", sa.String(length=64), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("document", sa.JSON(), nullable=False),
+        sa.Column("next_at", sa.Float(), nullable=True),
+        sa.Column("dataset", sa.String(length=64), nullable=False),
+        sa.Column("seen", sa.Integer(), nullable=False),
+        sa.Column("last", sa.String(length=32), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_pipeline_schedules"),
+    )
+    op.create_index("ix_pipeline_schedules_cluster", "pipeline_schedules", ["cluster"], unique=False)
+    op.create_table(
         "training_tags",
         sa.Column("cluster", sa.String(length=64), nullable=False),
         sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),
