@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import queue
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import httpx
 from tests.cluster.lab import Lab
@@ -20,65 +18,57 @@ PATIENCE_S = 120
 
 @dataclass
 class Terminal:
-    """An open terminal. `shown`: all its output so far; `last`: its last frame."""
+    """An open terminal. `shown`: all its output that was read."""
 
     api: httpx.Client
     address: str
-    key: str
+    output: Iterator[tuple[str, bytes]]
     shown: str = ""
-    last: tuple[str, bytes] = ("", b"")
-    pieces: queue.Queue[tuple[str, bytes]] = field(default_factory=queue.Queue)
-
-    def read(self, request: dict[str, object]) -> None:
-        """Puts all frames of the output into `pieces`."""
-        with self.api.stream("POST", self.address, json={"input": self.key, **request}) as answer:
-            if answer.status_code != 200:
-                self.pieces.put(("refused", answer.read()))
-                return
-            for piece in frames(answer.iter_raw()):
-                self.pieces.put(piece)
-        self.pieces.put(("closed", b""))
 
     def type(self, line: str) -> None:
-        self.api.post(f"{self.address}/{self.key}/input", content=f"{line}\r".encode()).raise_for_status()
+        self.api.post(f"{self.address}/input", content=f"{line}\r".encode()).raise_for_status()
 
     def resize(self, rows: int, columns: int) -> None:
-        size = {"rows": rows, "columns": columns}
-        self.api.put(f"{self.address}/{self.key}/size", json=size).raise_for_status()
+        self.api.put(f"{self.address}/size", json={"rows": rows, "columns": columns}).raise_for_status()
 
     def wait_for(self, pattern: str) -> str:
-        """Returns the first match in the output."""
+        """Reads output until the pattern matches, and returns the match's first group."""
         while not (found := re.search(pattern, self.shown)):
-            kind, data = self.pieces.get(timeout=PATIENCE_S)
-            self.last = kind, data
+            kind, data = next(self.output)
             assert kind in ("out", "err"), (kind, data, self.shown)
             self.shown += data.decode(errors="replace")
         return found[1]
 
     def end(self) -> tuple[str, bytes]:
-        """Returns the last frame."""
-        while (piece := self.pieces.get(timeout=PATIENCE_S))[0] in ("out", "err"):
-            self.shown += piece[1].decode(errors="replace")
-        return piece
+        """Reads the output to its end, and returns the last frame."""
+        return list(self.output)[-1]
+
+
+def as_member(lab: Lab, person: str) -> httpx.Client:
+    token = lab.client.tokens.create(TokenIn.model_validate({"person": person, "role": "member"})).token
+    return httpx.Client(
+        base_url=f"{lab.client.url}/api/v1/clusters/lab",
+        headers={"authorization": f"Bearer {token}"},
+        timeout=PATIENCE_S,
+    )
 
 
 @contextmanager
-def terminal(lab: Lab, person: str, key: str, **request: object) -> Iterator[Terminal]:
-    token = lab.client.tokens.create(TokenIn.model_validate({"person": person, "role": "member"})).token
-    url = lab.client.url
-    with httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=PATIENCE_S) as api:
-        opened = Terminal(api, "/api/v1/clusters/lab/terminals", key * 32)
-        reader = threading.Thread(target=opened.read, args=(request,), daemon=True)
-        reader.start()
+def terminal(lab: Lab, person: str, **request: object) -> Iterator[Terminal]:
+    """Opens a terminal, waits for its prompt, and closes its connection at the end."""
+    key = "0123456789abcdef" * 2
+    with as_member(lab, person) as api, api.stream("POST", "/terminals", json={"input": key, **request}) as answer:
+        assert answer.status_code == 200, answer.read()
+        opened = Terminal(api, f"/terminals/{key}", frames(answer.iter_raw()))
+        opened.wait_for(r"([$#]) ")
         yield opened
-    reader.join(PATIENCE_S)
 
 
 def test_terminal_in_a_job_has_its_gpus_and_its_user(lab: Lab) -> None:
     job = lab.sbatch("viola", "--gpus-per-node=2", "--nodes=2", wrap="srun sleep 600")
     lab.wait_job(job, "RUNNING")
     nodes = lab.client.jobs.get("lab", job).nodes
-    with terminal(lab, "viola", "a", job=str(job), node=nodes[1], rows=40, columns=150) as shell:
+    with terminal(lab, "viola", job=str(job), node=nodes[1], rows=40, columns=150) as shell:
         shell.type(
             "echo user=$(id -un) host=$(hostname) gpus=$(nvidia-smi -L | grep -c GPU) job=$SLURM_JOB_ID; stty size"
         )
@@ -92,11 +82,12 @@ def test_terminal_in_a_job_has_its_gpus_and_its_user(lab: Lab) -> None:
         assert shell.wait_for(r"(30 100)")
         shell.type("exit 4")
         assert shell.end() == ("code", b"4")
-    with terminal(lab, "vito", "b", job=str(job)) as other:
-        kind, said = other.end()
-        assert (kind, b"vito may not open a terminal in job" in said) == ("refused", True)
+    with as_member(lab, "vito") as other:
+        refused = other.post("/terminals", json={"input": "f" * 32, "job": str(job)})
+        assert refused.status_code == 403
+        assert "vito may not open a terminal in job" in refused.json()["detail"]
     assert lab.state_of(job) == "RUNNING"
-    with terminal(lab, "viola", "c", job=str(job)) as left:
+    with terminal(lab, "viola", job=str(job)) as left:
         left.type("echo pid=$$")
         left.wait_for(r"pid=(\d+)\s")
         lab.head("scancel", str(job))
@@ -104,7 +95,7 @@ def test_terminal_in_a_job_has_its_gpus_and_its_user(lab: Lab) -> None:
 
 
 def test_login_terminal_is_the_persons_and_ends_with_its_connection(lab: Lab) -> None:
-    with terminal(lab, "viola", "d") as shell:
+    with terminal(lab, "viola") as shell:
         shell.type("echo where=$(hostname) who=$(id -un) home=$PWD; tty")
         assert shell.wait_for(r"where=([\w-]+) who") == "lab-head"
         assert shell.wait_for(r"who=(\w+) home") == "viola"

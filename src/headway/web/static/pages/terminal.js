@@ -53,17 +53,17 @@
     return false;
   });
 
-  let id = "", waiting = [], sending = false, size = null;
+  let id = "", ready = false, waiting = [], sending = false, size = null;
 
   function say(text, ended) {
     state.textContent = text;
     again.hidden = !ended;
-    if (ended) { id = ""; waiting = []; size = null; terminal.options.cursorBlink = false; }
+    if (ended) { id = ""; ready = false; waiting = []; size = null; terminal.options.cursorBlink = false; }
   }
 
   // Sends sizes and keys in the order in which they came; keys that come meanwhile go together.
   async function send() {
-    if (sending) return;
+    if (sending || !ready) return;  // what is typed before the shell is there waits
     sending = true;
     while (id && (size || waiting.length)) {
       const to = `${box.dataset.address}/${id}`;
@@ -133,6 +133,8 @@
     let words;
     try {
       const answer = await fetch(box.dataset.address, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request) });
+      ready = answer.ok;
+      send();
       words = answer.ok ? await read(answer.body) : sentence(await answer.json());
     } catch { words = "The server does not answer."; }
     say(words, true);
