@@ -2,9 +2,10 @@
 
     python bench page [--loads 5] [--jobs 100000] [--queued 10000] [--no-limits]
 
-For each page, medians of several loads without the browser's cache: the first byte, the largest paint, kilobytes of the first
-load as they are transmitted, and the longest of a few interactions (the list of keys, the search, the theme) from the key to
-the next paint. Slurm and Prometheus are stand-ins that answer at once: this measures the work of the server and the browser.
+For each page: the first byte of the first load, when the server has nothing of it in memory; and medians of all loads without the
+browser's cache: the first byte, the largest paint, kilobytes of the first load as they are transmitted, and the longest of a few
+interactions (the list of keys, the search, the theme) from the key to the next paint.
+Slurm and Prometheus are stand-ins that answer at once: this measures the work of the server and the browser.
 Ends with 1 if a page misses a limit."""
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.support.site.browser import CHROMIUM, wait_until_still  # noqa: E402
 from tests.support.site.server import Site, serve  # noqa: E402
 
 from headway.billing.periods import Period  # noqa: E402
+from headway.services.billing.ledger.daily_rollups import sum_days  # noqa: E402
 from headway.store import open_store  # noqa: E402
 from server import billing_reports  # noqa: E402
 
@@ -59,7 +61,7 @@ OBSERVE = """
 
 @dataclass(frozen=True)
 class Load:
-    """One load of a page. Times in seconds, the interaction in milliseconds."""
+    """One load of a page. The interaction is in milliseconds."""
 
     first_byte_s: float
     paint_s: float
@@ -80,6 +82,8 @@ async def seeded(folder: Path, jobs: int, names: tuple[str, ...]) -> None:
             await store.runs.save("demo", part)
             part = []
     await store.runs.save("demo", part, collected_to=now)
+    while await sum_days(store, "demo", now):  # a running server sums a few days each minute
+        pass
     await store.close()
 
 
@@ -137,7 +141,9 @@ def main() -> int:
         print(
             f"{len(names)} nodes, {options.queued} queued jobs, {options.jobs} in accounting, load average {load:.0f}"
         )
-        print(f"{'page':<10} {'first byte':>11} {'largest paint':>14} {'first load':>11} {'interaction':>12}")
+        print(
+            f"{'page':<10} {'first time':>11} {'first byte':>11} {'largest paint':>14} {'first load':>11} {'interaction':>12}"
+        )
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
             for page in options.pages:
@@ -147,7 +153,8 @@ def main() -> int:
                     for key in ("first_byte_s", "paint_s", "kb", "interaction_ms")
                 )
                 print(
-                    f"{page:<10} {byte_s:>9.3f} s {paint_s:>12.2f} s {kb:>8.0f} kB {interaction_ms:>9.0f} ms",
+                    f"{page:<10} {loads[0].first_byte_s:>9.3f} s {byte_s:>9.3f} s {paint_s:>12.2f} s {kb:>8.0f} kB "
+                    f"{interaction_ms:>9.0f} ms",
                     flush=True,
                 )
                 limits = [
