@@ -139,7 +139,8 @@ def _chart(
 ) -> ChartOut:
     series = SERIES[key]
     lines = [_line(row, times, over) for row in rows]
-    lines.sort(key=lambda line: (line.node, -1 if line.gpu is None else line.gpu))
+    order = {name: place for place, (name, _) in enumerate(series.lines)}
+    lines.sort(key=lambda line: (order.get(line.label, 0), line.node, -1 if line.gpu is None else line.gpu))
     return ChartOut(
         key=key,
         title=series.title,

@@ -76,7 +76,7 @@ async def test_machine_series_are_one_query_with_a_named_line_for_each_part(serv
     def answer(_: Any, queries: list[MetricQuery], start: float, end: float, step_s: int) -> tuple[MetricRow, ...]:
         asked.extend(queries)
         space = [MetricRow("disk_space", "", {"mountpoint": place}, ((start, 40.0),)) for place in ("/scratch", "/")]
-        cpu = [MetricRow("cpu", "", {"line": line}, ((start, 5.0),)) for line in ("busy", "waiting for disks")]
+        cpu = [MetricRow("cpu", "", {"line": line}, ((start, 5.0),)) for line in ("waiting for disks", "busy")]
         return (*space, *cpu)
 
     server.backend.answers["query_metrics"] = answer
