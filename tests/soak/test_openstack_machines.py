@@ -15,7 +15,7 @@ import pytest
 from tests.cluster.providers.openstack_cluster import APPLY_S, OpenStackCluster, openstack_cluster
 
 pytestmark = pytest.mark.soak
-HEAD, ONE, TWO = "stack-head", "stack-1-1", "stack-1-2"
+HEAD, ONE, TWO = "stack-head", "stack-own-1-1", "stack-own-1-2"
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_plan_says_what_would_be_rented_and_which_quota_is_too_small(stack: Open
     stack.lab.cli("server", "start")
     stack.nova.cores = 100
     said = stack.plan()
-    assert "stack-1-[1-2]: 2 x cpu.64 in az-a, on-demand, 2.56 USD an hour each (price of the plan" in said
+    assert "stack-own-1-[1-2]: 2 x cpu.64 in az-a, on-demand, 2.56 USD an hour each (price of the plan" in said
     assert "if it can't be had: cpu.64 in az-b" in said
     assert "the quota cores is 100 vCPUs, 0 are used and 132 more are needed" in said
     stack.nova.cores = -1
