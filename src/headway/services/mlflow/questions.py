@@ -20,7 +20,7 @@ from headway.errors import HeadwayError, NotAllowed, Unreachable
 from headway.services.app_state import AppState
 from headway.services.mlflow.journals import journal_states, repeat_journals, team_api
 from headway.services.mlflow.mlflow_api import ARTIFACTS, WORKSPACE_HEADER, MlflowApi, request_path
-from headway.services.mlflow.replay import TAGS, Replay, artifact_path
+from headway.services.mlflow.replay import DEFAULT_ID, TAGS, Replay, artifact_path
 
 if TYPE_CHECKING:
     import httpx
@@ -138,7 +138,7 @@ async def _ask(state: AppState, cluster: Cluster, job: JobState, question: _Ques
     replay = Replay(api, known, {}, _no_file)
     if path.startswith(ARTIFACTS):
         path = ARTIFACTS + await artifact_path(api, path.removeprefix(ARTIFACTS))
-    query = [(key, await _real(value, api, replay)) for key, value in query_rows]
+    query = [(key, await _real(value, api, replay, key)) for key, value in query_rows]
     body = json.dumps(await _real(said, api, replay)).encode() if question.body else b""
     headers = {
         WORKSPACE_HEADER: api.workspace,
@@ -179,12 +179,15 @@ def _names_tag_of_headway(value: Any) -> bool:
     return isinstance(value, list) and any(_names_tag_of_headway(one) for one in value)
 
 
-async def _real(value: Any, api: MlflowApi, replay: Replay) -> Any:
-    """Returns a value of a request, with the ids and paths that hold in the job replaced by those of the MLflow server."""
+async def _real(value: Any, api: MlflowApi, replay: Replay, key: str = "") -> Any:
+    """Returns a value of a request, with the ids and paths that hold in the job replaced by those of the MLflow server. `key`:
+    its name in the request."""
     if isinstance(value, dict):
-        return {key: await _real(one, api, replay) for key, one in value.items()}
+        return {name: await _real(one, api, replay, name) for name, one in value.items()}
     if isinstance(value, list):
-        return [await _real(one, api, replay) for one in value]
+        return [await _real(one, api, replay, key) for one in value]
+    if value == DEFAULT_ID and key in ("experiment_id", "experiment_ids"):
+        return await replay.default_experiment()
     if isinstance(value, str) and value.startswith("runs/") and value.count("/") >= 2:
         with contextlib.suppress(HeadwayError):
             return (await artifact_path(api, value if value.count("/") > 2 else f"{value}/")).rstrip("/")

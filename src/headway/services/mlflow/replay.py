@@ -24,7 +24,7 @@ from headway.services.mlflow.journal_state import JournalState
 from headway.services.mlflow.mlflow_api import MlflowApi, MlflowRefused
 
 OF_JOB = "runs/"  # the first part of the path of a file that belongs to a run of the job
-DEFAULT = "Default"
+DEFAULT, DEFAULT_ID = "Default", "0"  # the experiment of a job that names none, and its id in the job
 RUNNING, KILLED = "RUNNING", "KILLED"  # MLflow's states of runs
 _SCHEME = "mlflow-artifacts:/"
 
@@ -103,8 +103,8 @@ class Replay:
                 self._state.runs[line.run] = str(line.body["status"])
 
     async def _create_run(self, line: JournalLine) -> None:
-        wanted = str(line.body.get("experiment_id") or "0")
-        name = self._state.experiments.get(wanted) or (DEFAULT if wanted == "0" else "")
+        wanted = str(line.body.get("experiment_id") or DEFAULT_ID)
+        name = self._state.experiments.get(wanted) or (DEFAULT if wanted == DEFAULT_ID else "")
         experiment = await self._experiment(name) if name else wanted
         own = {str(tag.get("key")): tag for tag in line.body.get("tags") or [] if isinstance(tag, dict)}
         tags = [tag for key, tag in own.items() if not key.startswith(TAGS)]
@@ -122,6 +122,10 @@ class Replay:
         """Returns MLflow's id of an experiment by the id that holds in the job; other texts as they are."""
         name = self._state.experiments.get(number)
         return await self._experiment(name) if name else number
+
+    async def default_experiment(self) -> str:
+        """Returns MLflow's id of the experiment that a job has without naming one."""
+        return await self._experiment(DEFAULT)
 
     async def _experiment(self, name: str) -> str:
         """Returns MLflow's id of the experiment of this name, which is created if there is none."""

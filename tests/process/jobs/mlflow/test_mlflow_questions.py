@@ -142,13 +142,14 @@ async def test_a_search_of_a_job_is_answered(server: Server, job: tuple[int, dic
                 "/api/3.0/mlflow/runs/set-tag", content=content, headers={"Content-Type": "text/plain"}
             )
             assert changed.status_code == 403
+        for sent in ({"experiment_id": "0", "name": "0"}, {"experiment_ids": ["0", "5"]}):
+            await mlflow.post("/api/2.0/mlflow/logged-models", json=sent)
+        logged = [body for path, _, body in asked if path.endswith("logged-models")]
+        assert logged == [{"experiment_id": "42", "name": "0"}, {"experiment_ids": ["42", "5"]}]
         target = "/api/2.0/mlflow/registered-models/alias"
         for method in ("POST", "DELETE"):
             changed = await mlflow.request(method, target, json={"name": "iris", "alias": "production", "version": "2"})
             assert (changed.status_code, "a promotion has set it" in changed.text) == (403, True)
-    assert asked[-1] == (
-        "/api/2.0/mlflow/runs/search",
-        workspace_name("lab", running.account),
-        {"experiment_ids": ["42"], "max_results": 5},
-    )
+    searched = (workspace_name("lab", running.account), {"experiment_ids": ["42"], "max_results": 5})
+    assert ("/api/2.0/mlflow/runs/search", *searched) in asked
     await worker.close()
