@@ -285,7 +285,7 @@
         focus: { alpha: 0.25 },
         scales: { x: { time: true }, y: { range: (u, low, high) => this.range(low, high) } },
         axes: [
-          { ...axis, grid: { show: false }, size: 24, gap: 5, space: 70, values: (u, at) => at.map((t) => (day ? clock(t, true) : clock(t).slice(0, at[1] - at[0] < 60 ? 8 : 5))) },
+          { ...axis, grid: { show: false }, size: 24, gap: 5, space: 52, values: (u, at) => at.map((t) => (day ? clock(t, true) : clock(t).slice(0, at[1] - at[0] < 60 ? 8 : 5))) },
           { ...axis, size: axisWidth, gap: 5, space: 34, values: (u, at) => at.map((value) => short(value)) },
         ],
         series: [{}, ...chart.lines.map((line, i) => ({

@@ -39,7 +39,9 @@
   };
   const short = (value) => {
     const size = Math.abs(value);
-    return size && (size < 1e-3 || size >= 1e5) ? value.toExponential(0) : String(+value.toPrecision(4));
+    if (size >= 1e9 || (size && size < 1e-3)) return value.toExponential(0);
+    if (size >= 1e6) return `${+(value / 1e6).toPrecision(4)}M`;
+    return size >= 1e4 ? `${+(value / 1e3).toPrecision(4)}k` : String(+value.toPrecision(4));
   };
   const steps = (value) => (value >= 1e6 ? `${+(value / 1e6).toPrecision(4)}M` : value.toLocaleString("en"));
   const where = (x) => (choice.x === "step" ? `step ${steps(x)}` : clock(x));
