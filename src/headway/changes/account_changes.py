@@ -33,6 +33,7 @@ def account_changes(desired: Accounts, observed: Accounts) -> list[Change]:
         *_account_changes(desired, observed),
         *_operator_changes(desired, observed),
         *_member_changes(desired, observed),
+        *_partition_removals(observed),
         *_removals(desired, observed),
     ]
 
@@ -219,6 +220,15 @@ def _member_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
         if member.default and not first and (seen is None or not seen.default):
             command = _command("modify", "user", user, f"defaultaccount={team}")
             yield _change("user", user, f"team {team} becomes the default", command)
+
+
+def _partition_removals(observed: Accounts) -> Iterator[Change]:
+    """Yields the removals of associations in one partition, as the database of another Slurm has them: members of a team have
+    one for all partitions. While the user has jobs there, sacctmgr refuses it: a later ChangeSet removes them."""
+    for user, account, partition in observed.of_partitions:
+        if (user, account) not in observed.busy:
+            command = {**_command("delete", "user", user, account=account), "partition": partition}
+            yield _change("user", user, f"an association for partition {partition} alone in team {account}", command)
 
 
 def _removals(desired: Accounts, observed: Accounts) -> Iterator[Change]:

@@ -283,6 +283,25 @@ def test_single_users_may_choose_more_qos_than_their_team() -> None:
     assert change.why == "may choose the QOS of the team in team speech"
 
 
+def test_associations_in_one_partition_are_removed_once_their_jobs_have_ended() -> None:
+    """The database of a site that was adopted has them."""
+    wanted = desired_accounts(lab(SPEECH))
+    seen = replace(wanted, of_partitions=(("alice", "speech", "gpu"), ("gone", "speech", "gpu")))
+    change, other = account_changes(wanted, seen)
+    assert account_change_argv(other.data)[5] == "name=gone"
+    assert account_change_argv(change.data)[2:] == [
+        "delete",
+        "user",
+        "where",
+        "name=alice",
+        "account=speech",
+        "partition=gpu",
+    ]
+    assert account_changes(wanted, replace(seen, busy=frozenset({("alice", "speech")}))) == [other]
+    (joins, *_) = account_changes(wanted, replace(seen, associations=wanted.associations[1:]))
+    assert joins.why == "joins team speech"
+
+
 def _accounts(qos: Qos) -> Accounts:
     return replace(desired_accounts(lab(SPEECH)), qos=(qos,))
 
@@ -395,7 +414,7 @@ def test_departed_member_is_locked_and_jobs_are_cancelled_or_finish() -> None:
 
 def test_builtin_slurm_account_and_qos_are_ignored() -> None:
     observed = parse_accounts(
-        "root|||1|normal||||||\nroot|root||1|normal||||||\n",
+        "root|||1|normal|||||||\nroot|root||1|normal|||||||\n",
         "root|Administrator|root\n",
         "normal|||00:00:00|cluster|0|1.000000|||||||||\n",
     )

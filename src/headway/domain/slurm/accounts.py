@@ -66,4 +66,7 @@ class Accounts:
     operators: tuple[str, ...] = ()  # users with AdminLevel=Operator
     account_qos: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # account -> its QOS, the default first
     busy: frozenset[tuple[str, str]] = frozenset()  # observed: (user, account) pairs with jobs that have not ended
+    of_partitions: tuple[
+        tuple[str, str, str], ...
+    ] = ()  # observed: (user, account, partition) of associations in one partition
     departed_jobs: str = "cancel"  # desired: what happens to the jobs of a removed user, "cancel" | "finish"

@@ -17,9 +17,9 @@ def account_change_argv(data: Mapping[str, Any]) -> list[str]:
     """Returns the command that carries out one change of `headway.changes.account_changes`.
 
     `data`: "verb" (add, modify, delete, cancel_jobs), "entity" (qos, account, user) and "name"; for associations
-    "account"; "set" is a list of "option=value". cancel_jobs cancels the jobs of user "name" in "account". Raises
-    ValueError for any other verb."""
-    account = [f"account={data['account']}"] if "account" in data else []
+    "account", and "partition" for those in one partition; "set" is a list of "option=value". cancel_jobs cancels the jobs of
+    user "name" in "account". Raises ValueError for any other verb."""
+    account = [f"{key}={data[key]}" for key in ("account", "partition") if key in data]
     settings = list(data.get("set", ()))
     match data["verb"]:
         case "cancel_jobs":

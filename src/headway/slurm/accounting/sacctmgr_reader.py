@@ -15,7 +15,17 @@ _TIMEOUT_S = 30.0
 _QUEUE_S = 5.0
 # Limits of accounts and of users in them that Headway sets, by their names in sacctmgr's `set`
 ASSOCIATION_LIMITS = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpTRESMins")
-_ASSOC = ("account", "user", "parentname", "fairshare", "qos", "defaultqos", "maxsubmitjobs", *ASSOCIATION_LIMITS)
+_ASSOC = (
+    "account",
+    "user",
+    "parentname",
+    "fairshare",
+    "qos",
+    "defaultqos",
+    "maxsubmitjobs",
+    "partition",
+    *ASSOCIATION_LIMITS,
+)
 _USER = ("user", "adminlevel", "defaultaccount")
 # Limits that Headway sets, by their names in sacctmgr's `set`.
 QOS_LIMITS = (
@@ -72,6 +82,7 @@ def parse_accounts(associations: str, users: str, qos: str, busy: str = "") -> A
     accounts: list[Account] = []
     members: list[Association] = []
     qos_of: dict[str, tuple[str, ...]] = {}
+    of_partitions: list[tuple[str, str, str]] = []
     for row in _rows(associations, _ASSOC):
         account, user = row["account"], row["user"]
         if account in _SLURMS:
@@ -81,6 +92,9 @@ def parse_accounts(associations: str, users: str, qos: str, busy: str = "") -> A
             accounts.append(Account(account, _share(row["fairshare"]), _limits(row, ASSOCIATION_LIMITS), above))
             if default := row["defaultqos"]:
                 qos_of[account] = (default, *(name for name in _names(row["qos"]) if name != default))
+            continue
+        if row["partition"]:
+            of_partitions.append((user, account, row["partition"]))
             continue
         is_default = people.get(user, {}).get("defaultaccount") == account
         locked, limits = row["maxsubmitjobs"] == "0", _limits(row, ASSOCIATION_LIMITS)
@@ -94,6 +108,7 @@ def parse_accounts(associations: str, users: str, qos: str, busy: str = "") -> A
         qos=tuple(sorted((_qos(r) for r in _rows(qos, _QOS) if r["name"] not in _SLURMS_QOS), key=lambda q: q.name)),
         operators=tuple(sorted(name for name, row in people.items() if row["adminlevel"] == "Operator")),
         account_qos=qos_of,
+        of_partitions=tuple(sorted(of_partitions)),
         busy=frozenset((row["user"], row["account"]) for row in _rows(busy, ("user", "account"))),
     )
 

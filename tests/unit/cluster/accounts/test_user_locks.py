@@ -23,7 +23,7 @@ LAB = builders.cluster(
     1, teams=(Team("red", ("ann", "bob"), 1),), users=(User("ann", (), ("red",)), User("bob", (), ("red",)))
 )
 _SHOWN = {
-    "assoc": "red||root|1|red|red|||||\nred|ann|||red|red|{limit}||||\nred|bob|||red|red|||||\n",
+    "assoc": "red||root|1|red|red||||||\nred|ann|||red|red|{limit}|||||\nred|bob|||red|red||||||\n",
     "user": "ann|None|red\nbob|None|red\n",
     "qos": "red|NoDecay||00:00:00|cluster|0|1.000000|||||||||\n",
 }

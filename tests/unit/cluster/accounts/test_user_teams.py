@@ -25,7 +25,7 @@ LAB = builders.cluster(
     users=(User("ann", ("key of ann",), ("red",)), User("zoe", (), ("red",))),
 )
 _SHOWN = {
-    "assoc": "red||root|1|red|red|||||\nred|ann|||red|red|{limit}||||\nred|bob|||red|red|||||\n",
+    "assoc": "red||root|1|red|red||||||\nred|ann|||red|red|{limit}|||||\nred|bob|||red|red||||||\n",
     "user": "ann|None|red\nbob|None|red\n",
     "qos": "red|NoDecay||00:00:00|cluster|0|1.000000|||||||||\n",
 }

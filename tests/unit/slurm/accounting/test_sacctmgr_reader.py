@@ -55,6 +55,13 @@ async def test_accounts_are_read_without_slurmctld_but_not_without_slurmdbd() ->
 
 
 def test_list_of_a_user_is_read_where_it_is_not_that_of_the_account() -> None:
-    rows = "ml||root|1|high,ml|ml|||||\nml|ann||1|high,ml|ml|||||\nml|bob||1|high,long,ml|ml|||||\n"
+    rows = "ml||root|1|high,ml|ml||||||\nml|ann||1|high,ml|ml||||||\nml|bob||1|high,long,ml|ml||||||\n"
     found = sacctmgr_reader.parse_accounts(rows, "", "")
     assert {one.user: one.qos for one in found.associations} == {"ann": (), "bob": ("high", "long", "ml")}
+
+
+def test_association_in_one_partition_is_no_membership() -> None:
+    rows = "ml||root|1|ml|ml||||||\nml|ann||1|ml|ml|3|gpu||||\nml|bob||1|ml|ml||||||\nml|bob||1|ml|ml||gpu||||\n"
+    found = sacctmgr_reader.parse_accounts(rows, "", "")
+    assert [one.user for one in found.associations] == ["bob"]
+    assert found.of_partitions == (("ann", "ml", "gpu"), ("bob", "ml", "gpu"))
