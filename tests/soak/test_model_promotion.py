@@ -208,11 +208,13 @@ def test_jobs_load_the_alias_and_can_not_change_it(lab: Lab) -> None:
 
 
 def test_version_whose_files_are_gone_is_refused(lab: Lab) -> None:
-    (stored,) = (path.parent for path in (lab.state / "mlflow" / "artifacts").glob("**/MLmodel"))
-    stored.rename(stored.with_name("away"))
+    stored = [path.parent for path in (lab.state / "mlflow" / "artifacts").glob("**/MLmodel")]
+    for folder in stored:
+        folder.rename(folder.with_name("away"))
     try:
         code, found = promote(person(lab, "alice", "member", "submit"), "gates: {}")
         assert (code, found["state"]) == (1, "refused")
         assert found["why"].startswith("the files of flowers@1 are gone"), found["why"]
     finally:
-        stored.with_name("away").rename(stored)
+        for folder in stored:
+            folder.with_name("away").rename(folder)
