@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from headway.domain.cluster import Cluster
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Conflict, NotAllowed, Refused
 from headway.jobs.remote.interactive_command import keys_frame, size_frame
 from headway.schemas.submission.terminals import TerminalIn, TerminalSize
@@ -31,8 +32,8 @@ async def open_terminal(
     `resources` gets what must be released after it. Raises NotAllowed, Conflict for a job that does not run, Refused for a node
     that it does not have and for an id that is in use, and TooManyAtOnce."""
     cluster = await cluster_to_work_on(state, name, who)
-    argv, user = await _shell(state, who, cluster, request)
-    key = _key(who, request.input)
+    argv, user, job = await _shell(state, who, cluster, request)
+    key = _key(who, name, request.input)
     if key in state.command_inputs:
         raise Refused("two terminals can't have the same id")
     with contextlib.ExitStack() as entered:
@@ -44,9 +45,11 @@ async def open_terminal(
         resources.push(entered.pop_all())
 
     async def check(who: Principal) -> None:
-        if not request.job and who.user_to_act_as(request.user) != user:
+        cluster = await cluster_to_work_on(state, name, who)
+        if job is not None:
+            await authorize_as_owner(state, cluster, who, job, f"use a terminal in job {request.job}")
+        elif who.user_to_act_as(request.user) != user:
             raise NotAllowed(f"{who.person} may no longer act as {user}")
-        await cluster_to_work_on(state, name, who)
 
     size = (request.rows, request.columns)
     keys = feed_of(state.command_inputs[key].queue)
@@ -56,6 +59,7 @@ async def open_terminal(
 async def send_keys(
     state: AppState,
     who: Principal,
+    name: str,
     key: str,
     read_piece: Callable[[], Awaitable[bytes]],
     is_disconnected: Callable[[], Awaitable[bool]],
@@ -65,24 +69,31 @@ async def send_keys(
     async def read_frames() -> bytes:
         return keys_frame(await read_piece())
 
-    await add_input(state, _key(who, key), read_frames, is_disconnected)
+    await add_input(state, _key(who, name, key), read_frames, is_disconnected)
 
 
 async def resize_terminal(
-    state: AppState, who: Principal, key: str, size: TerminalSize, is_disconnected: Callable[[], Awaitable[bool]]
+    state: AppState,
+    who: Principal,
+    name: str,
+    key: str,
+    size: TerminalSize,
+    is_disconnected: Callable[[], Awaitable[bool]],
 ) -> None:
     """Gives a terminal another size. Raises as `exec_commands.send_input`."""
 
     async def read_frame() -> bytes:
         return size_frame(size.rows, size.columns)
 
-    await add_input(state, _key(who, key), read_frame, is_disconnected)
+    await add_input(state, _key(who, name, key), read_frame, is_disconnected)
 
 
-async def _shell(state: AppState, who: Principal, cluster: Cluster, request: TerminalIn) -> tuple[tuple[str, ...], str]:
-    """Returns the command of the shell, and the Linux user that runs it."""
+async def _shell(
+    state: AppState, who: Principal, cluster: Cluster, request: TerminalIn
+) -> tuple[tuple[str, ...], str, JobState | None]:
+    """Returns the command of the shell, the Linux user that runs it, and the job in which it runs (None: in none)."""
     if not request.job:
-        return (*_ENVIRONMENT, *_LOGIN_SHELL), who.user_to_act_as(request.user)
+        return (*_ENVIRONMENT, *_LOGIN_SHELL), who.user_to_act_as(request.user), None
     number, _, task = request.job.partition("_")
     job = await read_job_now(state, cluster, int(number))
     target, states = slurm_target(state, cluster, job, int(number), task)
@@ -92,9 +103,9 @@ async def _shell(state: AppState, who: Principal, cluster: Cluster, request: Ter
         raise Conflict(f"job {target} {what}", hint="name one task: ARRAY_TASK" if len(states) > 1 else "")
     if request.node and request.node not in job.nodes:
         raise Refused(f"job {target} does not run on {request.node}", hint=f"its nodes are {', '.join(job.nodes[:20])}")
-    return (*_ENVIRONMENT, *job_shell_argv(target, request.node)), job.user
+    return (*_ENVIRONMENT, *job_shell_argv(target, request.node)), job.user, job
 
 
-def _key(who: Principal, key: str) -> tuple[str, str]:
-    """Returns the name of a terminal's input, which no command has."""
-    return who.person, f"terminal {key}"
+def _key(who: Principal, cluster: str, key: str) -> tuple[str, str]:
+    """Returns the name of a terminal's input, which no command and no terminal of another cluster has."""
+    return who.person, f"terminal {cluster} {key}"

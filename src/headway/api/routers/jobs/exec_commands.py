@@ -61,17 +61,17 @@ async def stream_terminal(name: str, body: TerminalIn, request: Request, state: 
 
 
 @router.post("/terminals/{key}/input", status_code=204)
-async def put_keys(key: str, request: Request, state: State, who: Member) -> Response:
+async def put_keys(name: str, key: str, request: Request, state: State, who: Member) -> Response:
     """Sends the next keys to a terminal, at most 1 MiB. The response comes when the terminal has room for them, so send one piece
     after the other."""
-    await send_keys(state, who, key, lambda: _piece(request), request.is_disconnected)
+    await send_keys(state, who, name, key, lambda: _piece(request), request.is_disconnected)
     return Response(status_code=204)
 
 
 @router.put("/terminals/{key}/size", status_code=204)
-async def put_size(key: str, body: TerminalSize, request: Request, state: State, who: Member) -> Response:
+async def put_size(name: str, key: str, body: TerminalSize, request: Request, state: State, who: Member) -> Response:
     """Gives a terminal another size."""
-    await resize_terminal(state, who, key, body, request.is_disconnected)
+    await resize_terminal(state, who, name, key, body, request.is_disconnected)
     return Response(status_code=204)
 
 

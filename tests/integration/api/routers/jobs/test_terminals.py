@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
+
 from headway.jobs.remote.interactive_command import keys_frame, size_frame
 from headway.schemas.submission.stream_frames import frames
 from tests.support.clusters import builders
@@ -113,3 +115,33 @@ async def test_viewers_open_no_terminal(server: Server) -> None:
     client = await server.client("vic", "viewer")
     assert (await client.post(PATH, json={"input": KEY})).status_code == 403
     assert (await client.get("/clusters/lab/terminal")).status_code == 403
+
+
+async def test_keys_reach_the_terminal_of_the_named_cluster_only(server: Server) -> None:
+    await server.apply()
+    await server.apply("rack")
+    server.backend.answers["run_on_terminal"] = lambda _cluster, _argv, _user, _size, feed: echo(feed)
+    ann = await server.client()
+    running = asyncio.create_task(ann.post(PATH, json={"input": KEY}))
+    await eventually(lambda: server.state.command_inputs)
+    rack = PATH.replace("/lab/", "/rack/")
+    assert (await ann.post(f"{rack}/{KEY}/input", content=b"x")).status_code == 404
+    assert (await ann.put(f"{rack}/{KEY}/size", json={"rows": 50, "columns": 100})).status_code == 404
+    assert (await ann.post(f"{PATH}/{KEY}/input", content=b"")).status_code == 204
+    await running
+
+
+async def test_terminal_in_a_job_of_another_ends_when_its_person_is_no_admin_any_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.api.http.authorized_stream.RECHECK_S", 0.01)
+    await server.apply(users=["ann", "eve"])
+    server.backend.answers |= {"read": reading(RUNNING), "job": RUNNING, "machines": ()}
+    server.backend.answers["run_on_terminal"] = lambda _cluster, _argv, _user, _size, feed: echo(feed)
+    ann = await server.client()
+    running = asyncio.create_task(ann.post(PATH, json={"input": KEY, "job": "12"}))
+    await eventually(lambda: server.state.command_inputs)
+    await server.store.people.set_role("ann", "member")
+    *_, (kind, data) = frames([(await asyncio.wait_for(running, 60)).content])
+    assert kind == "error"
+    assert b"ann may not use a terminal in job 12" in data
