@@ -8,6 +8,7 @@ POST /clusters/NAME/submit          submits it, and redirects to the job's page
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import replace
 from functools import partial
@@ -78,7 +79,7 @@ async def check_job(name: str, request: Request, state: State, who: Member) -> R
         "faults_by_field": faults_by_field,
         "unsure": "",
         "marks": view.marks(draft, checked),
-        "changes": changes(draft),
+        "changes": await asyncio.to_thread(changes, draft),
         "conversion": await offer_conversion(draft.script) if draft.how == "script" else None,
         "oob": True,
     }
@@ -208,7 +209,7 @@ async def _page(
         launchers=view.LAUNCHERS,
         example=view.EXAMPLE,
         containers=cluster.containers,
-        changes=changes(draft),
+        changes=await asyncio.to_thread(changes, draft),
         form_key=again or form_idempotency.new_form_key(),
         unsure=unsure,
         conversion=None,

@@ -33,5 +33,37 @@ def test_changed_options_are_named() -> None:
 
 def test_form_of_no_other_job_has_no_comparison() -> None:
     assert changes(SOURCE) is None
-    for broken in ("{", "[]"):
+    for broken in ("{", "[]", "[" * 200_000):
         assert changes(replace(FORM, before=broken)) is None
+
+
+def test_options_stand_before_a_long_script_and_left_out_lines_are_counted() -> None:
+    long = replace(SOURCE, script="\n".join(f"srun old{i}" for i in range(300)))
+    draft = replace(long, before=copied_from(long), script="\n".join(f"srun new{i}" for i in range(300)), nodes="64")
+    found = changes(draft)
+    assert found is not None
+    assert found[:2] == (DiffLine("place", "nodes"), DiffLine("added", "64"))
+    assert found[-1] == DiffLine("place", "and 203 more lines")
+    assert len(found) == 401
+
+
+def test_change_in_a_long_script_is_shown_with_its_place() -> None:
+    lines = [f"srun {i % 10}" for i in range(5000)]
+    draft = replace(SOURCE, before=copied_from(replace(SOURCE, script="\n".join(lines))))
+    assert changes(replace(draft, script="\n".join([*lines[:3000], "srun b", *lines[3001:]]))) == (
+        DiffLine("place", "line 2999"),
+        DiffLine("same", "srun 8"),
+        DiffLine("same", "srun 9"),
+        DiffLine("removed", "srun 0"),
+        DiffLine("added", "srun b"),
+        DiffLine("same", "srun 1"),
+        DiffLine("same", "srun 2"),
+    )
+
+
+def test_scripts_that_take_long_to_compare_are_only_counted() -> None:
+    repeated = "\n".join(["srun python a.py"] * 5000)
+    draft = replace(SOURCE, before=copied_from(replace(SOURCE, script=repeated)))
+    assert changes(replace(draft, script=f"#!/bin/bash\n{repeated}\ny")) == (
+        DiffLine("place", "the script differs in up to 5002 lines, too many to compare"),
+    )
