@@ -56,10 +56,13 @@ def assess(use: Use) -> tuple[Finding, ...]:
     return tuple(finding for finding in found if finding)
 
 
-def headline(findings: tuple[Finding, ...]) -> str:
+def headline(findings: tuple[Finding, ...], *, ended: bool) -> str:
     """Returns the verdict on the whole job."""
-    if any(finding.level == "bad" for finding in findings):
-        return "Its GPUs did nothing" if findings[0].resource == "GPUs" else "Something is about to run out"
+    bad = {finding.resource for finding in findings if finding.level == "bad"}
+    if "GPUs" in bad:
+        return "Its GPUs did nothing"
+    if bad:
+        return "Its memory was nearly full" if ended else "Its memory is about to run out"
     changes = sum(finding.level == "warn" for finding in findings)
     return "Well used" if not changes else "One thing to change" if changes == 1 else f"{changes} things to change"
 

@@ -19,7 +19,7 @@ def test_well_used_resources_need_no_advice() -> None:
         ("ok", "GPUs"), ("ok", "GPU memory"), ("ok", "CPUs"), ("ok", "Memory"), ("ok", "Time"),
     ]  # fmt: skip
     assert not any(one.advice for one in found)
-    assert headline(found) == "Well used"
+    assert headline(found, ended=True) == "Well used"
     assert found[0].text == "93 % busy on average"
 
 
@@ -42,9 +42,10 @@ def test_resource_that_could_be_smaller_has_advice(use: Use, resource: str, advi
 
 def test_idle_gpus_and_full_memory_are_bad() -> None:
     idle = assess(replace(GOOD, gpu_percent=0.4))
-    assert headline(idle) == "Its GPUs did nothing"
-    full = assess(replace(CPU_JOB, memory_used_mib=63 * 1024.0))
-    assert headline(full) == "Something is about to run out"
+    assert headline(idle, ended=True) == "Its GPUs did nothing"
+    for full in (replace(CPU_JOB, memory_used_mib=63 * 1024.0), replace(GOOD, memory_used_mib=500 * 1024.0)):
+        assert headline(assess(full), ended=True) == "Its memory was nearly full"
+        assert headline(assess(full), ended=False) == "Its memory is about to run out"
 
 
 def test_short_job_and_unmeasured_resources_have_no_findings() -> None:

@@ -17,6 +17,7 @@ from headway.api.http.path_numbers import PathNumber
 from headway.api.http.security_headers import PAGE_HEADERS
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
+from headway.domain.slurm.job_states import RUNNING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotAllowed, NotFound
 from headway.jobs.explain.efficiency import headline
@@ -127,8 +128,10 @@ async def job_stream(
 async def job_efficiency(name: str, job_id: JobLabel, state: State, _: Anyone) -> Response:
     """Returns the part of the page with the verdict on the job's use of its resources; empty if there is none."""
     cluster = (await state.clusters.get(name))[1]
-    found = await get_efficiency(state, name, await find_job(state, cluster, job_id))
-    return HTMLResponse(render_part("job_efficiency", Efficiency(headline(found), found)), headers=PAGE_HEADERS)
+    job = await find_job(state, cluster, job_id)
+    found = await get_efficiency(state, name, job)
+    verdict = headline(found, ended=job.state not in RUNNING)
+    return HTMLResponse(render_part("job_efficiency", Efficiency(verdict, found)), headers=PAGE_HEADERS)
 
 
 @router.post("/clusters/{name}/jobs/{job_id}/resume", response_model=None)
