@@ -26,8 +26,12 @@ part() { # $1: path, text on standard input
     printf '%s\n' "$text"
 }
 fail() { printf 'FAIL %s\n%s\n' "$1" "$2"; }
-mask() {
-    sed -E 's/([A-Za-z_]*([Pp][Aa][Ss][Ss]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp]rivate_?[Kk]ey)[A-Za-z_]*[[:space:]]*=[[:space:]]*)("[^"]*"|[^[:space:],;]*)/\1(secret)/g'
+mask() { # of options such as secretfile=, which name a file, the "=" is set aside in between
+    aside=$(printf '\001')
+    tr -d "$aside" | sed -E -e "s/([Ff][Ii][Ll][Ee]|[Pp][Aa][Tt][Hh])=/\\1$aside/g" \
+        -e 's/([A-Za-z0-9_.-]*([Pp][Aa][Ss][Ss]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp]rivate_?[Kk]ey)[A-Za-z0-9_.-]*[[:space:]]*=[[:space:]]*)("[^"]*"|[^[:space:],;]*)/\1(secret)/g' \
+        -e 's/([Uu][Ss][Ee][Rr]([Nn][Aa][Mm][Ee])?=[^[:space:],;%]*%)[^[:space:],;]+/\1(secret)/g' \
+        -e 's#(//[^[:space:]/:]*:)[^[:space:]/]*@#\1(secret)@#g' -e "s/$aside/=/g"
 }
 is_script() { # $1: file, $2: its text
     case $1 in *.lua) return 0 ;; esac

@@ -5,8 +5,12 @@ LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/slurm/bin:/usr/local/slurm/bin
 export LC_ALL PATH
 limit() { if command -v timeout >/dev/null 2>&1; then timeout 60 "$@"; else "$@"; fi; }
-mask() {
-    sed -E 's/([A-Za-z_]*([Pp][Aa][Ss][Ss]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp]rivate_?[Kk]ey)[A-Za-z_]*[[:space:]]*=[[:space:]]*)("[^"]*"|[^[:space:],;]*)/\1(secret)/g'
+mask() { # of options such as secretfile=, which name a file, the "=" is set aside in between
+    aside=$(printf '\001')
+    tr -d "$aside" | sed -E -e "s/([Ff][Ii][Ll][Ee]|[Pp][Aa][Tt][Hh])=/\\1$aside/g" \
+        -e 's/([A-Za-z0-9_.-]*([Pp][Aa][Ss][Ss]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp]rivate_?[Kk]ey)[A-Za-z0-9_.-]*[[:space:]]*=[[:space:]]*)("[^"]*"|[^[:space:],;]*)/\1(secret)/g' \
+        -e 's/([Uu][Ss][Ee][Rr]([Nn][Aa][Mm][Ee])?=[^[:space:],;%]*%)[^[:space:],;]+/\1(secret)/g' \
+        -e 's#(//[^[:space:]/:]*:)[^[:space:]/]*@#\1(secret)@#g' -e "s/$aside/=/g"
 }
 ask() { # $1: path to print, then a command
     path=$1

@@ -125,9 +125,9 @@ def read_fstab(
             name = re.sub(r"[^a-z0-9]+", "-", point.lower()).strip("-0123456789")[:31].rstrip("-") or "volume"
             volume = {"name": name, "path": point, "mount": line}
             fault = fault_of([*volumes, volume])
-            if has_secret(options):
+            if has_secret(fields[0], options):
                 ledger.dropped(
-                    item, "its options have a password, which members of the cluster could read",
+                    item, "it has a password, which members of the cluster could read",
                     "put it into a file on the machines, such as credentials=FILE, and give storage.volumes",
                 )  # fmt: skip
             elif fault:

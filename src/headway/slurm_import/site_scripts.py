@@ -21,9 +21,13 @@ _KNOWN = (
 )
 # Common forms only: a person reads the scripts too.
 _SECRET_LINES = (
-    re.compile(rf"""{_WORD}["']?\s*[=:]\s*(?:["']?{_KNOWN}{{4}}|(["']){_KNOWN}.{{2,}}\1)""", re.IGNORECASE),
+    re.compile(
+        rf"""{_WORD}[0-9]*(?:_\w*)?(?<!file)(?<!path)["']?\s*[=:]\s*(?:["']?{_KNOWN}{{4}}|(["']){_KNOWN}.{{2,}}\1)""",
+        re.IGNORECASE,
+    ),
     re.compile(rf"""--[a-z-]*{_WORD}\s+["']?{_KNOWN}{{3}}""", re.IGNORECASE),
     re.compile(rf"""\b(?:mysql|mariadb)[a-z-]*\s(?:.*\s)?-p["']?{_KNOWN}"""),
+    re.compile(rf"""(?:\buser(?:name)?=|\s-U\s*)["']?[^\s"'$%,;=]+%{_KNOWN}{{3}}"""),
     re.compile(rf"""\bsshpass\s(?:.*\s)?-p\s*["']?{_KNOWN}"""),
     re.compile(rf"""\bldap[a-z]+\s(?:.*\s)?-w\s*["']?{_KNOWN}"""),
     re.compile(rf"""\bcurl\s(?:.*\s)?(?:-[a-zA-Z]*[uU]|--(?:proxy-)?user)[\s=]*["']?[^\s:"']+:{_KNOWN}"""),

@@ -9,9 +9,13 @@ from enum import StrEnum
 
 HIDDEN = "(secret)"
 # Keys whose values are secrets, in all files that are read
-_SECRET_KEY = re.compile(r"pass(word|phrase|wd)?$|secret|token|private_?key|api_?key|credential", re.IGNORECASE)
-_IN_URL = re.compile(r"(?<=://)[^@/\s]*(?=@)")
-_IN_OPTIONS = re.compile(r"(?i)\b(pass(?:word|wd|phrase)?|secret|token)=[^,;\s]+")
+_SECRET_KEY = re.compile(r"pass(word|phrase|wd)?[0-9]*$|secret|token|private_?key|api_?key|credential", re.IGNORECASE)
+_IN_URL = re.compile(r"(?<=//)[^/\s]*(?=@)")
+# Also password2=, client_secret=, and user=NAME%PASSWORD of CIFS. An option such as secretfile= names a file.
+_IN_OPTIONS = re.compile(
+    r"(?i)(?<![\w.-])(?=[\w.-]*?(?:pass|secret|token|private_?key))([\w.-]++)(?<!file)(?<!path)\s*=\s*(?:\"[^\"]*\"|[^,;\s]+)"
+)
+_AFTER_USER = re.compile(r"(?i)\b(user(?:name)?=[^%,;\s]*%)[^,;\s]+")
 _LONGEST = 200  # characters of a value in the report
 
 
@@ -82,8 +86,8 @@ class Ledger:
         self.decide(item, Verdict(Kind.SAME, "", why))
 
     def dropped(self, item: Item, why: str, instead: str = "") -> None:
-        """Records that the item is not carried, why, and what to do instead."""
-        self.decide(item, Verdict(Kind.NOT_CARRIED, "", why, instead))
+        """Records that the item is not carried, why, and what to do instead. Secrets that `why` quotes are hidden."""
+        self.decide(item, Verdict(Kind.NOT_CARRIED, "", _without_secrets(why), instead))
 
     def is_open(self, item: Item) -> bool:
         """Returns whether the item has no verdict yet."""
@@ -102,14 +106,21 @@ def hide_secrets(key: str, value: str) -> str:
     """Returns a value for a report: secrets replaced, control characters left out, cut at 200 characters."""
     if _SECRET_KEY.search(key) and value:
         return HIDDEN
-    text = _IN_OPTIONS.sub(lambda match: f"{match[1]}={HIDDEN}", _IN_URL.sub(HIDDEN, value))
+    text = _without_secrets(value)
     text = "".join(character if character.isprintable() else " " for character in text)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def has_secret(options: str) -> bool:
-    """Returns whether options such as name=value,... have a value that is a secret, also a masked one."""
-    return _IN_OPTIONS.search(options) is not None
+def _without_secrets(text: str) -> str:
+    text = _IN_OPTIONS.sub(lambda match: f"{match[1]}={HIDDEN}", _IN_URL.sub(HIDDEN, text))
+    return _AFTER_USER.sub(lambda match: f"{match[1]}{HIDDEN}", text)
+
+
+def has_secret(source: str, options: str) -> bool:
+    """Returns whether a mount has a secret, also a masked one. `source`: such as //user:password@host/share; `options`:
+    such as name=value,..."""
+    password = re.search(r"//[^/\s]*:[^/\s]*@", source)
+    return any(found is not None for found in (password, _IN_OPTIONS.search(options), _AFTER_USER.search(options)))
 
 
 def count_kinds(entries: Iterable[tuple[Item, Verdict]]) -> dict[Kind, int]:

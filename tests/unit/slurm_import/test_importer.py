@@ -375,12 +375,14 @@ def test_features_and_mounts_that_a_file_can_not_have_are_not_carried() -> None:
 
 def test_mount_with_a_password_is_not_copied() -> None:
     lines = [f"//filer/{n} /data{n} cifs username=a,{option},rw 0 0\n" for n, option in
-             enumerate(("password=sesame", "pass=sesame", "password=(secret)", "credentials=/root/c"))]  # fmt: skip
-    lines.append("mon1:/ /ceph ceph name=a,secret=sesame 0 0\n")
+             enumerate(("password=sesame", "pass=sesame", "password=(secret)", "credentials=/root/c", "password2=sesame",
+                        "user=svc%sesame", "pass2=(secret)", "user=svc%(secret)", "auth.token-1=sesame"))]  # fmt: skip
+    lines += ["mon1:/ /ceph ceph name=a,secret=sesame 0 0\n", "//svc:sesame@filer/x /x cifs rw 0 0\n"]
+    lines += ["mon1:/ /keys ceph name=a,secretfile=/etc/ceph/a 0 0\n"]
     site = imported(fstab="".join(lines))
-    assert [volume["path"] for volume in site.spec["storage"]["volumes"]] == ["/data3"]
+    assert [volume["path"] for volume in site.spec["storage"]["volumes"]] == ["/data3", "/keys"]
     assert "sesame" not in report_markdown(site) + dump_yaml(site.spec)
-    assert verdict(site, "/data0").why == "its options have a password, which members of the cluster could read"
+    assert verdict(site, "/data0").why == "it has a password, which members of the cluster could read"
     assert site.faults == []
 
 

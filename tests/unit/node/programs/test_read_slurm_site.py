@@ -91,6 +91,24 @@ def test_scripts_that_are_asked_for_are_sent_unchanged(tmp_path: Path) -> None:
     assert {path: texts[path] for path in SCRIPTS} == SCRIPTS
 
 
+def test_secrets_of_mounts_do_not_leave_the_head(tmp_path: Path) -> None:
+    lines = (
+        "//fs/a /a cifs username=svc,password2=hunter2,uid=0", "//fs/b /b cifs user=svc%hunter2,uid=0",
+        "//svc:hunter2@fs/c /c cifs vers=3.0", "mon:/ /d ceph client.secret-2=hunter2", "JobCompLoc=http://svc:hunter2@db:9200/x",
+    )  # fmt: skip
+    kept = ("mon:/ /e ceph name=a,secretfile=/etc/ceph/a", "x@tcp:/f /f lustre rw", "http://docs:80/ of a@b")
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm" / "mounts.conf").write_text("\n".join((*lines, *kept)) + "\n")
+    found = read(tmp_path / "slurm")["mounts.conf"].splitlines()
+    assert found == [*(line.replace("hunter2", "(secret)") for line in lines), *kept]
+
+
+def test_programs_that_read_a_head_mask_the_same_secrets() -> None:
+    texts = [(NODE / "programs" / f"read_slurm_{name}.sh").read_text() for name in ("site", "state")]
+    first, second = (text.partition("\nmask() {")[2].partition("\n}\n")[0] for text in texts)
+    assert first == second != ""
+
+
 def test_head_whose_slurm_does_not_answer_sends_its_files_and_says_so(tmp_path: Path) -> None:
     texts, unread = read_parts(tmp_path / "slurm", commands={"timeout": SLOW})
     assert "ClusterName=helix" in texts["slurm.conf"]
