@@ -30,6 +30,7 @@ def account_changes(desired: Accounts, observed: Accounts) -> list[Change]:
     """Returns the changes in the order in which sacctmgr accepts them: additions first, then removals."""
     return [
         *_qos_changes(desired, observed),
+        *_wider_lists(desired, observed),
         *_account_changes(desired, observed),
         *_operator_changes(desired, observed),
         *_member_changes(desired, observed),
@@ -179,6 +180,17 @@ def _account_changes(desired: Accounts, observed: Accounts) -> Iterator[Change]:
         if words:
             command = _command("modify", "account", account.name, *words)
             yield _change("team", account.name, ", ".join(words), command)
+
+
+def _wider_lists(desired: Accounts, observed: Accounts) -> Iterator[Change]:
+    """Yields the changes that add the QOS of an account to the lists of its users that lack its new default: sacctmgr refuses a
+    default that a user may not choose. `_member_changes` makes the lists as desired."""
+    for member in observed.associations:
+        of_account = desired.account_qos.get(member.account, ())
+        if member.qos and of_account and of_account[0] not in member.qos:
+            names = ",".join(sorted({*member.qos, *of_account}))
+            command = _command("modify", "user", member.user, f"qos={names}", account=member.account)
+            yield _change("user", member.user, f"may choose the new default QOS of team {member.account}", command)
 
 
 def _parents_first(accounts: Iterable[Account]) -> list[Account]:

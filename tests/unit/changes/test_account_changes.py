@@ -158,6 +158,7 @@ class Sacctmgr:
             default, names = words.pop("defaultqos"), words.pop("qos").split(",")
             assert default in names
             assert self.qos.keys() >= set(names)
+            assert all(default in own for (_, account), own in self.user_qos.items() if account == name and own)
             self.account_qos[name] = (default, *sorted(set(names) - {default}))
         self._set_limits(self.account_limits[name], words)
 
