@@ -13,14 +13,17 @@ LIST = "/api/2.0/mlflow-artifacts/artifacts"
 
 @dataclass
 class FakeMlflow:
-    """`files`: content by path in the artifact store. `runs`: (tags, metrics) by id. `versions`: (run, folder) by
-    (model, number). `aliases`: number by (model, alias). `down`: whether no request is answered."""
+    """`files`: content by path in the artifact store. `runs`: (tags, metrics) by id. `logged`: run by id of a logged model.
+    `versions`: (run, folder) by (model, number). `aliases`: number by (model, alias). `down`: whether no request is answered;
+    `broken`: the end of paths that the server answers with a fault of its own."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     runs: dict[str, tuple[dict[str, str], dict[str, float]]] = field(default_factory=dict)
+    logged: dict[str, str] = field(default_factory=dict)
     versions: dict[tuple[str, int], tuple[str, str]] = field(default_factory=dict)
     aliases: dict[tuple[str, str], int] = field(default_factory=dict)
     down: bool = False
+    broken: str = ""
     created_ms: int = 1000
 
     def client(self) -> httpx.AsyncClient:
@@ -32,6 +35,8 @@ class FakeMlflow:
         if self.down:
             raise httpx.ConnectError("down")
         path, query = request.url.path, request.url.params
+        if self.broken and path.endswith(self.broken):
+            return httpx.Response(500, json={"error_code": "INTERNAL_ERROR", "message": "no space left"})
         if path.startswith(f"{LIST}/"):
             content = self.files.get(path.removeprefix(f"{LIST}/"))
             return _missing() if content is None else httpx.Response(200, content=content)
@@ -49,6 +54,8 @@ class FakeMlflow:
             "model-versions/get-download-uri": lambda: self._place(query["name"], int(query["version"])),
             "runs/get": lambda: self._run(query["run_id"]),
         }
+        if name.startswith("logged-models/"):
+            answers[name] = lambda: self._logged(name.rpartition("/")[2])
         if name not in answers:
             raise AssertionError(f"unexpected request to MLflow: {request.method} {request.url}")
         try:
@@ -109,13 +116,17 @@ class FakeMlflow:
         tags, metrics = self.runs[run]
         return {
             "run": {
-                "info": {"run_id": run},
+                "info": {"run_id": run, "artifact_uri": f"mlflow-artifacts:/workspaces/w/1/{run}/artifacts"},
                 "data": {
                     "tags": [{"key": key, "value": value} for key, value in tags.items()],
                     "metrics": [{"key": key, "value": value} for key, value in metrics.items()],
                 },
             }
         }
+
+    def _logged(self, model: str) -> dict[str, Any]:
+        uri = f"mlflow-artifacts:/workspaces/w/1/models/{model}/artifacts"
+        return {"model": {"info": {"model_id": model, "artifact_uri": uri, "source_run_id": self.logged[model]}}}
 
     def _alias(self, method: str, sent: dict[str, Any]) -> dict[str, Any]:
         key = (sent["name"], sent["alias"])

@@ -27,7 +27,7 @@ class GateJobState:
 
 @dataclass(frozen=True)
 class Approval:
-    """An approval of the version. `roles`: those of its person at that time."""
+    """An approval of the version. `roles`: those that its person had then and still has."""
 
     person: str
     roles: tuple[str, ...]

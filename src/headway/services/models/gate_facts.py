@@ -18,6 +18,7 @@ from headway.services.billing.reports.report_scope import load_billed_cluster
 from headway.services.billing.reports.runs import whole_run_lines
 from headway.services.jobs.training_metrics import metric_files
 from headway.services.models.model_versions import VersionInRegistry, finite
+from headway.services.models.promotion_rights import approver_roles_now
 from headway.store import JobRecord
 from headway.store.jobs.promotions import PromotionRow
 
@@ -35,7 +36,9 @@ async def check_version(
     Unreachable if the cost can't be read now."""
     approvals: dict[str, list[Approval]] = {}
     for one in await state.store.promotions.approvals(row.cluster, row.team, row.model, row.version):
-        approvals.setdefault(one.name, []).append(Approval(one.person, one.roles, one.at, one.files))
+        now = await approver_roles_now(state, cluster, one.person, row.team)
+        roles = tuple(role for role in one.roles if role in now)  # a role that the person has lost does not count
+        approvals.setdefault(one.name, []).append(Approval(one.person, roles, one.at, one.files))
     missing = {name: GateJobState() for name in gates.job_names() if name not in jobs}
     known = {**jobs, **missing}
     usd, ended = None, all(job.state in (DONE, FAILED) for job in known.values())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from headway.domain.cluster import Cluster
-from headway.errors import Conflict, NotAllowed, NotFound, Refused
+from headway.errors import Conflict, NotAllowed, NotFound, Refused, Unreachable
 from headway.schemas.models import ModelOut, ModelVersionOut
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
@@ -22,6 +23,7 @@ MOST_MODELS = 1000  # of one team
 MOST_VERSIONS = 200  # of one model, the newest
 _PAGE = 100
 _SCHEME = "mlflow-artifacts:/"
+_OF_MODEL = re.compile(r"[^/]+/[^/]+/[^/]+/models/(m-[^/]+)/artifacts(/.*)?")  # a folder of a logged model
 _DESCRIPTION = "MLmodel"
 _MOST_DESCRIPTION = 1 << 20  # bytes
 _MISSING = "RESOURCE_DOES_NOT_EXIST"
@@ -86,8 +88,7 @@ async def find_team(state: AppState, cluster: Cluster, who: Principal, name: str
             await (await registry(state, cluster, team)).get("registered-models/get", name=name)
             found.append(team)
         except MlflowRefused as error:
-            if error.code != _MISSING:
-                raise
+            _require_missing(error)
     if not found:
         raise NotFound(f"{cluster.name} has no model {name[:60]!r}", hint="headway model ls")
     if len(found) > 1:
@@ -164,7 +165,8 @@ async def read_run(api: MlflowApi, run: str) -> RunInRegistry:
     """Returns a run; an empty one if a person has deleted it. Raises Unreachable."""
     try:
         answer = await api.get("runs/get", run_id=run)
-    except MlflowRefused:
+    except MlflowRefused as error:
+        _require_missing(error)
         return RunInRegistry()
     metrics = {str(one["key"]): finite(one.get("value")) for one in answer["run"]["data"].get("metrics", [])}
     return RunInRegistry(job_of_run(answer), tag_of_run(answer, "headway.user"), metrics)
@@ -180,14 +182,28 @@ def finite(value: object) -> float | None:
 
 
 def _not_found(error: MlflowRefused, what: str, hint: str) -> Exception:
-    return NotFound(what, hint=hint) if error.code == _MISSING else error
+    _require_missing(error)
+    return NotFound(what, hint=hint)
 
 
-async def file_digests(api: MlflowApi, name: str, number: int) -> dict[str, str]:
-    """Returns SHA-256 by path of all files of a version, read from MLflow. Raises Refused if they are not there, and
-    Unreachable."""
-    label = f"{name}@{number}"
-    folder = await _folder(api, name, number)
+def _require_missing(error: MlflowRefused) -> None:
+    """Raises the error unless it says that there is no such thing."""
+    _require_answer(error)
+    if error.code != _MISSING:
+        raise error
+
+
+def _require_answer(error: MlflowRefused) -> None:
+    """Raises Unreachable for a fault of the MLflow server: it says nothing about the version, and another try may succeed."""
+    if error.status >= 500:
+        raise Unreachable(f"the MLflow server has a fault: {error.message}", hint="headway mlflow status") from None
+
+
+async def file_digests(api: MlflowApi, version: VersionInRegistry) -> dict[str, str]:
+    """Returns SHA-256 by path of all files of a version, read from MLflow. Raises Refused if they are not there or not of the
+    version's run, and Unreachable."""
+    label = version.label
+    folder = await version_folder(api, version)
     try:
         listed = await api.list_files(folder)
         if not listed:
@@ -195,6 +211,7 @@ async def file_digests(api: MlflowApi, name: str, number: int) -> dict[str, str]
         await _check_size(api, label, folder, dict(listed))
         return {path: await _digest(api, f"{folder}/{path}") for path, _ in listed}
     except MlflowRefused as error:
+        _require_answer(error)
         raise Refused(f"the files of {label} can't be read: {error.message}", hint="register it again") from None
 
 
@@ -218,41 +235,74 @@ async def _digest(api: MlflowApi, path: str) -> str:
     return found.hexdigest()
 
 
-async def _folder(api: MlflowApi, name: str, number: int) -> str:
-    """Returns where MLflow's artifact store has the files of a version."""
+async def version_folder(api: MlflowApi, version: VersionInRegistry) -> str:
+    """Returns where MLflow's artifact store has the files of a version. Whoever registers a version names its run and its files,
+    so the folder must belong to the run: only then has the run's job written them. Raises Refused, and Unreachable."""
     try:
-        answer = await api.get("model-versions/get-download-uri", name=name, version=str(number))
+        answer = await api.get("model-versions/get-download-uri", name=version.name, version=str(version.number))
         place = str(answer.get("artifact_uri") or "")
         scheme, _, rest = place.partition(":/")
         if scheme == "models" and rest.startswith("m-"):
-            place = str((await api.get(f"logged-models/{rest}"))["model"]["info"]["artifact_uri"])
+            place = str((await _logged_model(api, rest))["artifact_uri"])
         elif scheme == "runs":
             run, _, below = rest.partition("/")
-            place = f"{(await api.get('runs/get', run_id=run))['run']['info']['artifact_uri']}/{below}"
+            place = f"{await _folder_of_run(api, run)}/{below}"
+        if not place.startswith(_SCHEME):
+            raise Refused(
+                f"the files of {version.label} are in {place[:80]}, not in the MLflow server of Headway",
+                hint="log the model in a job, and register that version",
+            )
+        folder = place.removeprefix(_SCHEME).strip("/")
+        if not await _belongs_to_run(api, folder, version.run):
+            raise Refused(
+                f"the files of {version.label} are not of its run: they are in {folder[:120]}",
+                hint="register the model that the run has logged",
+            )
     except MlflowRefused as error:
-        raise Refused(f"the files of {name}@{number} are gone: {error.message}", hint="register it again") from None
-    if not place.startswith(_SCHEME):
-        raise Refused(
-            f"the files of {name}@{number} are in {place[:80]}, not in the MLflow server of Headway",
-            hint="log the model in a job, and register that version",
-        )
-    return place.removeprefix(_SCHEME).strip("/")
+        _require_answer(error)
+        raise Refused(f"the files of {version.label} are gone: {error.message}", hint="register it again") from None
+    return folder
+
+
+async def _belongs_to_run(api: MlflowApi, folder: str, run: str) -> bool:
+    """Returns whether a folder is one of the run, or of a model that the run has logged. `run`: "" for none."""
+    if found := _OF_MODEL.fullmatch(folder):
+        model = await _logged_model(api, found[1])
+        return str(model.get("source_run_id") or "") == run and _is_below(folder, str(model["artifact_uri"]))
+    return bool(run) and _is_below(folder, await _folder_of_run(api, run))
+
+
+def _is_below(folder: str, uri: str) -> bool:
+    return uri.startswith(_SCHEME) and f"{folder}/".startswith(f"{uri.removeprefix(_SCHEME).strip('/')}/")
+
+
+async def _logged_model(api: MlflowApi, model: str) -> dict[str, Any]:
+    return dict((await api.get(f"logged-models/{model}"))["model"]["info"])
+
+
+async def _folder_of_run(api: MlflowApi, run: str) -> str:
+    return str((await api.get("runs/get", run_id=run))["run"]["info"]["artifact_uri"])
 
 
 def digest_of_files(files: Mapping[str, str]) -> str:
-    """Returns one digest for all files of a version: SHA-256 of the lines that sha256sum would print."""
-    return hashlib.sha256("".join(f"{files[path]}  {path}\n" for path in sorted(files)).encode()).hexdigest()
+    """Returns one digest for all files of a version: SHA-256 of the JSON object of digests by path, with sorted keys."""
+    return hashlib.sha256(json.dumps(dict(files), sort_keys=True).encode()).hexdigest()
 
 
 async def set_alias(api: MlflowApi, name: str, alias: str, number: int) -> None:
     """Sets an alias of a model; the version that had it loses it. Raises MlflowRefused, and Unreachable."""
-    await api.post("registered-models/alias", {"name": name, "alias": alias, "version": str(number)})
+    try:
+        await api.post("registered-models/alias", {"name": name, "alias": alias, "version": str(number)})
+    except MlflowRefused as error:
+        _require_answer(error)
+        raise
 
 
 async def version_of_alias(api: MlflowApi, name: str, alias: str) -> int | None:
     """Returns the version that has an alias, None if none has it. Raises Unreachable."""
     try:
         found = await api.get("registered-models/alias", name=name, alias=alias)
-    except MlflowRefused:
+    except MlflowRefused as error:
+        _require_answer(error)
         return None
     return int(found["model_version"]["version"])

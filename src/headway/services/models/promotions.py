@@ -23,7 +23,7 @@ from headway.schemas.models import (
 )
 from headway.services.access.audit import write_audit_line
 from headway.services.access.ownership_rights import cluster_to_work_on
-from headway.services.access.role_rights import Principal, Right
+from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.job_secrets.requested import require_secrets
 from headway.services.jobs.submission import new_folder_suffix, node_offer
@@ -40,6 +40,7 @@ from headway.services.models.model_versions import (
     teams_of,
     version_of_alias,
 )
+from headway.services.models.promotion_rights import approver_roles, user_for_gates
 from headway.services.models.signing import cluster_public_key
 from headway.services.models.stored_promotion import StoredPromotion
 from headway.services.storage.declared_environments import runtime_of_command
@@ -80,25 +81,24 @@ async def team_of_model(state: AppState, who: Principal, name: str, model: str) 
 async def start_promotion(state: AppState, who: Principal, name: str, request: PromotionIn) -> PromotionOut:
     """Checks and stores a promotion; its rounds carry it out. With `dry_run` it returns what the gates see that need no job, and
     nothing is stored. Raises InvalidSpec, NotFound, Conflict, Refused with the faults of a job, and Unreachable."""
-    user = who.user_to_act_as(request.user)
     cluster = await cluster_to_work_on(state, name, who)
     gates = read_gates(request.gates)
     team = request.team or await find_team(state, cluster, who, request.model)
-    require_team(cluster, who, team)
+    user = user_for_gates(cluster, who, team, request.user)
     api = await registry(state, cluster, team)
     version = await read_version(api, request.model, request.version)
-    required = read_gates((await state.store.promotions.required_gates(name, team, request.to)).document)
-    gates = with_required(gates, required)
+    required = (await state.store.promotions.required_gates(name, team, request.to)).document
+    gates = with_required(gates, read_gates(required))
     if RERUN in gates.job_names():
         await require_rerunnable(state, cluster, who, version)
     gates = await _checked_jobs(state, cluster, gates, request, team, user)
-    stored = StoredPromotion(gates, new_folder_suffix(who), request.bundle, request.git, tuple(required.jobs))
+    stored = StoredPromotion(gates, new_folder_suffix(who), request.bundle, request.git, required)
     if request.dry_run:
         row = PromotionRow(
             "", name, team, request.model, request.version, request.to, who.person, user, state.clock(),
             stored.document(), "planned",
         )  # fmt: skip
-        files = await file_digests(api, request.model, request.version)
+        files = await file_digests(api, version)
         results = await check_version(state, cluster, row, stored.gates, version, digest_of_files(files), {})
         former = await version_of_alias(api, request.model, request.to)
         return promotion_out(row, [GateOut.model_validate(one) for one in results]).model_copy(
@@ -151,7 +151,7 @@ async def approve(
     """Stores the person's approval of a version with its present files, and the roles that they have now. Raises NotAllowed for
     people without a role that a gate can ask for."""
     cluster = await cluster_to_work_on(state, name, who)
-    roles = _approver_roles(cluster, who, team)
+    roles = approver_roles(cluster, who, team)
     if not roles:
         raise NotAllowed(
             f"{who.person} may not approve models of team {team}",
@@ -160,8 +160,8 @@ async def approve(
     if team not in {one.name for one in cluster.teams}:
         raise NotFound(f"{name} has no team {team}", hint=f"headway status {name}")
     api = await registry(state, cluster, team)
-    await read_version(api, model, request.version)
-    files = digest_of_files(await file_digests(api, model, request.version))
+    version = await read_version(api, model, request.version)
+    files = digest_of_files(await file_digests(api, version))
     row = ApprovalRow(
         name, team, model, request.version, request.name, who.person, tuple(roles), files, request.note, state.clock()
     )
@@ -184,7 +184,7 @@ async def require_gates(
     team, NotAllowed for people who do not lead it."""
     cluster = await cluster_to_work_on(state, name, who)
     gates = read_gates(request.gates)
-    if not {"lead", "admin"} & set(_approver_roles(cluster, who, team)):
+    if not {"lead", "admin"} & set(approver_roles(cluster, who, team)):
         raise NotAllowed(f"{who.person} does not lead team {team}", hint="ask a lead of the team or an admin")
     require_team(cluster, who, team)
     document = gates.model_dump(mode="json", exclude_unset=True)
@@ -196,15 +196,6 @@ async def require_gates(
 
 def _required_out(row: RequiredGatesRow) -> RequiredGatesOut:
     return RequiredGatesOut(team=row.team, alias=row.alias, gates=dict(row.document), person=row.person, at=row.at)
-
-
-def _approver_roles(cluster: Cluster, who: Principal, team: str) -> list[str]:
-    """Returns the roles for which the person can approve models of a team, as gates name them."""
-    leads = next((one.leads for one in cluster.teams if one.name == team), ())
-    if who.may(Right.ADMIN):
-        return ["lead", "operator", "admin"]
-    found = ["lead"] if who.may(Right.LEAD_TEAM) and who.user in leads else []
-    return [*found, "operator"] if who.may(Right.OPERATE_NODES) else found
 
 
 async def list_promotions(

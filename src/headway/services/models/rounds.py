@@ -1,8 +1,9 @@
 """The rounds of a promotion: each does the next step, so that a killed server loses nothing.
 
 pending: reads the version's files and decides the gates that need no job. running: submits and follows the gates' jobs.
-promoting: signs the manifest, then sets the alias. A step that is interrupted is repeated: the head submits one job for a gate,
-however often it is asked, and the alias is set to the same version again."""
+promoting: decides the gates again, signs the manifest, then sets the alias. A step that is interrupted is repeated: the head
+submits one job for a gate, however often it is asked, and the alias is set to the same version again. Once the manifest is
+signed, nothing is checked any more: the alias may be set already."""
 
 from __future__ import annotations
 
@@ -40,8 +41,10 @@ from headway.services.models.model_versions import (
     read_version,
     registry,
     set_alias,
+    version_folder,
     version_of_alias,
 )
+from headway.services.models.promotion_rights import require_still_allowed
 from headway.services.models.signing import sign
 from headway.services.models.stored_promotion import StoredPromotion, jobs_of, stored_jobs
 from headway.store.jobs.promotions import PromotionRow
@@ -67,9 +70,9 @@ class _Round:
         """Returns the version. Raises NotFound if it was deleted."""
         return await read_version(self.api, self.row.model, self.row.version)
 
-    async def files(self) -> dict[str, str]:
+    async def files(self, version: VersionInRegistry) -> dict[str, str]:
         """Returns the digests of the version's files, which must be the same during the whole promotion. Raises Refused."""
-        found = await file_digests(self.api, self.row.model, self.row.version)
+        found = await file_digests(self.api, version)
         if self.row.files and digest_of_files(found) != self.row.files:
             raise Refused(f"the files of {self.row.label} changed while its gates were checked")
         return found
@@ -82,6 +85,8 @@ async def advance_promotion(state: AppState, row: PromotionRow) -> None:
         _, cluster = await state.clusters.get(row.cluster)
         api = await registry(state, cluster, row.team)
         one = _Round(state, cluster, row, StoredPromotion.of(row), api)
+        if not row.manifest:
+            await require_still_allowed(state, cluster, row, one.stored)
         await _STEPS[row.state](one)
     except Unreachable as error:
         if row.why != error.message:
@@ -93,14 +98,16 @@ async def advance_promotion(state: AppState, row: PromotionRow) -> None:
 
 async def _begin(one: _Round) -> None:
     """Decides the gates that need no job. Begins the jobs only if none of these gates has failed."""
-    version, files = await one.version(), digest_of_files(await one.files())
+    version = await one.version()
+    folder, files = await version_folder(one.api, version), digest_of_files(await one.files(version))
     results = await check_version(one.state, one.cluster, one.row, one.stored.gates, version, files, {})
     if any(result.state == FAILED for result in results):
         shown = [replace(gate, state=SKIPPED) if gate.state == WAITING else gate for gate in results]
         await _refuse(one.state, one.row, _failure(results), shown, files=files)
         return
     names, now = one.stored.gates.job_names(), one.state.clock()
-    values: dict[str, Any] = {"files": files, "results": _stored(results), "why": ""}
+    kept = {**one.row.document, "folder": folder}
+    values: dict[str, Any] = {"files": files, "results": _stored(results), "why": "", "document": kept}
     if names:
         await one.change(state="running", jobs=stored_jobs({name: GateJobState(at=now) for name in names}), **values)
     else:
@@ -154,7 +161,7 @@ async def _submit(one: _Round, name: str, number: int, job: GateJobState) -> Gat
 
 async def _submit_evaluation(one: _Round, who: Principal, name: str, number: int, job: GateJobState) -> int:
     row, stored = one.row, one.stored
-    bundle, git = ("", None) if name in stored.required else (stored.bundle, stored.git)
+    bundle, git = ("", None) if name in stored.required.get("jobs", {}) else (stored.bundle, stored.git)
     run = gate_job_run(
         stored.gates.jobs[name], name, model=row.model, version=row.version, team=row.team, bundle=bundle, git=git
     )
@@ -204,29 +211,31 @@ async def _followed(one: _Round, job: GateJobState, slurm: JobState | None, more
 
 
 async def _promote(one: _Round) -> None:
-    """Signs the manifest, once, and sets the alias. The manifest tells the files as they are just before."""
-    row, files = one.row, await one.files()
-    manifest, former = row.manifest, row.document.get("former")
-    if not manifest:
+    """Decides the gates again and signs the manifest, once, and sets the alias. The manifest tells the files as they are just
+    before."""
+    row, former = one.row, one.row.document.get("former")
+    if not row.manifest:
+        version = await one.version()
+        files = await one.files(version)
+        gates, jobs = one.stored.gates, jobs_of(row)
+        results = await check_version(one.state, one.cluster, row, gates, version, row.files, jobs)
+        if any(result.state == FAILED for result in results):
+            await _refuse(one.state, row, _failure(results), results)
+            return
         former = await version_of_alias(one.api, row.model, row.alias)
-        statement = promotion_statement(await _promoted(one, former), files)
-        manifest = await sign(one.state, row.cluster, statement)
-        await one.change(manifest=manifest, document={**row.document, "former": former})
+        promoted = Promoted(
+            row.id, row.cluster, row.team, row.model, row.version, row.alias, row.person, row.at, one.state.clock(), former,
+            await _source(one, version), results,
+        )  # fmt: skip
+        manifest = await sign(one.state, row.cluster, promotion_statement(promoted, files))
+        document = {**row.document, "former": former}
+        await one.change(manifest=manifest, results=_stored(results), document=document)
     await set_alias(one.api, row.model, row.alias, row.version)
     text = f"{row.person} promoted {row.team}/{row.label} to {row.alias}"
     before = f"; before it was {row.model}@{former}" if former and former != row.version else ""
     await _notify(one.state, row, "ModelPromoted", "info", f"{row.label} is {row.alias}", text + before)
     if await one.change(state="promoted", why="", ended_at=one.state.clock()):
         await _audit(one.state, row, "ok")
-
-
-async def _promoted(one: _Round, former: int | None) -> Promoted:
-    row, version = one.row, await one.version()
-    results = [GateResult(**result) for result in row.results]
-    return Promoted(
-        row.id, row.cluster, row.team, row.model, row.version, row.alias, row.person, row.at, one.state.clock(), former,
-        await _source(one, version), results,
-    )  # fmt: skip
 
 
 async def _source(one: _Round, version: VersionInRegistry) -> Source:
@@ -263,7 +272,7 @@ async def _refuse(
 async def _notify(state: AppState, row: PromotionRow, kind: str, severity: str, title: str, text: str) -> None:
     """Stores a message for the alert channels of the cluster, once for each promotion."""
     notification = Notification(
-        f"promotion/{row.id}", kind, severity, f"{row.cluster}: {title}", text, int(state.clock())
+        f"promotion/{row.id}/{kind}", kind, severity, f"{row.cluster}: {title}", text, int(state.clock())
     )
     await state.store.notifications.add(row.cluster, notification)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headway.jobs.promotions.gate_results import GateJobState
@@ -14,14 +14,14 @@ from headway.store.jobs.promotions import PromotionRow
 
 @dataclass(frozen=True)
 class StoredPromotion:
-    """A promotion with the files of its gates' jobs. `mark` ends the names of their folders. `required`: jobs that the alias
-    requires, which get no files of the person who promotes."""
+    """A promotion with the files of its gates' jobs. `mark` ends the names of their folders. `required`: the gates that the alias
+    required when the promotion was asked for, {} for none; their jobs get no files of the person who promotes."""
 
     gates: Gates
     mark: str
     bundle: str
     git: GitIn | None
-    required: tuple[str, ...] = ()
+    required: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Returns what the store keeps."""
@@ -30,7 +30,7 @@ class StoredPromotion:
             "mark": self.mark,
             "bundle": self.bundle,
             "git": self.git.model_dump() if self.git else None,
-            "required": list(self.required),
+            "required": dict(self.required),
         }
 
     @classmethod
@@ -38,7 +38,7 @@ class StoredPromotion:
         """Returns the promotion of a row."""
         kept = row.document
         git = GitIn.model_validate(kept["git"]) if kept["git"] else None
-        return cls(read_gates(kept["gates"]), kept["mark"], kept["bundle"], git, tuple(kept.get("required", ())))
+        return cls(read_gates(kept["gates"]), kept["mark"], kept["bundle"], git, kept["required"])
 
 
 def stored_jobs(jobs: Mapping[str, GateJobState]) -> dict[str, Any]:
