@@ -21,7 +21,9 @@ HEAD, NODE, SPOT = "rent-head", "rent-own-1-1", "rent-cheap-1-1"
 
 @pytest.fixture(scope="module")
 def rented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RentedCluster]:
-    groups = "{own: {plan: cpu-64, nodes: 1, max: 2}, cheap: {plan: cpu-64, nodes: 1, spot: true}}"
+    groups = (
+        "{own: {plan: cpu-64, nodes: 1, max: 2}, cheap: {plan: cpu-64, nodes: 1, spot: true, spot_fallback: on-demand}}"
+    )
     with rented_cluster(tmp_path_factory.mktemp("rented"), "rent", groups, "{cpu-64: [m5.16xlarge]}") as made:
         yield made
 
@@ -107,12 +109,16 @@ def test_what_no_machine_claims_is_ended_and_untagged_things_are_left_alone(rent
 
 
 def test_job_of_a_machine_that_is_taken_back_runs_on_its_successor(rented: RentedCluster) -> None:
+    """No spot machine can be had any more, so the successor is one on demand."""
     lab, before = rented.lab, rented.instance(SPOT)
     job = lab.sbatch("root", "-w", SPOT, "-o", "/scratch/job.out", wrap="hostname; sleep 2000", script="")
     rented.wait(
         "the job does not start", lambda: lab.head("squeue", "-h", "-j", str(job), "-o", "%T").out.strip() == "RUNNING"
     )
     at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    rented.ec2.refuse(
+        "RunInstances", "InsufficientInstanceCapacity", times=99, InstanceMarketOptions__MarketType="spot"
+    )
     rented.ec2.notices[before] = at
     rented.wait(
         "the job is not requeued", lambda: lab.head("squeue", "-h", "-j", str(job), "-o", "%T").out.strip() != "RUNNING"
@@ -124,6 +130,19 @@ def test_job_of_a_machine_that_is_taken_back_runs_on_its_successor(rented: Rente
         lambda: lab.head("squeue", "-h", "-j", str(job), "-o", "%T %N").out.split() == ["RUNNING", SPOT],
     )
     lab.head("scancel", str(job))
+    assert rented.machines.instance_of(SPOT).get("InstanceLifecycle") != "spot"
+    assert "no spot machine was rented: on-demand is tried" in lab.cli("incidents", "-o", "json").out
+
+
+def test_prices_come_with_the_machines_that_ran_there_and_were_taken_back(rented: RentedCluster) -> None:
+    def pools() -> dict[str, tuple[str, int, int]]:
+        rows = rented.lab.cli("cloud", "ls", "-o", "json").json()["prices"]
+        mine = (row for row in rows if (row["instance_type"], row["zone"]) == ("m5.16xlarge", "eu-central-1a"))
+        return {row["purchase"]: (row["usd_per_hour"], row["rented"], row["taken_back"]) for row in mine}
+
+    rented.wait("the successor is not counted", lambda: "on-demand" in pools() and pools()["on-demand"][1] == 2)
+    assert pools() == {"spot": ("1.472", 1, 1), "on-demand": ("3.68", 2, 0)}
+    assert "TAKEN BACK" in rented.lab.cli("cloud", "ls", "--prices").out
 
 
 def test_machine_ended_in_the_console_is_rented_again(rented: RentedCluster) -> None:
