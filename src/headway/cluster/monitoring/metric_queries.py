@@ -9,6 +9,7 @@ from typing import Literal
 from headway.render.monitoring.prometheus import SCRAPE_S
 
 MOST_LINES = 64  # lines of one chart; with more GPUs, only the lowest, mean and highest values are drawn
+MEAN_LINE = "mean"  # the name of the line of mean values
 Over = Literal["node", "job", "cluster"]
 # share of the expected samples that Prometheus must have of a GPU; single samples may be missing
 _MIN_SAMPLES_SHARE = 0.9
@@ -254,5 +255,5 @@ def _composed(series: Series, over: Over, name: str, step_s: int, nodes: int) ->
 def _extremes(series: Series, values: str) -> list[MetricQuery]:
     return [
         MetricQuery(series.key, f"{how}({values})", word)
-        for how, word in (("min", "lowest"), ("avg", "mean"), ("max", "highest"))
+        for how, word in (("min", "lowest"), ("avg", MEAN_LINE), ("max", "highest"))
     ]

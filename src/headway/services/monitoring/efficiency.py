@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from headway.cluster.monitoring.metric_queries import MEAN_LINE
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError
 from headway.jobs.explain.efficiency import MIN_RAN_S, Finding, Use, assess
-from headway.schemas.metrics import ChartOut
+from headway.schemas.metrics import ChartLineOut, ChartOut
 from headway.services.app_state import AppState
-from headway.services.monitoring.metrics import MetricsQuery, get_metrics
+from headway.services.monitoring.metrics import MAX_RANGE_S, MetricsQuery, get_metrics
 
 _SERIES = ("job_cpu", "job_memory")
 _GPU_SERIES = ("gpu_utilisation", "gpu_memory")
@@ -20,13 +21,15 @@ _AGE_S = 60.0
 async def get_efficiency(state: AppState, name: str, job: JobState) -> tuple[Finding, ...]:
     """Returns the findings about the last run of a job; () if it has not run for long enough, or nothing was measured."""
     running = job.state in RUNNING
-    ran_s = (state.clock() if running else job.end_time) - job.start_time
+    end = state.clock() if running else job.end_time
+    ran_s = end - job.start_time
     if job.state in WAITING or not job.start_time or ran_s < MIN_RAN_S:
         return ()
 
     async def read() -> tuple[Finding, ...]:
         series = (*_SERIES, *(_GPU_SERIES if job.gpus else ()))
-        query = MetricsQuery(series, job=job.id, start=job.start_time, points=240)
+        start = max(job.start_time, end - MAX_RANGE_S)
+        query = MetricsQuery(series, job=job.id, start=start, end=end, points=240)
         try:
             found = await get_metrics(state, name, query)
         except HeadwayError:  # without Prometheus there is no verdict
@@ -48,7 +51,7 @@ def _use(job: JobState, ran_s: float, charts: dict[str, ChartOut]) -> Use:
         gpu_percent=_mean(charts["gpu_utilisation"]) if job.gpus else None,
         gpu_memory_share=most_gpu_memory / limit if limit and most_gpu_memory is not None else None,
         cpus=job.cpus,
-        cpus_busy=_sum_of_means(charts["job_cpu"]),
+        cpus_busy=_sum_of_means(charts["job_cpu"], nodes),
         nodes=nodes,
         memory_mib=job.memory_mib / nodes,
         memory_used_mib=_highest(memory),
@@ -60,14 +63,22 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
+def _mean_lines(chart: ChartOut) -> Sequence[ChartLineOut]:
+    """Returns the line of mean values if it replaces those of single GPUs or nodes, else all lines."""
+    return [line for line in chart.lines if line.label == MEAN_LINE] or chart.lines
+
+
 def _mean(chart: ChartOut) -> float | None:
-    every = [value for line in chart.lines for value in _known(line.values)]
+    every = [value for line in _mean_lines(chart) for value in _known(line.values)]
     return sum(every) / len(every) if every else None
 
 
-def _sum_of_means(chart: ChartOut) -> float | None:
-    means = [sum(known) / len(known) for line in chart.lines if (known := _known(line.values))]
-    return sum(means) if means else None
+def _sum_of_means(chart: ChartOut, nodes: int) -> float | None:
+    lines = _mean_lines(chart)
+    means = [sum(known) / len(known) for line in lines if (known := _known(line.values))]
+    if not means:
+        return None
+    return means[0] * nodes if lines[0].label == MEAN_LINE else sum(means)
 
 
 def _highest(chart: ChartOut) -> float | None:

@@ -31,7 +31,9 @@ class MetricsQuery:
     series: Sequence[str]
     node: str = ""
     job: int = 0
-    start: float = 0  # unix seconds; negative: before the end; 0: the job's first start, or an hour before the end
+    start: float = (
+        0  # unix seconds; negative: before the end; 0: the job's first start in MAX_RANGE_S, or an hour before
+    )
     end: float = 0  # unix seconds; 0: now, or the job's end
     points: int = 240  # at most
 
@@ -49,7 +51,7 @@ async def get_metrics(state: AppState, name: str, query: MetricsQuery) -> Metric
     begun, ended = await _lifetime(state, cluster, found) if found else (0.0, 0.0)
     now = state.clock()
     until = min(end or ended or now, now)
-    since = until + start if start < 0 else start or begun or until - HOUR_S
+    since = until + start if start < 0 else start or (max(begun, until - MAX_RANGE_S) if begun else until - HOUR_S)
     if not until - MAX_RANGE_S <= since < until:
         raise Refused("start must be before end, by at most 31 days", hint="times are unix seconds")
     step_s = max(SCRAPE_S, math.ceil((until - since) / points))
