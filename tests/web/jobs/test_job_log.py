@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from headway import Client
+from headway.schemas.jobs import LogFoundOut, LogLineOut
 from tests.support.clusters import builders
 from tests.support.site import demo_state
 from tests.support.site.job_log import Log
@@ -301,4 +302,19 @@ def test_first_error_of_the_whole_log_is_shown(demo: Site, page: Page, monkeypat
     expect(page.locator("#log-text mark")).to_be_visible()
     expect(page.locator("#log-text .log-line", has=page.locator("mark"))).to_contain_text(
         "RuntimeError: NCCL error in lab-1-2"
+    )
+
+
+def test_first_error_says_which_part_of_the_log_was_searched(demo: Site, page: Page) -> None:
+    def search(_: object, __: object, text: str, err: bool) -> LogFoundOut:
+        if text != "error":
+            return LogFoundOut(found=[])
+        found = [LogLineOut(offset=30 * i, line=i + 1, text=f"epoch {i} done, 0 errors") for i in range(200)]
+        return LogFoundOut(found=found, more=True)
+
+    demo.backend.answers["search_log"] = search
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    page.get_by_role("button", name="First error").click()
+    expect(page.locator("#log-found")).to_have_text(
+        "No line states an error. The search stopped early: after line 200 there may be more"
     )

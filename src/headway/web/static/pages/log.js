@@ -355,10 +355,16 @@
     found.replaceChildren(paragraph("Searching …"));
     try {
       const answers = [];
-      for (const q of ERROR_WORDS) answers.push(...(await ask("/search", { q })).found.map((one) => ({ one, q })));
+      let sure = Infinity; // up to this line no match is missing
+      for (const q of ERROR_WORDS) {
+        const answer = await ask("/search", { q });
+        answers.push(...answer.found.map((one) => ({ one, q })));
+        if (answer.more) sure = Math.min(sure, answer.found.at(-1)?.line ?? 0);
+      }
       const stated = answers.filter(({ one }) => STATES_ERROR.test(plain(one.text)) && !NO_ERROR.test(plain(one.text)));
       const stating = [...new Map(stated.map((hit) => [hit.one.offset, hit])).values()].sort((a, b) => a.one.offset - b.one.offset);
-      found.replaceChildren(paragraph(stating.length ? `${stating.length} line${stating.length === 1 ? "" : "s"} with errors` : "No line states an error"));
+      const result = stating.length ? `${stating.length} line${stating.length === 1 ? "" : "s"} with errors` : "No line states an error";
+      found.replaceChildren(paragraph(sure === Infinity ? result : `${result}. The search stopped early: after line ${sure.toLocaleString("en")} there may be more`));
       matches = stating.map(({ one, q }) => ({ one, q, button: choice(one) }));
       found.append(...matches.map(({ button }) => button));
       matches.forEach(({ button }, i) => button.addEventListener("click", () => choose(i)));
