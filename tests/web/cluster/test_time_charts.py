@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.support.site import demo_state
+from headway.cluster.monitoring.metric_queries import MetricRow
 from tests.support.site.server import Site
 
 pytestmark = pytest.mark.browser
 NODE = "/clusters/demo/nodes/demo-1-1"
+JOB = "/clusters/demo/jobs/104"
 
 
 def chart(page: Page, title: str) -> Locator:
@@ -97,23 +100,48 @@ def test_charts_mark_incidents_and_drains_with_links(demo: Site, page: Page) -> 
     page.wait_for_url("**/clusters/demo/incidents/*")
 
 
-def test_heat_map_shows_each_gpu_and_a_note_names_the_one_that_differs(
-    demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    figure = demo_state._figure
-    monkeypatch.setattr(
-        demo_state,
-        "_figure",
-        lambda key, at, line: 31.0 if (key, line) == ("gpu_utilisation", 3) else figure(key, at, line),
-    )
+def with_one_gpu_at(demo: Site, percent: float, others: float | None = None) -> None:
+    """Lets GPU 3 of demo-1-1 have this utilisation all the time, and the others another one."""
+    metrics = demo.backend.answers["query_metrics"]
+
+    def answer(*ask: Any) -> tuple[MetricRow, ...]:
+        return tuple(changed(row) for row in metrics(*ask))
+
+    def changed(row: MetricRow) -> MetricRow:
+        if row.key != "gpu_utilisation":
+            return row
+        here = (row.labels.get("node"), row.labels.get("gpu")) == ("demo-1-1", "3")
+        value = percent if here else others
+        return row if value is None else replace(row, values=tuple((at, value) for at, _ in row.values))
+
+    demo.backend.answers["query_metrics"] = answer
+
+
+def test_heat_map_shows_each_gpu(demo: Site, page: Page) -> None:
+    with_one_gpu_at(demo, 31.0)
     demo.goto(page, NODE, role="viewer")
     used = chart(page, "GPU utilisation")
-    expect(used.locator(".fig__note")).to_contain_text("GPU 3 differs: 31 % on average, the others")
-    expect(chart(page, "GPU power").locator(".fig__note")).to_be_hidden()
     page.get_by_role("button", name="Heat maps").click()
     expect(used.locator("canvas.heat")).to_be_visible()
+    expect(used.locator(".fig__note")).to_be_hidden()  # its GPUs may have different jobs
     expect(chart(page, "Memory").locator(".uplot")).to_be_visible()
     box = used.locator("canvas.heat").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] * 3.5 / 8)
     expect(used.locator(".fig__readout")).to_contain_text("GPU 3: 31 %")
+
+
+def test_note_names_the_gpu_of_a_job_that_differs(demo: Site, page: Page) -> None:
+    with_one_gpu_at(demo, 31.0)
+    demo.goto(page, JOB, role="viewer")
+    expect(chart(page, "GPU utilisation").locator(".fig__note")).to_contain_text(
+        "demo-1-1 GPU 3 differs: 31 % on average, the others"
+    )
+    expect(chart(page, "GPU power").locator(".fig__note")).to_be_hidden()
+
+
+def test_small_differences_have_no_note(demo: Site, page: Page) -> None:
+    with_one_gpu_at(demo, 1.0, others=0.0)
+    demo.goto(page, JOB, role="viewer")
+    expect(chart(page, "GPU utilisation").locator(".fig__readout")).to_contain_text("1 %")
+    expect(chart(page, "GPU utilisation").locator(".fig__note")).to_be_hidden()

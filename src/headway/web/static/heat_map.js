@@ -8,15 +8,15 @@ window.headwayHeatMap = (() => {
     return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
   };
 
-  // Returns the line whose mean differs from those of all others, as {line, mean, others}; null if none does.
-  function straggler(lines) {
+  // Returns the line whose mean differs from those of all others by more than `least`, as {line, mean, others}; null if none does.
+  function straggler(lines, least) {
     const means = lines.map((line) => {
       const known = line.values.filter((value) => value != null);
       return { line, mean: known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null };
     }).filter((one) => one.mean != null);
     if (means.length < FEWEST) return null;
     const others = median(means.map((one) => one.mean)), usual = median(means.map((one) => Math.abs(one.mean - others)));
-    const far = means.filter((one) => Math.abs(one.mean - others) > Math.max(LEAST_SHARE * Math.abs(others), DEVIATIONS * usual));
+    const far = means.filter((one) => Math.abs(one.mean - others) > Math.max(least, LEAST_SHARE * Math.abs(others), DEVIATIONS * usual));
     return far.length === 1 ? { ...far[0], others } : null;
   }
 

@@ -3,7 +3,7 @@
 // The answer is MetricsOut (schemas/metrics.py). Without data-span the address contains the times. Buttons with data-span in the
 // section's .charts__spans change the span. Dragging over a chart, or the key +, zooms all charts of the section into that time;
 // a double click, or the key 0, shows the whole span again. Arrow keys move a chart's cursor. Chips hide lines and marks. Charts
-// with one line for each GPU have a heat map too (heat_map.js), and a note on the one that differs.
+// with one line for each GPU have a heat map too (heat_map.js), and in charts of a job a note on the one that differs.
 "use strict";
 (() => {
   const { make, button, clock, axisWidth, table } = window.headwayCharts;
@@ -25,6 +25,7 @@
       this.box = box;
       this.span = Number(box.dataset.span || 0);
       this.zoom = null; // [start, end] in unix seconds
+      this.of_job = new URL(box.dataset.charts, location.href).searchParams.has("job");
       this.view = "charts"; // charts | heat | tables
       this.hidden = new Set(); // labels of lines, and kinds of marks as "mark:incident"
       this.figures = new Map();
@@ -315,9 +316,10 @@
       });
     }
 
-    // Says which GPU differs from all others.
+    // Says which GPU of a job differs from all others. The GPUs of a node may have different jobs, so they are not compared.
     note_straggler() {
-      const { chart } = this, found = by_gpu(chart) && COMPARED.includes(chart.key) ? heat_map.straggler(chart.lines) : null;
+      const { chart, group } = this, compares = group.of_job && by_gpu(chart) && chart.key in LEAST_DIFFERENCES;
+      const found = compares ? heat_map.straggler(chart.lines, LEAST_DIFFERENCES[chart.key]) : null;
       const text = found ? `${found.line.label} differs: ${number(found.mean, chart.unit)} on average, the others ${number(found.others, chart.unit)}.` : "";
       if (this.note.textContent !== text) this.note.textContent = text;
       this.note.hidden = !text;
@@ -432,8 +434,8 @@
     ctx.stroke();
   }
 
-  // Charts in which one GPU that differs slows a training down, or is in danger.
-  const COMPARED = ["gpu_utilisation", "gpu_power", "gpu_temperature"];
+  // Charts in which one GPU that differs slows a training down, or is in danger, and the least difference in the chart's unit.
+  const LEAST_DIFFERENCES = { gpu_utilisation: 5, gpu_power: 35, gpu_temperature: 5 };
   const by_gpu = (chart) => chart.lines.length > 1 && chart.lines.every((line) => line.gpu != null);
   const group_span = (data) => data.end - data.start;
   const begin = (root) => {
