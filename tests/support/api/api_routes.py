@@ -103,8 +103,8 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     teams = (red, Team("blue", (STRANGER,), 1))
     made.backend.clusters["lab"] = {"teams": teams, "users": (*users, User(STRANGER, (), ("blue",))), "mlflow": True}
     await made.apply()
-    registry = FakeMlflow(files={"m/MLmodel": b""}, runs={"r": ({}, {})})
-    registry.versions["iris", 1] = ("r", "mlflow-artifacts:/m")
+    registry = FakeMlflow(files={"workspaces/w/1/r/artifacts/m/MLmodel": b""}, runs={"r": ({}, {})})
+    registry.versions["iris", 1] = ("r", "mlflow-artifacts:/workspaces/w/1/r/artifacts/m")
     made.state.mlflow.http = registry.client()
     made.state.live.stopping.set()  # streams answer and end
     yield made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import ENDED
@@ -89,7 +90,8 @@ async def _repeat_job(
     known.path = part.path
     api = await team_api(state, cluster.name, job.account)
     files = part.path.removesuffix(".jsonl") + ".files/"
-    replay = Replay(api, known, await _tags(state, cluster, job), _FileReader(state, cluster, job, files))
+    locked = partial(state.store.promotions.promoted_folders, cluster.name, job.account)
+    replay = Replay(api, known, await _tags(state, cluster, job), _FileReader(state, cluster, job, files), locked)
     try:
         for _ in range(PARTS_AT_ONCE):
             if not part.data:

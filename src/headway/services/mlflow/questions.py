@@ -20,6 +20,7 @@ from headway.errors import HeadwayError, NotAllowed, Unreachable
 from headway.services.app_state import AppState
 from headway.services.mlflow.journals import journal_states, repeat_journals, team_api
 from headway.services.mlflow.mlflow_api import ARTIFACTS, WORKSPACE_HEADER, MlflowApi, request_path
+from headway.services.mlflow.promoted_models import check_change
 from headway.services.mlflow.replay import DEFAULT_ID, TAGS, Replay, artifact_path
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ _API = re.compile(
     r"/(ajax-)?api/[23]\.0/mlflow/"
     r"(experiments|runs|metrics|artifacts|registered-models|model-versions|logged-models|traces)(/.+)?"
 )
-_ALIAS = "/registered-models/alias"
 _METHODS = ("GET", "POST", "PATCH", "DELETE")  # of _API
 _FILES = re.compile(r"/(ajax-)?api/2\.0/mlflow-artifacts/artifacts(/.*)?")  # only GET
 
@@ -133,8 +133,9 @@ async def _ask(state: AppState, cluster: Cluster, job: JobState, question: _Ques
     query_rows = parse_qsl(parts.query, keep_blank_values=True)
     if _names_tag_of_headway([said, *({key: value} for key, value in query_rows)]):
         raise NotAllowed(f"jobs can't change tags that begin with {TAGS}")
-    if question.method in ("POST", "DELETE") and path.endswith(_ALIAS):
-        await _check_alias(state, cluster, job, {**dict(query_rows), **(said if isinstance(said, dict) else {})})
+    if question.method != "GET":
+        sent = [*query_rows, *(said.items() if isinstance(said, dict) else ())]
+        await check_change(state, cluster, job, known, path.rpartition("/mlflow/")[2].strip("/"), sent)
     replay = Replay(api, known, {}, _no_file)
     if path.startswith(ARTIFACTS):
         path = ARTIFACTS + await artifact_path(api, path.removeprefix(ARTIFACTS))
@@ -153,15 +154,6 @@ async def _ask(state: AppState, cluster: Cluster, job: JobState, question: _Ques
     except httpx.HTTPError as error:
         raise Unreachable(f"the MLflow server does not answer: {error!r}") from None
     return answer
-
-
-async def _check_alias(state: AppState, cluster: Cluster, job: JobState, named: dict[str, Any]) -> None:
-    """Raises NotAllowed for an alias that a promotion has set."""
-    model, alias = str(named.get("name")), str(named.get("alias"))
-    if await state.store.promotions.is_promoted_alias(cluster.name, job.account, model, alias):
-        raise NotAllowed(
-            f"jobs can't change alias {alias} of {model}: a promotion has set it", hint="headway model promote"
-        )
 
 
 def _parse_body(body: bytes) -> Any:

@@ -4,6 +4,7 @@ runs, and MLflow keeps one value for the same metric, step and time."""
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,9 @@ OF_JOB = "runs/"  # the first part of the path of a file that belongs to a run o
 DEFAULT, DEFAULT_ID = "Default", "0"  # the experiment of a job that names none, and its id in the job
 RUNNING, KILLED = "RUNNING", "KILLED"  # MLflow's states of runs
 _SCHEME = "mlflow-artifacts:/"
-
+_JOB = "headway.job"  # the tag of a run with the job that created it
+_OF_RUN = re.compile(r"[^/]+/[^/]+/[^/]+/([0-9a-f]{32})/artifacts/.+")  # a file of a run in the artifact store
+_OF_MODEL = re.compile(r"[^/]+/[^/]+/[^/]+/models/(m-[^/]+)/artifacts/.+")  # a file of a logged model
 TAGS = "headway."  # the first part of the names of tags that only Headway sets
 
 
@@ -40,15 +43,29 @@ class UploadedFile:
 
 
 OpenFile = Callable[[str], Awaitable[UploadedFile | None]]
+Folders = Callable[[], Awaitable[frozenset[str]]]
+
+
+async def no_folders() -> frozenset[str]:
+    """Returns no folder: for replays that upload nothing."""
+    return frozenset()
 
 
 class Replay:
     """Repeats the journal of one job. `tags` are set on each of its runs. `open_file` returns an uploaded file of the job by its
-    name next to the journal; None if there is none. `asks` has the nodes on which a request waits for an answer of the MLflow
-    server."""
+    name next to the journal; None if there is none. `locked` returns folders whose files must stay as they are. `asks` has the
+    nodes on which a request waits for an answer of the MLflow server."""
 
-    def __init__(self, api: MlflowApi, state: JournalState, tags: Mapping[str, str], open_file: OpenFile) -> None:
+    def __init__(
+        self,
+        api: MlflowApi,
+        state: JournalState,
+        tags: Mapping[str, str],
+        open_file: OpenFile,
+        locked: Folders = no_folders,
+    ) -> None:
         self._api, self._state, self._tags, self._open_file = api, state, tags, open_file
+        self._locked = locked
         self._ids: dict[str, str] = {}  # of experiments, by name
         self.asks: set[str] = set()
 
@@ -114,8 +131,11 @@ class Replay:
         }
         try:
             await self._api.post(CREATE_RUN, {**body, "experiment_id": experiment, "tags": tags}, run=line.run)
-        except MlflowRefused:
-            await self._api.get("runs/get", run_id=line.run)  # it was created before
+        except MlflowRefused:  # it was created before
+            found = await self._api.get("runs/get", run_id=line.run)
+            known = {str(tag.get("key")): str(tag.get("value")) for tag in found["run"]["data"].get("tags", [])}
+            if known.get(_JOB) != self._tags.get(_JOB):
+                raise NotAllowed(f"run {line.run} is one of job {known.get(_JOB)}") from None
         self._state.runs.setdefault(line.run, RUNNING)
 
     async def real_experiment(self, number: str) -> str:
@@ -145,7 +165,25 @@ class Replay:
         if found is None or found.size != size:
             has = "is missing" if found is None else f"has {found.size} bytes instead of {size}"
             raise NotFound(f"file {name} {has}")
-        await self._api.upload(await artifact_path(self._api, str(line.body["path"])), found.parts, size)
+        path = await artifact_path(self._api, str(line.body["path"]))
+        await self._check_place(path)
+        await self._api.upload(path, found.parts, size)
+
+    async def _check_place(self, path: str) -> None:
+        """Raises NotAllowed for a file of a run that this job did not create, also of a model that such a run has logged, and of
+        a promoted version: a promotion tells which job has written the files."""
+        if run := _OF_RUN.fullmatch(path):
+            self._require_own(run[1])
+        elif model := _OF_MODEL.fullmatch(path):
+            info = (await self._api.get(f"logged-models/{model[1]}"))["model"]["info"]
+            if source := str(info.get("source_run_id") or ""):
+                self._require_own(source)
+        if any(f"{path}/".startswith(f"{folder}/") for folder in await self._locked()):
+            raise NotAllowed(f"file {path[:200]} is one of a promoted version")
+
+    def _require_own(self, run: str) -> None:
+        if run not in self._state.runs:
+            raise NotAllowed(f"files of run {run} are written only by the job that created it")
 
 
 def _without_tags_of_headway(line: JournalLine) -> dict[str, Any]:

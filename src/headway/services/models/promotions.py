@@ -204,8 +204,9 @@ async def list_promotions(
     """Returns the promotions of the person's teams, or of one model, the latest first."""
     cluster = await cluster_to_work_on(state, name, who)
     mine = teams_of(cluster, who)
-    rows = await state.store.promotions.recent(name, team=team, model=model, limit=limit)
-    return [promotion_out(row) for row in rows if row.team in mine]
+    teams = [one for one in mine if team in ("", one)]
+    rows = await state.store.promotions.recent(name, teams=teams, model=model, limit=limit)
+    return [promotion_out(row) for row in rows]
 
 
 async def get_promotion(state: AppState, who: Principal, name: str, promotion: str) -> PromotionOut:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets as random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -114,19 +114,19 @@ class PromotionStore(StorePart):
 
     async def get(self, cluster: str, promotion: str) -> PromotionRow:
         """Returns the promotion with this id. Raises NotFound."""
-        found = await self._rows(t.promotions.c.cluster == cluster, t.promotions.c.id == promotion, limit=1)
-        if not found:
+        p = t.promotions
+        async with self._database.read() as db:
+            found = (await db.execute(select(p).where(p.c.cluster == cluster, p.c.id == promotion))).first()
+        if found is None:
             raise NotFound(f"{cluster} has no promotion {promotion!r}", hint="headway model promotions")
-        return found[0]
+        return _promotion(found)
 
     async def recent(
-        self, cluster: str, *, team: str = "", model: str = "", limit: int = 50
+        self, cluster: str, *, teams: Collection[str], model: str = "", limit: int = 50
     ) -> tuple[PromotionRow, ...]:
-        """Returns promotions of a cluster, or of one model of a team, the latest first."""
+        """Returns promotions of these teams of a cluster, or of one model, the latest first, without manifests."""
         p = t.promotions
-        wanted = [p.c.cluster == cluster]
-        if team:
-            wanted.append(p.c.team == team)
+        wanted = [p.c.cluster == cluster, p.c.team.in_(teams)]
         if model:
             wanted.append(p.c.model == model)
         return await self._rows(*wanted, limit=limit)
@@ -145,13 +145,29 @@ class PromotionStore(StorePart):
         async with self._database.write() as db:
             return (await db.execute(wanted)).rowcount > 0
 
-    async def is_promoted_alias(self, cluster: str, team: str, model: str, alias: str) -> bool:
-        """Returns whether a promotion has set this alias of a model."""
+    async def promoted(self, cluster: str, team: str, models: Collection[str]) -> tuple[PromotionRow, ...]:
+        """Returns the promotions of these models that have set their alias, or are about to."""
         p = t.promotions
-        same = (p.c.cluster == cluster, p.c.team == team, p.c.model == model, p.c.alias == alias)
+        return await self._rows(
+            p.c.cluster == cluster, p.c.team == team, p.c.model.in_(models), p.c.state.in_(("promoting", "promoted"))
+        )
+
+    async def promoted_folders(self, cluster: str, team: str) -> frozenset[str]:
+        """Returns where the files of the team's versions are that a promotion has given its alias, or is about to."""
+        p = t.promotions
+        folder = p.c.document["folder"].as_string()
+        found = select(folder).distinct()
+        found = found.where(p.c.cluster == cluster, p.c.team == team, p.c.state.in_(("promoting", "promoted")))
         async with self._database.read() as db:
-            found = await db.execute(select(p.c.id).where(*same, p.c.state == "promoted").limit(1))
-            return found.first() is not None
+            return frozenset(one for one in (await db.execute(found)).scalars() if one)
+
+    async def aliases_with_gates(self, cluster: str, team: str, aliases: Collection[str]) -> tuple[str, ...]:
+        """Returns those of the aliases for which the team requires gates."""
+        r = t.required_gates
+        query = select(r).where(r.c.cluster == cluster, r.c.team == team, r.c.alias.in_(aliases))
+        async with self._database.read() as db:
+            rows = (await db.execute(query)).all()
+        return tuple(row.alias for row in rows if row.document.get("gates"))
 
     async def approve(self, approval: ApprovalRow) -> None:
         """Stores an approval; replaces an earlier one of the same person."""
@@ -193,9 +209,11 @@ class PromotionStore(StorePart):
             change = {name: one.excluded[name] for name in ("document", "person", "at")}
             await db.execute(one.on_conflict_do_update(index_elements=["cluster", "team", "alias"], set_=change))
 
-    async def _rows(self, *conditions: ColumnElement[bool], limit: int) -> tuple[PromotionRow, ...]:
+    async def _rows(self, *conditions: ColumnElement[bool], limit: int | None = None) -> tuple[PromotionRow, ...]:
+        """Returns promotions without their manifests, which can be large, the latest first."""
         p = t.promotions
-        query = select(p).where(*conditions).order_by(p.c.at.desc(), p.c.id.desc()).limit(limit)
+        columns = [column for column in p.c if column is not p.c.manifest]
+        query = select(*columns).where(*conditions).order_by(p.c.at.desc(), p.c.id.desc()).limit(limit)
         async with self._database.read() as db:
             return tuple(map(_promotion, await db.execute(query)))
 

@@ -19,6 +19,7 @@ from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server
 
 RUN = "0123456789abcdef0123456789abcdef"
+OTHER = "f" * 32  # a run of job 6
 
 
 class Mlflow:
@@ -84,7 +85,11 @@ class Mlflow:
         if not self._known(workspace, run):
             return httpx.Response(404, json={"error_code": "RESOURCE_DOES_NOT_EXIST", "message": f"no run {run}"})
         uri = f"mlflow-artifacts:/workspaces/{workspace}/1/{run}/artifacts"
-        return httpx.Response(200, json={"run": {"info": {"run_id": run, "artifact_uri": uri}}})
+        tags = [{"key": key, "value": value} for key, value in self.runs[run]["tags"].items()]
+        return httpx.Response(200, json={"run": {"info": {"run_id": run, "artifact_uri": uri}, "data": {"tags": tags}}})
+
+    def logged_models_m_1(self, *_: Any) -> httpx.Response:
+        return httpx.Response(200, json={"model": {"info": {"source_run_id": OTHER}}})
 
     def runs_log_batch(self, workspace: str, _: Any, body: Any) -> httpx.Response:
         run = self._known(workspace, body["run_id"])
@@ -323,6 +328,40 @@ async def test_a_job_cannot_write_into_a_run_of_another_team(
     await MlflowJournals(server.state).collect_all()
     assert mlflow.runs[RUN]["metrics"] == {}
     assert journal_states(server.state).read("lab", 7).refused == 2
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"runs/{OTHER}/artifacts/a",
+        f"workspaces/w/1/{OTHER}/artifacts/a",
+        "workspaces/w/1/models/m-1/artifacts/a",
+        f"runs/{RUN}/artifacts/model/a",
+    ],
+)
+async def test_files_of_runs_of_other_jobs_and_of_promoted_versions_stay(
+    server: Server, mlflow: Mlflow, files: dict[str, bytes], path: str
+) -> None:
+    """Job 7 also says that it has created the run of job 6."""
+    team = server.state.live.snapshot("lab").jobs[0].account
+    workspace = workspace_name("lab", team)
+    mlflow.runs[OTHER] = {"workspace": workspace, "metrics": {}, "params": {}, "tags": {"headway.job": "6"}}
+    row = await server.store.promotions.save(
+        "lab", team, "iris", 1, "production", person="eve", user="eve", document={}
+    )
+    folder = {"folder": f"workspaces/{workspace}/1/{RUN}/artifacts/model"}
+    await server.store.promotions.change(row.id, of_state="pending", state="promoted", ended_at=1.0, document=folder)
+    files[journal(server)] = lines(
+        *BEGIN,
+        ["runs/create", {"run_id": OTHER, "experiment_id": "900000000"}],
+        ["artifact", {"path": path, "file": "1-1", "bytes": 5}],
+        ["artifact", {"path": f"runs/{RUN}/artifacts/model-2/a", "file": "1-1", "bytes": 5}],
+    )
+    files[journal(server).replace(".jsonl", ".files/1-1")] = b"x" * 5
+    await MlflowJournals(server.state).collect_all()
+    assert [*mlflow.files] == [f"workspaces/{workspace}/1/{RUN}/artifacts/model-2/a"]
+    known = journal_states(server.state).read("lab", 7)
+    assert (known.refused, OTHER in known.runs) == (2, False)
 
 
 def test_workspaces_of_teams_differ() -> None:
