@@ -23,7 +23,7 @@ class CronTimes:
     days: frozenset[int]
     months: frozenset[int]
     weekdays: frozenset[int]  # 0 is Sunday
-    any_day: bool  # the day of the month is *
+    any_day: bool  # the day of the month is * or, as in Vixie cron, begins with it
     any_weekday: bool
 
     def next_after(self, at: float) -> float:
@@ -65,7 +65,7 @@ def parse_cron(text: str) -> CronTimes:
         raise ValueError("must have five fields: minute, hour, day of the month, month, day of the week")
     sets = [_field(word, *field) for word, field in zip(words, _FIELDS, strict=True)]
     weekdays = frozenset(day % 7 for day in sets[4])
-    found = CronTimes(sets[0], sets[1], sets[2], sets[3], weekdays, words[2] == "*", words[4] == "*")
+    found = CronTimes(sets[0], sets[1], sets[2], sets[3], weekdays, words[2][0] == "*", words[4][0] == "*")
     found.next_after(0)
     return found
 

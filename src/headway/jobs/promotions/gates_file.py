@@ -94,7 +94,7 @@ def read_gates(document: Mapping[str, Any]) -> Gates:
 
 def with_required(own: Gates, required: Gates) -> Gates:
     """Returns the gates of a promotion together with those that its alias requires. Raises InvalidSpec for names that both
-    have: a promotion can't replace a required gate or job."""
+    have, because a promotion can't replace a required gate or job, and if they are too many together."""
     faults = [
         Fault(f"{kind}.{name}", "is the name of one that the alias requires", "give it another name")
         for kind, names in (
@@ -103,6 +103,14 @@ def with_required(own: Gates, required: Gates) -> Gates:
         )
         for name in sorted(names)
     ]
+    for kind, number, most in (
+        ("gates", len(own.gates) + len(required.gates), MOST_GATES),
+        ("jobs", len(own.jobs) + len(required.jobs), MOST_JOBS),
+    ):
+        if number > most:
+            faults.append(
+                Fault(kind, f"are {number} together with those that the alias requires", f"{most} are the most")
+            )
     if faults:
         raise InvalidSpec(faults, _FILE)
     return Gates(jobs={**required.jobs, **own.jobs}, gates={**required.gates, **own.gates})

@@ -105,6 +105,18 @@ async def test_jobs_of_gates_run_as_another_user_only_while_the_person_is_an_adm
     assert ((await lab.rounds(ann, asked["id"]))["state"], lab.requests) == ("refused", [])
 
 
+async def test_promotions_of_another_team_push_none_out_of_the_list(lab: Lab) -> None:
+    eve, asked = await ask(lab, {})
+    await lab.rounds(eve, asked["id"])
+    for number in range(51):
+        await lab.server.store.promotions.save(
+            "lab", "blue", f"m{number}", 1, "production", person="carol", user="carol", document={}
+        )
+    for query in ("", "?model=iris"):
+        found = (await eve.get(f"{LAB}/promotions{query}")).json()
+        assert [one["id"] for one in found] == [asked["id"]]
+
+
 async def test_approval_of_a_person_who_is_no_lead_any_more_does_not_count(lab: Lab) -> None:
     ann = await lab.server.client("ann", "lead")
     await ann.post(f"{LAB}/models/red/iris/approvals", json={"version": 1, "name": "licence"})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway.errors import InvalidSpec
-from headway.jobs.promotions.gates_file import gate_job_run, read_gates
+from headway.jobs.promotions.gates_file import MOST_JOBS, gate_job_run, read_gates, with_required
 
 FILE: dict[str, Any] = {
     "jobs": {"evaluate": {"run": "python3 evaluate.py --part 'held out'", "gpus": 1, "time": 10}},
@@ -79,6 +79,23 @@ def test_all_faults_are_told_at_once() -> None:
     assert found["jobs.rerun"] == "is the name of the source job's rerun"
     assert found["jobs.unused"] == "no gate reads a metric of this job"
     assert "looks like a secret" in found["jobs.evaluate.env.API_TOKEN"]
+
+
+def test_own_and_required_gates_have_one_limit() -> None:
+    def gates(first: str, number: int) -> Any:
+        names = [f"{first}{one}" for one in range(number)]
+        return read_gates(
+            {
+                "jobs": {name: {"run": "x"} for name in names},
+                "gates": {name: {"metric": "m", "job": name, "min": 1} for name in names},
+            }
+        )
+
+    assert len(with_required(gates("a", 5), gates("b", 5)).jobs) == MOST_JOBS
+    with pytest.raises(InvalidSpec) as error:
+        with_required(gates("a", 6), gates("b", 5))
+    (fault,) = error.value.faults
+    assert (fault.path, fault.message) == ("jobs", "are 11 together with those that the alias requires")
 
 
 def test_unknown_fields_and_roles_are_refused() -> None:

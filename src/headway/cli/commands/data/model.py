@@ -310,8 +310,11 @@ def _read_bytes(file: Path) -> bytes:
 def _compare(statement: dict[str, Any], folder: Path) -> None:
     """Raises Refused if a file of the folder is not as the statement says."""
     wanted = {str(one["name"]): str(one["digest"]["sha256"]) for one in statement["subject"]}
-    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    faults = [f"{name} is missing" for name in sorted(wanted.keys() - there)]
+    paths = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
+    links = {name for name, path in paths.items() if path.is_symlink()}  # what they lead to can change
+    there = {name for name, path in paths.items() if path.is_file()} - links
+    faults = [f"{name} is a symbolic link; copy the file itself" for name in sorted(links)]
+    faults += [f"{name} is missing" for name in sorted(wanted.keys() - there - links)]
     faults += [f"{name} is not in the manifest" for name in sorted(there - wanted.keys())]
     faults += [f"{name} differs" for name in sorted(wanted.keys() & there) if _sha256(folder / name) != wanted[name]]
     if faults:

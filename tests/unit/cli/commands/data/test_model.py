@@ -133,6 +133,15 @@ def test_verify_tells_the_origin_and_compares_files(cli: Cli, folder: Path) -> N
     assert "more is not in the manifest" in changed.err
 
 
+def test_verify_refuses_symbolic_links(cli: Cli, folder: Path) -> None:
+    manifest(folder)
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "evil.py").write_text("x")
+    (folder / "model" / "code").symlink_to(folder / "elsewhere")
+    done = cli("model", "verify", "manifest.json", "--key", "lab.pub", "--files", "model")
+    assert (done.code, "code is a symbolic link; copy the file itself" in done.err) == (1, True)
+
+
 def test_verify_refuses_another_key_and_another_file(cli: Cli, folder: Path) -> None:
     manifest(folder)
     (folder / "other.pub").write_text(public_key(new_signing_key()))
