@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import pytest
 from headway.catalog.plans import load_catalogue
 from headway.catalog.providers import OPENSTACK
 from headway.domain.machines.cloud_settings import CloudSettings
-from headway.errors import Unreachable
+from headway.errors import Unanswered, Unreachable
 from headway.providers.cloud.openstack.cloud import OpenStackCloud
 from headway.providers.cloud.openstack.session import OpenStackSession
 from headway.providers.cloud.provider import CloudProvider
-from headway.providers.cloud.refusals import CloudRefusal
+from headway.providers.cloud.refusals import CloudRefusal, Rejected
 from tests.support.cloud.openstack_stand_in import REGION, OpenStackStandIn, openstack_stand_in, use_openstack
 from tests.support.cloud.provider_site import HEAD, NODE, PAIR, Killed, Site
 from tests.support.clusters import builders
@@ -26,7 +27,8 @@ SETTINGS = CloudSettings(REGION, types={"cpu-64": ("cpu.64", "small.2")}, head_t
 class OpenStackSite(Site):
     """A provider with OpenStack, a cluster and a state folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: CloudSettings = SETTINGS) -> None:
+        self.wanted = settings
         super().__init__(folder)
         self.cluster = builders.cluster(
             name="lab", nodes=2, spares=0, plan=load_catalogue()["cpu-64"], provider=OPENSTACK
@@ -36,8 +38,8 @@ class OpenStackSite(Site):
         async def sleep(seconds: float) -> None:
             self.now += seconds
 
-        cloud = OpenStackCloud(SETTINGS, lambda: self.now, sleep)
-        self.provider = CloudProvider(OPENSTACK, self.folder, SETTINGS, cloud, lambda: self.now, sleep)
+        cloud = OpenStackCloud(self.wanted, lambda: self.now, sleep)
+        self.provider = CloudProvider(OPENSTACK, self.folder, self.wanted, cloud, lambda: self.now, sleep)
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +129,102 @@ async def test_release_leaves_nothing(nova: OpenStackStandIn, tmp_path: Path) ->
     await site.provider.release("lab", delete_data=True)
     left = {kind: len(rows) for kind, rows in nova.neutron.rows.items() if rows}
     assert (nova.servers, nova.volumes, left) == ({}, {}, {"networks": 1}), "the external network stays"
+
+
+async def test_machine_without_a_public_address_is_ended_and_no_other_is_rented(
+    nova: OpenStackStandIn, tmp_path: Path
+) -> None:
+    site = OpenStackSite(tmp_path)
+    nova.neutron.quotas["floatingips"] = 0
+    with pytest.raises(CloudRefusal, match="was rented and ended again: the quota floatingip is used up"):
+        await site.rent()
+    assert len(nova.calls("POST", "/servers$")) == 1, "another offer has no address either"
+    assert (nova.servers, await site.provider.begun("lab")) == ({}, frozenset())
+    nova.neutron.quotas.clear()
+    await site.take()
+    assert len(nova.living()) == 1
+
+
+@pytest.mark.parametrize("status", [403, 429])
+@pytest.mark.parametrize(("method", "path"), [("GET", r"/servers/[0-9a-f-]{36}$"), ("POST", "/floatingips$")])
+async def test_refusal_after_the_launch_keeps_the_try_and_the_next_apply_goes_on(
+    nova: OpenStackStandIn, tmp_path: Path, method: str, path: str, status: int
+) -> None:
+    site = OpenStackSite(tmp_path)
+    nova.refuse(method, path, status, "not now", times=3)
+    with pytest.raises(Unanswered, match="not now"):
+        await site.rent()
+    nova.refusals.clear()
+    assert await site.provider.begun("lab") == {NODE}, "its price counts"
+    site.start_again()
+    await site.take()
+    assert (machines(nova), len(nova.calls("POST", "/servers$"))) == ([NODE], 1)
+
+
+async def test_list_that_is_refused_after_a_launch_keeps_the_try(nova: OpenStackStandIn, tmp_path: Path) -> None:
+    site = OpenStackSite(tmp_path)
+    create = nova._create
+
+    def created(asked: Any) -> Any:
+        nova.refuse("GET", "/servers/detail$", 429, "not now", times=3)
+        return create(asked)
+
+    nova._create = created  # type: ignore[method-assign]
+    try:
+        with pytest.raises(Unanswered, match="not now"):
+            await site.rent()
+    finally:
+        del nova._create
+    site.start_again()
+    await site.take()
+    assert (machines(nova), len(nova.calls("POST", "/servers$"))) == ([NODE], 1)
+
+
+async def test_cloud_without_routers_ends_what_it_rents(nova: OpenStackStandIn, tmp_path: Path) -> None:
+    nova.neutron.missing = {"routers", "floatingips"}
+    network = nova.neutron.add("networks", {"name": "provider"})
+    subnet = nova.neutron.add("subnets", {"name": "provider", "network_id": network["id"], "cidr": "10.9.0.0/16"})
+    site = OpenStackSite(tmp_path, replace(SETTINGS, subnets=(subnet["id"],), public_addresses=False))
+    await site.take(HEAD)
+    await site.take()
+    assert await site.provider.unclaimed("lab") == ()
+    await site.provider.give_up("lab", NODE)
+    assert machines(nova) == [HEAD]
+    await site.provider.release("lab", delete_data=True)
+    assert nova.servers == {}
+
+
+async def test_server_is_ended_while_neutron_fails(nova: OpenStackStandIn, tmp_path: Path) -> None:
+    site = OpenStackSite(tmp_path)
+    await site.take()
+    nova.refuse("GET", "/network/", 503, "away", times=100)
+    await site.provider.give_up("lab", NODE)
+    assert nova.servers == {}
+    nova.refusals.clear()
+    (left,) = await site.provider.unclaimed("lab")
+    await site.provider.end_things([left])
+    assert nova.neutron.rows["floatingips"] == {}
+
+
+async def test_locked_server_does_not_keep_the_others(nova: OpenStackStandIn, tmp_path: Path) -> None:
+    site = OpenStackSite(tmp_path)
+    await site.take(HEAD)
+    await site.take()
+    locked = nova.living()[0]["id"]
+    nova.refuse("DELETE", f"/servers/{locked}$", 409, "Instance is locked")
+    with pytest.raises(Rejected, match="Instance is locked"):
+        await site.provider.release("lab", delete_data=True)
+    assert list(nova.servers) == [locked]
+    await site.provider.release("lab", delete_data=True)
+    assert nova.servers == {}
+
+
+@pytest.mark.parametrize("owner", ["ha_router_replicated_interface", "router_interface_distributed"])
+async def test_release_removes_the_interfaces_of_all_kinds_of_routers(
+    nova: OpenStackStandIn, tmp_path: Path, owner: str
+) -> None:
+    site = OpenStackSite(tmp_path)
+    nova.neutron.router_owner = f"network:{owner}"
+    await site.take()
+    await site.provider.release("lab", delete_data=True)
+    assert {kind: len(rows) for kind, rows in nova.neutron.rows.items() if rows} == {"networks": 1}

@@ -21,9 +21,12 @@ def fault(status: int, kind: str, message: str) -> Answer:
 
 @dataclass
 class Neutron:
-    """The networks of one project. `quotas`: kind in the plural -> how many there may be."""
+    """The networks of one project. `quotas`: kind in the plural -> how many there may be. `missing`: kinds that the cloud does
+    not have, for example those of the router service. `router_owner`: who owns the ports of routers in subnets."""
 
     quotas: dict[str, int] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+    router_owner: str = ""
     rows: dict[str, dict[str, Row]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -31,6 +34,8 @@ class Neutron:
 
     def reset(self) -> None:
         self.quotas.clear()
+        self.missing.clear()
+        self.router_owner = "network:router_interface"
         self.rows = {kind: {} for kind in KINDS}
         self.external = self.add("networks", {"name": "public", "router:external": True})["id"]
 
@@ -43,6 +48,8 @@ class Neutron:
         """Returns the answer, None for a request that is not known."""
         if not parts or parts[0] not in KINDS or len(parts) > 3:
             return None
+        if parts[0] in self.missing:
+            return 404, {"code": "404 Not Found", "title": "Not Found", "message": "The resource could not be found."}
         kind, single = parts[0], KINDS[parts[0]]
         plural = kind.replace("-", "_")
         if len(parts) == 1 and method == "GET":
@@ -78,6 +85,8 @@ class Neutron:
             assert fields["network_id"] in self.rows["networks"]
         if kind == "security-group-rules":
             fields = {"port_range_min": None, "port_range_max": None, **fields}
+            if fields["remote_ip_prefix"]:  # Neutron writes a mask to an address
+                fields["remote_ip_prefix"] = str(ipaddress.IPv4Network(fields["remote_ip_prefix"]))
             same = [row for row in self.rows[kind].values() if {k: v for k, v in row.items() if k in fields} == fields]
             if same:
                 return fault(409, "SecurityGroupRuleExists", "Security group rule already exists.")
@@ -96,7 +105,7 @@ class Neutron:
             if mine:
                 return fault(400, "BadRequest", "Router already has a port on subnet")
             subnet = self.rows["subnets"][body["subnet_id"]]
-            self.plug(subnet["network_id"], router["id"], "network:router_interface", "", ())
+            self.plug(subnet["network_id"], router["id"], self.router_owner, "", ())
             return 200, body
         if action == "remove_router_interface":
             for port in mine:

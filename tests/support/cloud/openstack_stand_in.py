@@ -56,6 +56,9 @@ class OpenStackStandIn:
     halted: Callable[[str, bool], None] | None = None
     cores: int = -1  # quota
     reads_to_build: int = 1  # reads of a server until it is no longer BUILD
+    page: int = 1000  # servers, flavors and volumes in one answer, at most
+    address_fault: str = ""  # of servers whose address the request chose; "" = none
+    keeps_volumes: bool = False  # Cinder fails to delete the volumes of servers
     full: set[tuple[str, str]] = field(default_factory=set)  # (flavor, zone) for which no host is found
     servers: dict[str, Row] = field(default_factory=dict)
     volumes: dict[str, Row] = field(default_factory=dict)
@@ -75,7 +78,8 @@ class OpenStackStandIn:
         """Forgets everything that was made, and everything that was injected."""
         for kept in (self.full, self.servers, self.volumes, self.refusals, self.losing, self.requests, self.unknown):
             kept.clear()  # type: ignore[attr-defined]
-        self.cores, self.reads_to_build = -1, 1
+        self.cores, self.reads_to_build, self.page = -1, 1, 1000
+        self.address_fault, self.keeps_volumes = "", False
         self.tokens.clear()
         self.neutron.reset()
         self.images = [
@@ -141,13 +145,35 @@ class OpenStackStandIn:
         if service == "network":
             return self.neutron.handle(method, parts, query, body)
         if service == "image" and (method, parts) == ("GET", ["images"]):
-            wanted = {key: query[key] for key in ("name", "status") if key in query}
-            return 200, {"images": [row for row in self.images if wanted.items() <= row.items()]}
-        if service == "volume" and (method, parts) == ("GET", ["volumes", "detail"]):
-            return 200, {"volumes": list(self.volumes.values())}
-        if service == "volume" and method == "DELETE" and parts[0] == "volumes":
-            return (202, {}) if self.volumes.pop(parts[1], None) else (404, {"itemNotFound": {"message": "no volume"}})
+            wanted = {key: query[key] for key in ("name", "status", "visibility") if key in query}
+            rows = [{"visibility": "public", **row} for row in self.images]
+            return 200, {"images": [row for row in rows if wanted.items() <= row.items()]}
+        if service == "volume":
+            return self._cinder(method, parts, query, body)
         return self._nova(method, parts, query, body) if service == "compute" else None
+
+    def _cinder(self, method: str, parts: list[str], query: dict[str, str], body: Row) -> Answer | None:
+        if (method, parts) == ("GET", ["volumes", "detail"]):
+            return 200, self._page("volumes", list(self.volumes.values()), query)
+        row = self.volumes.get(parts[1])
+        if row is None:
+            return 404, {"itemNotFound": {"code": 404, "message": f"Volume {parts[1]} could not be found."}}
+        if method == "POST" and parts[2:] == ["metadata"]:
+            row["metadata"] |= body["metadata"]
+            return 200, {"metadata": row["metadata"]}
+        if method != "DELETE":
+            return None
+        if row["status"] not in ("available", "error"):
+            return _bad("Invalid volume: Volume status must be available or error and must not be attached.")
+        del self.volumes[row["id"]]
+        return 202, {}
+
+    def _page(self, key: str, rows: list[Row], query: dict[str, str]) -> Row:
+        """Returns one page of a list, with a link to the next one."""
+        ids, most = [row["id"] for row in rows], min(self.page, int(query.get("limit", self.page)))
+        start = ids.index(query["marker"]) + 1 if "marker" in query else 0
+        links = {f"{key}_links": [{"rel": "next", "href": "..."}]} if len(rows[start:]) >= most else {}
+        return {key: rows[start : start + most], **links}
 
     def _sign_in(self, body: Row) -> tuple[int, Row, dict[str, str]]:
         identity = body["auth"]["identity"]
@@ -175,7 +201,8 @@ class OpenStackStandIn:
 
     def _nova(self, method: str, parts: list[str], query: dict[str, str], body: Row) -> Answer | None:
         if (method, parts) == ("GET", ["flavors", "detail"]):
-            return 200, {"flavors": [{"id": f"id-of-{name}", "name": name, **row} for name, row in FLAVORS.items()]}
+            flavors: list[Row] = [{"id": f"id-of-{name}", "name": name, **row} for name, row in FLAVORS.items()]
+            return 200, self._page("flavors", flavors, query)
         if (method, parts) == ("GET", ["os-availability-zone"]):
             zones = [{"zoneName": zone, "zoneState": {"available": True}} for zone in ZONES]
             return 200, {"availabilityZoneInfo": [*zones, {"zoneName": "away", "zoneState": {"available": False}}]}
@@ -183,10 +210,7 @@ class OpenStackStandIn:
             used = sum(FLAVORS[row["flavor"]["original_name"]]["vcpus"] for row in self.servers.values())  # type: ignore[misc]
             return 200, {"limits": {"absolute": {"maxTotalCores": self.cores, "totalCoresUsed": used}}}
         if (method, parts) == ("GET", ["servers", "detail"]):
-            rows = list(self.servers.values())
-            ids = [row["id"] for row in rows]
-            start = ids.index(query["marker"]) + 1 if "marker" in query else 0
-            return 200, {"servers": [self._seen(row) for row in rows[start : start + int(query["limit"])]]}
+            return 200, self._page("servers", [self._seen(row) for row in self.servers.values()], query)
         if (method, parts) == ("POST", ["servers"]):
             return self._create(body["server"])
         if not parts or parts[0] != "servers":
@@ -233,12 +257,14 @@ class OpenStackStandIn:
                 "id": one, "name": asked["name"] if count == 1 else f"{asked['name']}-{number}", "status": "BUILD",
                 "metadata": dict(asked["metadata"]), "created": _now("Z"), "flavor": {"original_name": name},
                 "OS-EXT-AZ:availability_zone": zone, "OS-EXT-STS:task_state": "scheduling", "reads": 0,
-                "OS-SRV-USG:launched_at": None, "user_data": base64.b64decode(asked["user_data"]).decode(),
+                "OS-SRV-USG:launched_at": None, "os-extended-volumes:volumes_attached": [],
+                "chosen_address": network.get("fixed_ip", ""), "user_data": base64.b64decode(asked["user_data"]).decode(),
             }  # fmt: skip
             self.servers[one] = row
             made.append(row)
             for disk in asked.get("block_device_mapping_v2", ()):
                 volume = str(uuid.uuid4())
+                row["os-extended-volumes:volumes_attached"].append({"id": volume})
                 self.volumes[volume] = {
                     "id": volume, "size": disk["volume_size"], "status": "in-use", "created_at": _now(), "metadata": {},
                     "availability_zone": zone, "attachments": [{"server_id": one}],
@@ -255,6 +281,9 @@ class OpenStackStandIn:
             words = "No valid host was found. There are not enough hosts available."
             row |= {"status": "ERROR", "fault": {"code": 500, "message": words}}
             self.neutron.unplug(row["id"])
+            return
+        if self.address_fault and row["chosen_address"]:
+            row |= {"status": "ERROR", "fault": {"code": 500, "message": self.address_fault}}
             return
         if self.born is None:
             row |= {"status": "ACTIVE", "OS-SRV-USG:launched_at": _now()}
@@ -274,15 +303,18 @@ class OpenStackStandIn:
             self.ended(row["id"])
 
     def _seen(self, row: Row) -> Row:
-        shown = {key: value for key, value in row.items() if key not in ("reads", "user_data")}
+        shown = {key: value for key, value in row.items() if key not in ("reads", "user_data", "chosen_address")}
         return {**shown, "addresses": {"net": self.neutron.addresses(row["id"])}}
 
     def delete(self, server: str) -> None:
         """Deletes a server, as a person does in the dashboard."""
         row = self.servers.pop(server)
         self.neutron.unplug(server)
-        for key in [key for key, one in self.volumes.items() if one["attachments"][0]["server_id"] == server]:
-            del self.volumes[key]
+        for one in row.get("os-extended-volumes:volumes_attached", ()):
+            if self.keeps_volumes:
+                self.volumes[one["id"]] |= {"status": "error_deleting", "attachments": []}
+            else:
+                self.volumes.pop(one["id"], None)
         if self.ended and row["OS-SRV-USG:launched_at"]:
             self.ended(server)
 

@@ -1,8 +1,12 @@
-"""Refusals of a cloud, each with its remedy. After all of these it is certain that nothing was launched."""
+"""Refusals of a cloud, each with its remedy. After a launch that raised one of these, it is certain that no machine of the
+launch is left; code that is refused something after a launch turns the refusal into Unanswered by `after_launch`."""
 
 from __future__ import annotations
 
-from headway.errors import Refused
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headway.errors import Refused, Unanswered
 
 
 class CloudRefusal(Refused):
@@ -93,3 +97,14 @@ class TooExpensive(CloudRefusal):
 
 # After these another zone or instance type may have a machine.
 TRY_ELSEWHERE: tuple[type[CloudRefusal], ...] = (NoCapacity, QuotaExceeded)
+# After these the same request may succeed later.
+NOT_NOW: tuple[type[CloudRefusal], ...] = (Throttled, AuthFailed)
+
+
+@contextmanager
+def after_launch() -> Iterator[None]:
+    """Raises Unanswered for a refusal: machines were launched, and the next apply goes on with them."""
+    try:
+        yield
+    except CloudRefusal as error:
+        raise Unanswered(f"after the launch {error.message}", hint=error.hint) from error

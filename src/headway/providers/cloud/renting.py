@@ -20,6 +20,7 @@ from headway.domain.slurm.hostlist import compress, expand
 from headway.errors import Unreachable
 from headway.providers.cloud.api import CloudApi, LaunchOrder
 from headway.providers.cloud.refusals import (
+    NOT_NOW,
     TRY_ELSEWHERE,
     AddressTaken,
     CloudRefusal,
@@ -27,6 +28,7 @@ from headway.providers.cloud.refusals import (
     OtherOrder,
     Rejected,
     TooExpensive,
+    after_launch,
 )
 from headway.providers.cloud.rental_records import RentalRecord, RentalRecords, RentalTry
 from headway.providers.cloud.user_data import user_data
@@ -128,6 +130,8 @@ class Renting:
         if mine is not None and not mine.exists:
             words = f"its instance {mine.id} has ended: {mine.why or 'no reason is given'}"
             await plan.report(name, words, level="warning")
+            if mine.state is InstanceState.ENDED:  # one that failed counts in quotas until it is deleted
+                await self._api.terminate([mine.id])
             await self._wait_until_gone(mine)
             await self._end(plan, {name: made})
             return {}
@@ -139,6 +143,12 @@ class Renting:
                 await self._end(plan, {name: made})
                 await plan.report(name, f"{error.message}: another try follows", level="warning")
                 return {}
+            except CloudRefusal as error:
+                if made.claimed:  # a machine in use is not ended
+                    raise
+                refusal = await self._end_refused([name], [mine], error)
+                await self._end(plan, {name: made})
+                raise refusal from error
         latest = self._records.read(plan.cluster.name).tries
         mates = {mate: latest.get(mate) for mate in made.together or (name,)}
         changed = any(mate is None or mate.ended or mate.number != made.number for mate in mates.values())
@@ -149,6 +159,8 @@ class Renting:
         tries = dict.fromkeys(mates, made)
         try:
             return await self._launch(plan, tries, offer, only=name)
+        except NOT_NOW:  # the first launch may have been carried out
+            raise
         except CloudRefusal as error:
             await self._end(plan, tries)
             if isinstance(error, (*TRY_ELSEWHERE, OtherOrder)):
@@ -201,7 +213,8 @@ class Renting:
 
     async def _launch(self, plan: RentalPlan, tries: Mapping[str, RentalTry], offer: Offer, only: str = "") -> Rented:
         """Launches the machines of these tries, which are equal, and waits until they run. `only`: the one of them that is
-        waited for, after the rest is noted. Raises what `_running` raises; after NoCapacity none of them is left."""
+        waited for, after the rest is noted. Raises Unreachable and Unanswered, after which they may run, and a CloudRefusal,
+        after which none of them is left."""
         cluster, made = plan.cluster, next(iter(tries.values()))
         order = LaunchOrder(
             claims=tuple(InstanceClaim(plan.server, cluster.name, name, made.number) for name in tries),
@@ -226,11 +239,27 @@ class Renting:
             *(self._running(plan, name, noted[name], instances[name]) for name in waited), return_exceptions=True
         )
         errors = [one for one in ran if isinstance(one, BaseException)]
-        if any(isinstance(error, NoCapacity) for error in errors):
-            await self._api.terminate([one.id for one in instances.values()])
-        for error in sorted(errors, key=lambda error: not isinstance(error, NoCapacity)):
+        refusals = [error for error in errors if isinstance(error, CloudRefusal)]
+        for refusal in sorted(refusals, key=lambda error: not isinstance(error, NoCapacity)):
+            raise await self._end_refused(list(tries), list(instances.values()), refusal) from refusal
+        for error in errors:
             raise error
         return {name: one for name, one in zip(waited, ran, strict=True) if not isinstance(one, BaseException)}
+
+    async def _end_refused(
+        self, names: Sequence[str], instances: Sequence[Instance], refusal: CloudRefusal
+    ) -> CloudRefusal:
+        """Ends machines that the cloud has launched and that can't be used as they are, and returns the refusal to raise.
+        Raises Unanswered, and ends none, if the next call can go on with them."""
+        with after_launch():
+            if isinstance(refusal, NOT_NOW):
+                raise refusal
+            await self._api.terminate([one.id for one in instances])
+        if isinstance(refusal, NoCapacity):
+            return refusal
+        # Of a type of its own, so that no other offer is tried: its machine would be refused the same.
+        words = f"{compress(names)} was rented and ended again: {refusal.message}"
+        return CloudRefusal(words, hint=refusal.hint)
 
     async def _running(
         self, plan: RentalPlan, name: str, made: RentalTry, instance: Instance

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.offer import Offer, PurchaseOption
 from headway.domain.machines.rented import CloudNetwork, Instance, InstanceState, Quota, RentedThing
-from headway.errors import Unanswered
+from headway.errors import Unanswered, Unreachable
 from headway.providers.base import ReclaimNotice
 from headway.providers.cloud.api import LaunchOrder
 from headway.providers.cloud.claims import SERVER, labels_of, read_claim
@@ -22,7 +24,7 @@ from headway.providers.cloud.openstack.errors import error_of_fault
 from headway.providers.cloud.openstack.network import OpenStackNetworks
 from headway.providers.cloud.openstack.servers import LAUNCH, read_flavor, read_server, read_time
 from headway.providers.cloud.openstack.session import COMPUTE, IMAGE, VOLUME, OpenStackSession
-from headway.providers.cloud.refusals import CloudRefusal, OtherOrder, QuotaExceeded, Rejected
+from headway.providers.cloud.refusals import CloudRefusal, OtherOrder, QuotaExceeded, Rejected, after_launch
 
 LONGEST_LABEL = 255  # characters of a value of a server's metadata
 PLACED_S = 60.0  # until Nova has found hosts for new servers
@@ -127,12 +129,16 @@ class OpenStackCloud:
             raise QuotaExceeded(f"{error.name} for {order.offer.instance_type}", error.have, error.need) from error
         except Unanswered:
             ends = self._clock() + LOST_S
-            while not (found := await self._launched(order)):
+            while not (found := await self._launched_now(order)):
                 if self._clock() >= ends:
                     raise
                 await self._sleep(_POLL_S)
             return found
-        return await self._launched(order)
+        return await self._launched_now(order)
+
+    async def _launched_now(self, order: LaunchOrder) -> list[Mapping[str, Any]]:
+        with after_launch():
+            return await self._launched(order)
 
     async def _body(self, order: LaunchOrder, flavor: Mapping[str, Any]) -> dict[str, Any]:
         image = await self._image(order.image)
@@ -182,7 +188,8 @@ class OpenStackCloud:
         names = [claim.machine for claim in order.claims]
         whole = [mine[name] for name in names if name in mine]
         keep = whole if len(whole) == len(names) else []
-        await self.terminate([row["id"] for row in rows if row not in keep])
+        with after_launch():
+            await self.terminate([row["id"] for row in rows if row not in keep])
         return keep
 
     async def _placed(self, order: LaunchOrder, rows: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -193,7 +200,8 @@ class OpenStackCloud:
             failed = [row for row in rows if row["status"] == "ERROR" and not row.get("OS-SRV-USG:launched_at")]
             if failed:
                 fault = str((failed[0].get("fault") or {}).get("message", ""))
-                await self.terminate([row["id"] for row in rows])
+                with after_launch():
+                    await self.terminate([row["id"] for row in rows])
                 raise error_of_fault(fault, order.offer)
             waiting = [row for row in rows if row["status"] == "BUILD"]
             if rows and (not waiting or self._clock() >= ends):
@@ -201,7 +209,8 @@ class OpenStackCloud:
             if not rows:
                 raise Unanswered("Nova does not list the servers that it was asked for", hint="try again in a minute")
             await self._sleep(_POLL_S)
-            rows = [await self._server(row["id"]) or row for row in rows]
+            with after_launch():
+                rows = [await self._server(row["id"]) or row for row in rows]
 
     # ---- instances
 
@@ -241,11 +250,23 @@ class OpenStackCloud:
         return str((answer or {}).get("output") or "")
 
     async def terminate(self, instances: Sequence[str]) -> None:
+        """As in CloudApi. No failure of another service, and of no other server, keeps a server from being deleted: an address
+        that is left is found by its description."""
+        addresses: dict[str, list[str]] = {}
+        with contextlib.suppress(CloudRefusal, Unreachable):
+            for one in instances:
+                addresses[one] = await self._networks.addresses_of(one)
+        refusals: list[Rejected] = []
         for one in instances:
-            addresses = await self._networks.addresses_of(one)
-            await self._session.delete(COMPUTE, f"/servers/{one}")
-            for address in addresses:
-                await self._networks.delete_address(address)
+            try:
+                await self._session.delete(COMPUTE, f"/servers/{one}")
+            except Rejected as error:  # it is locked, for example
+                refusals.append(error)
+                addresses.pop(one, None)
+        for address in chain.from_iterable(addresses.values()):
+            await self._networks.delete_address(address)
+        for refusal in refusals:
+            raise refusal
 
     async def start(self, instance: str) -> None:
         await self._act(instance, "os-start")

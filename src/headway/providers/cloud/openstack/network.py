@@ -17,6 +17,12 @@ from headway.providers.cloud.refusals import Rejected
 
 FREE_S = 60  # until the ports of a machine that was ended have left its network
 _RETRY_S = 2.0
+_OF_ROUTER_SERVICE = ("routers", "floatingips")  # a cloud with provider networks alone does not have them
+_ROUTER_INTERFACES = (  # of routers with one host, with a standby, and on all hosts
+    "network:router_interface",
+    "network:ha_router_replicated_interface",
+    "network:router_interface_distributed",
+)
 _DESCRIPTION = "headway "  # then server, cluster, machine and try
 
 
@@ -64,7 +70,7 @@ class OpenStackNetworks:
         name = _name(server, cluster)
         for router in await self._list("routers", name=name):
             for port in await self._list("ports", device_id=router["id"]):
-                for address in port.get("fixed_ips", ()) if port["device_owner"].endswith("router_interface") else ():
+                for address in port.get("fixed_ips", ()) if port["device_owner"] in _ROUTER_INTERFACES else ():
                     way = f"/routers/{router['id']}/remove_router_interface"
                     await self._session.call("PUT", NETWORK, way, {"subnet_id": address["subnet_id"]}, missing_ok=True)
             await self._delete(f"/routers/{router['id']}")
@@ -135,7 +141,9 @@ class OpenStackNetworks:
     # ----
 
     async def _list(self, path: str, key: str = "", **query: str) -> list[dict[str, Any]]:
-        return list((await self._session.get(NETWORK, f"/{path}", **query))[key or path])
+        missing_ok = path in _OF_ROUTER_SERVICE
+        answer = await self._session.call("GET", NETWORK, f"/{path}", query=query, missing_ok=missing_ok)
+        return [] if answer is None else list(answer[key or path])
 
     async def _one(self, path: str, key: str, name: str) -> dict[str, Any] | None:
         return next(iter(await self._list(path, key, name=name)), None)
