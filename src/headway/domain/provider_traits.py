@@ -17,6 +17,7 @@ class ProviderTraits:
     )
     boots_node_images: bool  # machines start from Headway's node image, with their identity in /etc/headway/boot
     rents_machines: bool  # its machines cost money from their launch on, and their disks go with them
+    charges_while_off: bool  # a rented machine costs the same while it is switched off
     offers_spot_machines: bool  # cheaper machines that it may take back; local ones only simulate that
     has_external_networks: bool  # public addresses come from a network that a cluster file may choose
     simulates_hardware: bool  # GPUs and the kernel log are simulated, and faults may be injected

@@ -21,7 +21,8 @@ class InstanceClaim:
 
 
 class InstanceState(StrEnum):
-    """State of an instance. STOPPED ones cost their disk only, ENDED ones nothing."""
+    """State of an instance. STOPPED ones cost their disk only, unless the provider charges for them while they are off; ENDED
+    ones nothing."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -58,12 +59,13 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Rental:
-    """One time in which an instance ran, as the cloud reports it: what is paid for. Times are whole unix seconds."""
+    """One time in which an instance ran, as the cloud reports it: what is paid for. Where the provider charges for machines that
+    are off too, the time in which it existed. Times are whole unix seconds."""
 
     cloud: str  # as in Offer.cloud
     instance: str
     launched_at: int
-    ended_at: int | None  # None: it runs; 0: it does not, and the cloud does not say since when
+    ended_at: int | None  # None: it is paid for now; 0: it is not, and the cloud does not say since when
     machine: str  # head or slot name; "" = its tags name none
     instance_type: str
     zone: str

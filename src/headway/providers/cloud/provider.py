@@ -348,7 +348,8 @@ class CloudProvider:
             name, made = names.get(one.id, (one.claim.machine, None))
             usd = _launch_price(one.usd_per_hour, made.usd_per_hour if made else None)
             runs = one.state in (InstanceState.STARTING, InstanceState.RUNNING)
-            times = (int(one.launched_at), None if runs else int(one.ended_at))
+            paid = one.exists if self.traits.charges_while_off else runs
+            times = (int(one.launched_at), None if paid else int(one.ended_at))
             taken_back = one.taken_back or one.id in self._noticed
             place = (one.instance_type, one.zone)
             found.append(Rental(self.traits.name, one.id, *times, name, *place, one.purchase, usd, taken_back))
