@@ -112,8 +112,28 @@ async def test_quota_of_the_project_counts_vcpus(nova: OpenStackStandIn, cloud: 
 async def test_image_is_found_by_its_properties_then_by_its_name(cloud: OpenStackCloud) -> None:
     assert await cloud.find_image("13") == IMAGE
     assert (await cloud.find_image("12")).endswith("00c")
-    with pytest.raises(Rejected, match=r"has no image of Debian 11: give cloud\.image"):
+    with pytest.raises(Rejected, match=r"has no public image of Debian 11: give cloud\.image"):
         await cloud.find_image("11")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"visibility": "private"},
+        {"visibility": "shared"},
+        {"image_type": "snapshot"},
+        {"base_image_ref": IMAGE},
+        {"instance_uuid": IMAGE},
+        {"architecture": "aarch64"},
+        {"hw_architecture": "aarch64"},
+    ],
+)
+async def test_backup_of_a_server_or_image_of_other_processors_is_not_the_default(
+    nova: OpenStackStandIn, cloud: OpenStackCloud, fields: dict[str, str]
+) -> None:
+    newest = {"id": "backup", "name": "backup of debian-13", "status": "active", "created_at": "2026-11-20T00:00:00Z"}
+    nova.images.insert(0, {**newest, "os_distro": "debian", "os_version": "13", **fields})
+    assert await cloud.find_image("13") == IMAGE
 
 
 async def test_network_is_made_once_and_removed(nova: OpenStackStandIn, cloud: OpenStackCloud) -> None:
@@ -452,3 +472,14 @@ async def test_list_of_many_servers_has_pages(nova: OpenStackStandIn, cloud: Ope
     (made,) = await cloud.launch(await order(cloud))
     nova.servers |= {f"{n}": {**nova.servers[made.id], "id": f"{n}"} for n in range(1100)}
     assert len(await cloud.instances("srv")) == 1101
+
+
+async def test_lists_of_a_cloud_with_short_pages_are_read_to_their_end(
+    nova: OpenStackStandIn, cloud: OpenStackCloud
+) -> None:
+    nova.page = 1
+    wanted = await order(cloud, offer=(await cloud.offers(["small.2"], [ZONE], PurchaseOption.ON_DEMAND))[0])
+    first = await cloud.launch(replace(wanted, claims=claims("lab-1-2"), disk_gib=500))
+    second = await cloud.launch(replace(wanted, disk_gib=500))
+    assert [one.id for one in await cloud.instances("srv")] == [first[0].id, second[0].id]
+    assert len([thing for thing in await cloud.costly_things("srv") if thing.kind == "volume"]) == 2

@@ -228,3 +228,107 @@ async def test_release_removes_the_interfaces_of_all_kinds_of_routers(
     await site.take()
     await site.provider.release("lab", delete_data=True)
     assert {kind: len(rows) for kind, rows in nova.neutron.rows.items() if rows} == {"networks": 1}
+
+
+async def test_volume_that_stays_after_its_server_is_listed(nova: OpenStackStandIn, tmp_path: Path) -> None:
+    site = OpenStackSite(tmp_path, replace(SETTINGS, disk_gib=500))
+    await site.take()
+    nova.keeps_volumes = True
+    with pytest.raises(CloudRefusal, match=r"volume .* is error_deleting and can't be deleted"):
+        await site.provider.release("lab", delete_data=True)
+    (left,) = await site.provider.things()
+    assert (left.kind, left.cluster, left.machine, left.state) == ("volume", "lab", NODE, "error_deleting")
+    assert nova.neutron.rows["subnets"] == {}
+    nova.volumes[left.id]["status"] = "error"  # the cloud's administrator has reset it
+    await site.provider.release("lab", delete_data=True)
+    assert nova.volumes == {}
+
+
+async def test_volume_of_a_server_that_a_person_deleted_is_unclaimed(nova: OpenStackStandIn, tmp_path: Path) -> None:
+    site = OpenStackSite(tmp_path, replace(SETTINGS, disk_gib=500))
+    await site.rent_together(*PAIR)
+    nova.keeps_volumes = True
+    for row in nova.living():
+        nova.delete(row["id"])
+    assert {thing.machine for thing in await site.provider.things() if thing.kind == "volume"} == set(PAIR)
+    for volume in nova.volumes.values():
+        volume["status"] = "deleting"
+    assert [thing for thing in await site.provider.things() if thing.kind == "volume"] == []
+
+
+async def test_volume_that_a_person_attached_is_left_alone(nova: OpenStackStandIn, tmp_path: Path) -> None:
+    site = OpenStackSite(tmp_path)
+    await site.take()
+    (row,) = nova.living()
+    row["os-extended-volumes:volumes_attached"].append({"id": "data", "delete_on_termination": False})
+    (own,) = nova.volumes.values()
+    nova.volumes["data"] = {**own, "id": "data", "metadata": {}}
+    await site.provider.give_up("lab", NODE)
+    assert await site.provider.unclaimed("lab") == ()
+    await site.provider.release("lab", delete_data=True)
+    assert {name: one["metadata"] for name, one in nova.volumes.items()} == {"data": {}}
+
+
+async def test_ssh_from_a_single_address_is_let_in_once(nova: OpenStackStandIn, tmp_path: Path) -> None:
+    site = OpenStackSite(tmp_path)
+    site.cluster = replace(site.cluster, firewall=replace(site.cluster.firewall, ssh_from=("203.0.113.7",)))
+    for _ in range(2):
+        await site.provider.prepare(site.cluster)
+    rules = nova.neutron.rows["security-group-rules"].values()
+    assert [row["remote_ip_prefix"] for row in rules if row["protocol"] == "tcp"] == ["203.0.113.7/32"]
+    nova.refuse("POST", "/security-group-rules$", 409, "Security group rule already exists.", "SecurityGroupRuleExists")
+    await site.rent()  # another server of this state folder made it at the same time
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "Build of instance 1 aborted: Fixed IP address 10.64.0.16 is already in use on instance 2.",
+        "Build of instance 1 aborted: rule:create_port and (rule:create_port:fixed_ips and "
+        "rule:create_port:fixed_ips:ip_address) is disallowed by policy",
+    ],
+)
+async def test_address_that_fails_while_nova_builds_is_left_to_the_cloud(
+    nova: OpenStackStandIn, tmp_path: Path, fault: str
+) -> None:
+    site = OpenStackSite(tmp_path)
+    nova.address_fault = fault
+    await site.take()
+    asked = [body["server"]["networks"][0] for body in nova.calls("POST", "/servers$")]
+    assert ["fixed_ip" in network for network in asked] == [True, False]
+    assert machines(nova) == [NODE]
+
+
+async def test_server_that_is_off_is_paid_for_until_it_is_gone(nova: OpenStackStandIn, tmp_path: Path) -> None:
+    site = OpenStackSite(tmp_path)
+    await site.take()
+    (row,) = nova.living()
+    for status in ("SHUTOFF", "ACTIVE", "ERROR"):
+        row["status"] = status
+        site.now += 60
+        assert [one.ended_at for one in await site.provider.rentals("lab")] == [None], status
+    nova.delete(row["id"])
+    site.now += 60
+    assert await site.provider.rentals("lab") == ()
+
+
+async def test_server_that_failed_late_is_deleted_by_the_next_apply(nova: OpenStackStandIn, tmp_path: Path) -> None:
+    site = OpenStackSite(tmp_path)
+    nova.cores = 64  # one machine
+    for ends in (site.rent, lambda: site.provider.give_up("lab", NODE)):
+        nova.reads_to_build = 10_000
+        nova.refuse("GET", r"/servers/[0-9a-f-]{36}$", 429, "not now", times=3)
+        with pytest.raises(Unanswered, match="not now"):
+            await site.rent()
+        (late,) = nova.living()
+        late |= {
+            "status": "ERROR",
+            "OS-EXT-STS:task_state": None,
+            "fault": {"message": "Build of instance 1 aborted: x"},
+        }
+        nova.reads_to_build = 1
+        site.start_again()
+        await ends()
+        assert late["id"] not in nova.servers
+        await site.provider.give_up("lab", NODE)
+        assert nova.servers == {}

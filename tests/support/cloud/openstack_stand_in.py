@@ -264,7 +264,7 @@ class OpenStackStandIn:
             made.append(row)
             for disk in asked.get("block_device_mapping_v2", ()):
                 volume = str(uuid.uuid4())
-                row["os-extended-volumes:volumes_attached"].append({"id": volume})
+                row["os-extended-volumes:volumes_attached"].append({"id": volume, "delete_on_termination": True})
                 self.volumes[volume] = {
                     "id": volume, "size": disk["volume_size"], "status": "in-use", "created_at": _now(), "metadata": {},
                     "availability_zone": zone, "attachments": [{"server_id": one}],
@@ -311,7 +311,9 @@ class OpenStackStandIn:
         row = self.servers.pop(server)
         self.neutron.unplug(server)
         for one in row.get("os-extended-volumes:volumes_attached", ()):
-            if self.keeps_volumes:
+            if not one["delete_on_termination"]:
+                self.volumes[one["id"]] |= {"status": "available", "attachments": []}
+            elif self.keeps_volumes:
                 self.volumes[one["id"]] |= {"status": "error_deleting", "attachments": []}
             else:
                 self.volumes.pop(one["id"], None)

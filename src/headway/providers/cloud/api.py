@@ -64,7 +64,7 @@ class CloudApi(Protocol):
         ...
 
     async def find_image(self, debian: str) -> str:
-        """Returns the id of the newest official image of a Debian release ("13")."""
+        """Returns the id of the newest public or official image of a Debian release ("13")."""
         ...
 
     async def find_network(self, server: str, cluster: str, settings: CloudSettings) -> CloudNetwork | None:

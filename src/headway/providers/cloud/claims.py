@@ -20,14 +20,16 @@ _MOST_TOGETHER = 10_000
 def labels_of(order: LaunchOrder) -> dict[str, str]:
     """Returns what is written on the order's instances. Instances that are launched together have the same, with the names of
     all: the number of each in its launch says which it is."""
-    first = order.claims[0]
     return {
-        SERVER: first.server,
-        CLUSTER: first.cluster,
+        **labels_of_claim(order.claims[0]),
         MACHINE: order.machines,
-        NUMBER: str(first.number),
         **({PRICE: f"{order.usd_per_hour.normalize():f}"} if order.usd_per_hour else {}),
     }
+
+
+def labels_of_claim(claim: InstanceClaim) -> dict[str, str]:
+    """Returns what is written on a thing of one machine."""
+    return {SERVER: claim.server, CLUSTER: claim.cluster, MACHINE: claim.machine, NUMBER: str(claim.number)}
 
 
 def read_claim(labels: Mapping[str, str], launch_index: int | None = None) -> InstanceClaim:

@@ -196,8 +196,10 @@ class CloudProvider:
         await self._api.terminate(left)
         await asyncio.gather(*(self._reach(cluster, one, InstanceState.ENDED) for one in left))
         things = [thing for thing in await self._api.costly_things(self.server_id) if thing.cluster == cluster]
-        await self._api.delete_things(things)
-        await self._api.remove_network(self.server_id, cluster)
+        try:
+            await self._api.delete_things(things)
+        finally:
+            await self._api.remove_network(self.server_id, cluster)
         await asyncio.to_thread(self._records.end_all, cluster)
         await asyncio.to_thread(self._hosts.remove_cluster, cluster)
         self._lists.pop(cluster, None)
@@ -230,7 +232,7 @@ class CloudProvider:
         """As in RentingProvider. `others`: addresses of the cluster's machines of other providers, which may reach all
         ports."""
         self._check_place(cluster.name, self._records.read(cluster.name))
-        ssh_from = cluster.firewall.ssh_from
+        ssh_from = [str(ipaddress.IPv4Network(network)) for network in cluster.firewall.ssh_from]  # with a mask
         network = await self._api.make_network(self.server_id, cluster.name, self._settings, ssh_from, others)
         place = (self.traits.name, self._settings.region)
         await asyncio.to_thread(self._records.set_network, cluster.name, *place, network)
@@ -276,7 +278,8 @@ class CloudProvider:
             # An instance whose launch was not answered has no id here, only tags.
             self._lists.pop(cluster, None)
             instances = await self._instances(cluster)
-            ids = [one.id for one in instances if one.exists and (one.id == made.instance or one.claim.machine == name)]
+            mine = [one for one in instances if one.id == made.instance or one.claim.machine == name]
+            ids = [one.id for one in mine if one.state is not InstanceState.ENDING]  # those that failed too
             await self._api.terminate(ids)
             await asyncio.gather(*(self._reach(cluster, one, InstanceState.ENDED) for one in ids))
             await self._update(cluster, name, made, ended=True, claimed=False, user_data="")

@@ -82,7 +82,7 @@ class OtherOrder(Rejected):
 
 
 class AddressTaken(Rejected):
-    """Another machine has the address that was asked for."""
+    """Another machine has the address that was asked for, or this project may not choose one."""
 
 
 class TooExpensive(CloudRefusal):

@@ -19,10 +19,17 @@ from headway.domain.machines.rented import CloudNetwork, Instance, InstanceState
 from headway.errors import Unanswered, Unreachable
 from headway.providers.base import ReclaimNotice
 from headway.providers.cloud.api import LaunchOrder
-from headway.providers.cloud.claims import SERVER, labels_of, read_claim
+from headway.providers.cloud.claims import SERVER, labels_of, labels_of_claim, read_claim
 from headway.providers.cloud.openstack.errors import error_of_fault
 from headway.providers.cloud.openstack.network import OpenStackNetworks
-from headway.providers.cloud.openstack.servers import LAUNCH, read_flavor, read_server, read_time
+from headway.providers.cloud.openstack.servers import (
+    LAUNCH,
+    VOLUMES,
+    is_base_image,
+    read_flavor,
+    read_server,
+    read_time,
+)
 from headway.providers.cloud.openstack.session import COMPUTE, IMAGE, VOLUME, OpenStackSession
 from headway.providers.cloud.refusals import CloudRefusal, OtherOrder, QuotaExceeded, Rejected, after_launch
 
@@ -30,7 +37,7 @@ LONGEST_LABEL = 255  # characters of a value of a server's metadata
 PLACED_S = 60.0  # until Nova has found hosts for new servers
 LOST_S = 10.0  # after a lost answer, until the servers of the request are listed
 _POLL_S = 1.0
-_PAGE = 500  # servers of one request
+_PAGE = 500  # rows of one request
 _UNLIMITED = -1
 _CONSOLE_LINES = 40
 _UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
@@ -66,7 +73,7 @@ class OpenStackCloud:
 
     async def _flavors(self) -> dict[str, Mapping[str, Any]]:
         """Returns the flavors by their names."""
-        return {row["name"]: row for row in await self._pages("/flavors/detail", "flavors")}
+        return {row["name"]: row for row in await self._pages(COMPUTE, "/flavors/detail", "flavors")}
 
     async def quota(self, offer: Offer) -> Quota | None:  # noqa: ARG002
         """Returns the limit of the project's vCPUs, which holds for all flavors."""
@@ -80,10 +87,11 @@ class OpenStackCloud:
         return Quota("cores", float(most), float(limits.get("totalCoresUsed", 0)))
 
     async def find_image(self, debian: str) -> str:
-        """As in CloudApi: an image whose properties say this Debian, else one whose name does."""
-        rows = (await self._session.get(IMAGE, "/images", status="active", sort="created_at:desc", limit="200"))[
-            "images"
-        ]
+        """As in CloudApi: a public image whose properties say this Debian, else one whose name does. Images of the project itself
+        may be backups of its servers, which have the properties of the image that the server was made from."""
+        query = {"status": "active", "visibility": "public", "sort": "created_at:desc", "limit": "200"}
+        answer = await self._session.get(IMAGE, "/images", **query)
+        rows = [row for row in answer["images"] if is_base_image(row)]
         named = re.compile(rf"debian[ _-]*{debian}\b", re.IGNORECASE)
         by_property = [
             row for row in rows if (row.get("os_distro"), str(row.get("os_version"))[:2]) == ("debian", debian)
@@ -91,7 +99,7 @@ class OpenStackCloud:
         by_name = [row for row in rows if named.search(row.get("name") or "")]
         for row in (*by_property, *by_name):
             return str(row["id"])
-        raise Rejected("NoImage", f"{self._settings.region} has no image of Debian {debian}: give cloud.image")
+        raise Rejected("NoImage", f"{self._settings.region} has no public image of Debian {debian}: give cloud.image")
 
     async def find_network(self, server: str, cluster: str, settings: CloudSettings) -> CloudNetwork | None:
         return await self._networks.find(server, cluster, settings)
@@ -116,6 +124,7 @@ class OpenStackCloud:
         if not (rows := await self._launched(order)):
             rows = await self._create(order)
         rows = await self._placed(order, rows)
+        await self._label_volumes(rows)
         return tuple(read_server(row) for row in rows)
 
     async def _create(self, order: LaunchOrder) -> list[Mapping[str, Any]]:
@@ -202,7 +211,7 @@ class OpenStackCloud:
                 fault = str((failed[0].get("fault") or {}).get("message", ""))
                 with after_launch():
                     await self.terminate([row["id"] for row in rows])
-                raise error_of_fault(fault, order.offer)
+                raise error_of_fault(fault, order.offer, order.address)
             waiting = [row for row in rows if row["status"] == "BUILD"]
             if rows and (not waiting or self._clock() >= ends):
                 return rows
@@ -212,20 +221,32 @@ class OpenStackCloud:
             with after_launch():
                 rows = [await self._server(row["id"]) or row for row in rows]
 
+    async def _label_volumes(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Writes the claims of servers on the volumes that Nova is to delete with them, because it may fail to. Leaves volumes
+        that a person has attached. Best effort: after the launch, and once more before a server is deleted."""
+        with contextlib.suppress(CloudRefusal, Unreachable):
+            for row in rows:
+                claim = read_server(row).claim
+                volumes = [one["id"] for one in row.get(VOLUMES, ()) if one.get("delete_on_termination")]
+                for volume in volumes if claim.server else ():  # a person may have removed the server's own labels
+                    labels = {"metadata": labels_of_claim(claim)}
+                    await self._session.call("POST", VOLUME, f"/volumes/{volume}/metadata", labels, missing_ok=True)
+
     # ---- instances
 
-    async def _pages(self, path: str, key: str) -> list[Mapping[str, Any]]:
+    async def _pages(self, service: str, path: str, key: str) -> list[Mapping[str, Any]]:
+        """Returns all rows of a list. A page may have fewer rows than were asked for: the link to the next one counts."""
         found: list[Mapping[str, Any]] = []
         query = {"limit": str(_PAGE)}
-        while rows := (await self._session.get(COMPUTE, path, **query))[key]:
-            found += rows
-            if len(rows) < _PAGE:
-                break
-            query["marker"] = rows[-1]["id"]
-        return found
+        while True:
+            answer = await self._session.get(service, path, **query)
+            found += answer[key]
+            if not answer[key] or f"{key}_links" not in answer:
+                return found
+            query["marker"] = answer[key][-1]["id"]
 
     async def _servers(self) -> list[Mapping[str, Any]]:
-        return await self._pages("/servers/detail", "servers")
+        return await self._pages(COMPUTE, "/servers/detail", "servers")
 
     async def _server(self, instance: str) -> Mapping[str, Any] | None:
         found = await self._session.find(COMPUTE, f"/servers/{instance}")
@@ -255,6 +276,7 @@ class OpenStackCloud:
         addresses: dict[str, list[str]] = {}
         with contextlib.suppress(CloudRefusal, Unreachable):
             for one in instances:
+                await self._label_volumes([row] if (row := await self._server(one)) else [])
                 addresses[one] = await self._networks.addresses_of(one)
         refusals: list[Rejected] = []
         for one in instances:
@@ -299,10 +321,10 @@ class OpenStackCloud:
                     state, one.usd_per_hour or None, number=one.claim.number,
                 )
             )  # fmt: skip
-        for row in await self._volumes() if claims else ():
+        for row in await self._volumes():
             user = next((use["server_id"] for use in row.get("attachments", ()) if use["server_id"] in claims), "")
             claim = claims.get(user) or read_claim(row.get("metadata") or {})
-            if claim.server == server:
+            if claim.server == server and row["status"] != "deleting":
                 things.append(
                     RentedThing(
                         row["id"], "volume", claim.cluster, claim.machine, read_time(row["created_at"]),
@@ -311,19 +333,29 @@ class OpenStackCloud:
                 )  # fmt: skip
         return (*things, *await self._networks.address_things(server))
 
-    async def _volumes(self) -> list[Mapping[str, Any]]:
+    async def _volumes(self) -> Sequence[Mapping[str, Any]]:
         if not await self._session.has(VOLUME):
             return []
-        return list((await self._session.get(VOLUME, "/volumes/detail"))["volumes"])
+        return await self._pages(VOLUME, "/volumes/detail", "volumes")
 
     async def delete_things(self, things: Sequence[RentedThing]) -> None:
+        """As in CloudApi. Deletes all that can be deleted, then raises CloudRefusal for a volume that can't be."""
+        refusals: list[CloudRefusal] = []
         for thing in things:
             if thing.kind == "address":
                 await self._networks.delete_address(thing.id)
             elif thing.kind == "volume" and thing.state != "in-use":
-                await self._session.delete(VOLUME, f"/volumes/{thing.id}")
+                try:
+                    await self._session.delete(VOLUME, f"/volumes/{thing.id}")
+                except Rejected as error:
+                    words = f"volume {thing.id} is {thing.state} and can't be deleted: {error.message}"
+                    refusals.append(
+                        CloudRefusal(words, hint="ask the cloud's administrator to delete it, then try again")
+                    )
             elif thing.kind == "instance":
                 await self.terminate([thing.id])
+        for refusal in refusals:
+            raise refusal
 
     async def notices(self, instances: Sequence[Instance]) -> tuple[ReclaimNotice, ...]:  # noqa: ARG002
         """Returns none: OpenStack takes no machine back."""

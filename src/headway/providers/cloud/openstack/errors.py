@@ -39,6 +39,9 @@ _ADDRESS_TAKEN = re.compile(
     r"(already (in use|allocated)|IpAddressAlreadyAllocated|FixedIpAlreadyInUse)", re.IGNORECASE
 )
 
+# In a network of another project, Neutron lets only its owner choose addresses.
+_ADDRESS_NOT_ALLOWED = re.compile(r"create_port:fixed_ips|disallowed by policy")
+
 
 def error_of_answer(status: int, text: str, service: str, region: str) -> HeadwayError:
     """Returns a CloudRefusal for an answer that refuses a request, or Unanswered for an error of OpenStack's servers: the
@@ -60,10 +63,12 @@ def error_of_answer(status: int, text: str, service: str, region: str) -> Headwa
     return Rejected(code, said or kind or f"{service} answers {status}")
 
 
-def error_of_fault(fault: str, offer: Offer) -> CloudRefusal:
-    """Returns why a server ended before it ran."""
+def error_of_fault(fault: str, offer: Offer, address: str = "") -> CloudRefusal:
+    """Returns why a server ended before it ran. `address`: the one that was asked for; "" = the cloud chose it."""
     if any(words in fault for words in _NO_HOST) or not fault:
         return NoCapacity(offer.instance_type, offer.zone, fault)
+    if address and (_ADDRESS_TAKEN.search(fault) or _ADDRESS_NOT_ALLOWED.search(fault)):
+        return AddressTaken("ERROR", fault)
     return _quota(fault) or Rejected("ERROR", fault)
 
 

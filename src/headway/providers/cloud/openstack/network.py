@@ -212,10 +212,14 @@ class OpenStackNetworks:
                 there[rule["protocol"], rule["remote_ip_prefix"], rule["remote_group_id"]] = rule["id"]
         for protocol, network, members in sorted(wanted - set(there), key=str):
             ports = {"port_range_min": 22, "port_range_max": 22} if protocol else {}
-            await self._create(
-                "security-group-rules", "security_group_rule", security_group_id=group["id"], direction="ingress",
-                ethertype="IPv4", protocol=protocol, remote_ip_prefix=network, remote_group_id=members, **ports,
-            )  # fmt: skip
+            try:
+                await self._create(
+                    "security-group-rules", "security_group_rule", security_group_id=group["id"], direction="ingress",
+                    ethertype="IPv4", protocol=protocol, remote_ip_prefix=network, remote_group_id=members, **ports,
+                )  # fmt: skip
+            except Rejected as error:
+                if not error.code.endswith("409"):  # 409: another call has made it
+                    raise
         for key in set(there) - wanted:
             await self._session.delete(NETWORK, f"/security-group-rules/{there[key]}")
 

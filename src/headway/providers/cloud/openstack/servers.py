@@ -15,6 +15,7 @@ from headway.providers.cloud.claims import MACHINE, read_claim, read_price
 from headway.providers.cloud.openstack.errors import is_lack_of_capacity
 
 CLOUD = "openstack"
+VOLUMES = "os-extended-volumes:volumes_attached"
 LAUNCH = "headway:launch"  # metadata of all servers of one launch: Nova keeps no tokens of its own
 _STATES = {
     "ACTIVE": InstanceState.RUNNING,
@@ -39,6 +40,7 @@ _TASKS = {
 }
 _NUMBER = re.compile(r"-(\d+)$")  # Nova numbers the names of servers that are made by one request, from 1
 _GPU_CLASSES = ("resources:VGPU", "resources:PGPU")
+_OF_A_SNAPSHOT = ("instance_uuid", "base_image_ref")  # properties that Nova writes on the image of a server
 
 
 def read_flavor(row: Mapping[str, Any], region: str, source: str, day: date) -> Offer:
@@ -69,6 +71,13 @@ def _gpus(specs: Mapping[str, str]) -> tuple[str, int]:
             return known, int(count) if count.isdigit() else 1
     counts = [int(specs[key]) for key in _GPU_CLASSES if specs.get(key, "").isdigit()]
     return "", sum(counts)
+
+
+def is_base_image(row: Mapping[str, Any]) -> bool:
+    """Returns whether an image is one for x86_64 that is not the copy of a server's disk."""
+    machine = row.get("architecture") or row.get("hw_architecture") or "x86_64"
+    copied = row.get("image_type") == "snapshot" or any(row.get(name) for name in _OF_A_SNAPSHOT)
+    return not copied and machine == "x86_64"
 
 
 def read_server(row: Mapping[str, Any]) -> Instance:
