@@ -43,8 +43,8 @@ class Series:
 
 _GPU: tuple[Over, ...] = ("node", "job")
 _MACHINE: tuple[Over, ...] = ("node", "cluster")
-# Interfaces that carry the traffic of others: bridges, tunnels and the host's ends of containers.
-_CARDS = 'device!~"veth.*|br-.*|docker.*|podman.*|cni.*|virbr.*|tun.*|tap.*"'
+# Interfaces that carry the traffic of others: bridges, bonds, VLANs, tunnels and the host's ends of containers.
+_CARDS = 'device!~"veth.*|br[-0-9].*|docker.*|podman.*|cni.*|virbr.*|tun.*|tap.*|bond.*|team.*|vlan.*|.*[.].*"'
 _WHOLE_DISKS = 'device!~"dm-.*|md.*"'
 _ON_NODES_OF_JOB = " and on (node) headway_job_memory_bytes{OF}"
 
@@ -113,7 +113,11 @@ SERIES: dict[str, Series] = {
             "",
             _MACHINE,
             lines=(
-                ("busy", '100 * (1 - avg(rate(node_cpu_seconds_total{OF,mode="idle"}[WINDOWs])))'),
+                (
+                    "busy",
+                    '100 * (1 - avg(rate(node_cpu_seconds_total{OF,mode="idle"}[WINDOWs]))'
+                    ' - avg(rate(node_cpu_seconds_total{OF,mode="iowait"}[WINDOWs])))',
+                ),
                 ("waiting for disks", '100 * avg(rate(node_cpu_seconds_total{OF,mode="iowait"}[WINDOWs]))'),
             ),
         ),

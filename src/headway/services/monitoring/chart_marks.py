@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from headway.services.app_state import AppState
 from headway.services.jobs.details import get_runs
 from headway.store import AuditAsk
 
-MOST_MARKS = 60
+MOST_MARKS = 60  # of each kind
 _RUNS_AGE_S = 60.0
 
 
@@ -34,7 +35,9 @@ class Period:
 
 async def cluster_marks(state: AppState, name: str, period: Period, node: str = "") -> list[ChartMarkOut]:
     """Returns the incidents of the cluster, or of one node, and the drains by people, the oldest first."""
-    incidents = await state.store.incidents.search(name, node=node, since=period.start, limit=MOST_MARKS)
+    incidents = await state.store.incidents.search(
+        name, node=node, since=period.start, until=period.end, limit=MOST_MARKS
+    )
     found = [_incident_mark(name, incident) for incident in incidents]
     return _latest([*found, *await _drains(state, name, period, node)], period)
 
@@ -96,4 +99,8 @@ def _incident_mark(cluster: str, incident: Incident | IncidentOut) -> ChartMarkO
 
 
 def _latest(marks: Iterable[ChartMarkOut], period: Period) -> list[ChartMarkOut]:
-    return sorted((mark for mark in marks if mark.at in period), key=lambda mark: mark.at)[-MOST_MARKS:]
+    """Returns the latest marks of each kind in the period, the oldest first."""
+    by_kind = defaultdict[str, list[ChartMarkOut]](list)
+    for mark in sorted((mark for mark in marks if mark.at in period), key=lambda mark: mark.at):
+        by_kind[mark.kind].append(mark)
+    return sorted((mark for found in by_kind.values() for mark in found[-MOST_MARKS:]), key=lambda mark: mark.at)

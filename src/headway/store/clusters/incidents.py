@@ -173,16 +173,25 @@ class IncidentStore(StorePart):
         )
 
     async def search(
-        self, cluster: str, *, node: str = "", unfinished: bool = False, since: float = 0.0, limit: int = 100
+        self,
+        cluster: str,
+        *,
+        node: str = "",
+        unfinished: bool = False,
+        since: float = 0.0,
+        until: float = 0.0,
+        limit: int = 100,
     ) -> tuple[Incident, ...]:
-        """Returns incidents, the latest first, without their steps. `since`: only those opened at or after this time,
-        unix seconds."""
+        """Returns incidents, the latest first, without their steps. `since`: only those opened at or after this time;
+        `until`: only those whose fault happened at or before this time. In unix seconds; 0: no limit."""
         i = t.incidents
         query = select(i).where(i.c.cluster == cluster).order_by(i.c.number.desc()).limit(limit)
         if node:
             query = query.where(i.c.node == node)
         if since:
             query = query.where(i.c.opened_at >= since)
+        if until:
+            query = query.where(func.coalesce(i.c.fault_at, i.c.opened_at) <= until)
         if unfinished:
             query = query.where(i.c.state.not_in(_CLOSED))
         async with self._database.read() as db:

@@ -3,6 +3,7 @@ requests."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ async def test_machine_series_are_one_query_with_a_named_line_for_each_part(serv
     told = (await client.get(f"{URL}?node=lab-1-1&series=cpu&series=disk_space&start=-600")).json()
     assert len(asked) == 2
     assert (
-        'label_replace(100 * (1 - avg(rate(node_cpu_seconds_total{node="lab-1-1",mode="idle"}[40s])))' in asked[0].text
+        'label_replace(100 * (1 - avg(rate(node_cpu_seconds_total{node="lab-1-1",mode="idle"}[40s]))' in asked[0].text
     )
     cpu, space = told["charts"]
     assert [line["label"] for line in cpu["lines"]] == ["busy", "waiting for disks"]
@@ -131,6 +132,32 @@ async def test_charts_of_a_job_mark_restarts_and_checkpoints_and_have_limits(ser
     assert texts[0] == 'sum by (node) (rate(headway_job_cpu_seconds_total{hpc_job="7"}[40s]))'
 
 
+async def test_many_checkpoints_leave_the_other_marks_of_a_job(server: Server) -> None:
+    await server.apply()
+    server.state.clock.now = 10_000.0  # type: ignore[attr-defined]
+    job = builders.job(7, "COMPLETED", start_time=4_100, end_time=5_000, gpus=0, nodes=("lab-1-1",), restarts=1)
+    first = builders.job(7, "REQUEUED", start_time=4_000, end_time=4_050, nodes=("lab-1-1",))
+    server.backend.answers |= {
+        "query_metrics": (), "job": job, "read": reading(), "machines": (),
+        "job_runs": (first,), "history": (),
+        "progress_from_files": ProgressOut(step=5, checkpoints_at=[4_200.0 + 10 * i for i in range(70)]),
+    }  # fmt: skip
+    client = await server.client()
+    told = (await client.get(f"{URL}?job=7&series=job_cpu")).json()["marks"]
+    assert [mark["kind"] for mark in told] == ["restart"] + 60 * ["checkpoint"]
+
+
+async def test_charts_of_an_earlier_period_mark_its_incidents_however_many_came_later(server: Server) -> None:
+    await server.apply()
+    server.state.clock.now = now = 100_000.0  # type: ignore[attr-defined]
+    for i, at in enumerate([now - 9000, *(now - 70 + i for i in range(60))]):
+        await server.state.store.incidents.open("lab", f"lab-1-{i}", "XID 48", FaultAction.REBOOT, at, {})
+    server.backend.answers["query_metrics"] = ()
+    client = await server.client("vic", "viewer")
+    told = (await client.get(f"{URL}?series=power&start={now - 9600}&end={now - 8000}")).json()["marks"]
+    assert [mark["href"] for mark in told] == ["/clusters/lab/incidents/1"]
+
+
 @pytest.mark.parametrize("query", ["series=gpu_power", "node=lab-1-1&series=power", "node=lab-9-9&series=gpu_power"])
 async def test_unknown_series_or_node_answers_404(server: Server, query: str) -> None:
     await server.apply()
@@ -157,3 +184,28 @@ def test_every_series_builds_balanced_queries() -> None:
             found = queries([series.key], over, "x", 30)
             assert all("{}" not in query.text and query.text.count("(") == query.text.count(")") for query in found)
             assert not any(place in query.text for query in found for place in ("OF", "WINDOW"))
+
+
+def test_traffic_counts_each_card_once_and_waiting_for_disks_is_not_busy() -> None:
+    [network] = queries(["network"], "node", "lab-1-1", 10)
+    excluded = re.search(r'node_network_receive_bytes_total{[^}]*device!~"([^"]+)"', network.text)
+    assert excluded is not None
+    devices = (
+        "eth0",
+        "eth1",
+        "ib0",
+        "enp3s0f0",
+        "bond0",
+        "bond0.120",
+        "eth0.7",
+        "vlan12",
+        "team0",
+        "br0",
+        "br-3f",
+        "veth1",
+    )
+    counted = [device for device in devices if not re.fullmatch(excluded[1], device)]
+    assert counted == ["eth0", "eth1", "ib0", "enp3s0f0"]
+    [cpu] = queries(["cpu"], "node", "lab-1-1", 10)
+    busy, _ = cpu.text.split(', "line", "busy"')
+    assert 'mode="iowait"' in busy
