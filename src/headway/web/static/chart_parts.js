@@ -1,7 +1,7 @@
 // What all time charts share: elements, numbers, clocks, the table of a chart, widths of axes.
 "use strict";
 window.headwayCharts = (() => {
-  const MOST_ROWS = 120; // of a table; more points are thinned
+  const MOST_ROWS = 120; // of a table; with more points, each row has the values of several
 
   const make = (tag, name, text) => {
     const element = document.createElement(tag);
@@ -29,23 +29,32 @@ window.headwayCharts = (() => {
     return Math.max(34, Math.ceil(widest) + 14);
   }
 
-  // Returns a table of aligned columns, the latest row first. `columns`: [heading, values, text of a value].
+  // Returns the indices of values between gaps, of which no line is drawn; null if there are none.
+  function lone(values) {
+    const found = [...values.keys()].filter((i) => values[i] != null && values[i - 1] == null && values[i + 1] == null);
+    return found.length ? found : null;
+  }
+
+  // Returns a table of aligned columns, the latest row first. `columns`: [heading, values, text of a value]. With more than MOST_ROWS
+  // points, a row has the lowest and the highest value of several.
   function table(caption, columns) {
     const box = make("div", "table-wrap fig__table"), made = make("table", "table num");
     box.tabIndex = 0;
-    made.append(make("caption", "sr", caption));
+    const rows = columns[0][1].length, step = Math.max(1, Math.ceil(rows / MOST_ROWS)), body = make("tbody");
+    made.append(make("caption", "sr", step > 1 ? `${caption}; each row has the lowest and highest of ${step} values` : caption));
     const head = made.createTHead().insertRow();
     columns.forEach(([heading], i) => {
       const cell = make("th", i ? "right" : "", heading);
       cell.scope = "col";
       head.append(cell);
     });
-    const rows = columns[0][1].length, step = Math.max(1, Math.ceil(rows / MOST_ROWS)), body = made.createTBody();
+    made.append(body);
     for (let i = rows - 1; i >= 0; i -= step) {
-      if (columns.slice(1).every(([, values]) => values[i] == null)) continue;
+      const from = Math.max(0, i - step + 1), groups = columns.map(([, values]) => values.slice(from, i + 1).filter((value) => value != null));
+      if (groups.slice(1).every((group) => !group.length)) continue;
       const row = body.insertRow();
-      columns.forEach(([, values, text], column) => {
-        const cell = make(column ? "td" : "th", column ? "right" : "cell-tight", text(values[i]));
+      columns.forEach(([, , text], column) => {
+        const cell = make(column ? "td" : "th", column ? "right" : "cell-tight", column ? range(groups[column], text) : text(groups[0].at(-1)));
         if (!column) cell.scope = "row";
         row.append(cell);
       });
@@ -54,5 +63,11 @@ window.headwayCharts = (() => {
     return box;
   }
 
-  return { make, button, clock, axisWidth, table };
+  function range(values, text) {
+    if (!values.length) return text(null);
+    const low = text(Math.min(...values)), high = text(Math.max(...values));
+    return low === high ? low : `${low} – ${high}`;
+  }
+
+  return { make, button, clock, axisWidth, table, lone };
 })();

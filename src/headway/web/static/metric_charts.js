@@ -6,7 +6,7 @@
 // with one line for each GPU have a heat map too (heat_map.js), and in charts of a job a note on the one that differs.
 "use strict";
 (() => {
-  const { make, button, clock, axisWidth, table } = window.headwayCharts;
+  const { make, button, clock, axisWidth, table, lone } = window.headwayCharts;
   const heat_map = window.headwayHeatMap;
   const AGAIN_MS = 15000, HUES = 8, HEIGHT = 132, SHORTEST_S = 60, NEAR_PX = 6, MOST_CHIPS = 16, MOST_SHARED = 32;
   const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]]; // lines after the eighth repeat the colours
@@ -96,7 +96,7 @@
     }
 
     zoom_to(range) {
-      if (!range && !this.zoom && this.asked === this.span) return;
+      if (this.asked === this.span && same_range(range, this.zoom)) return; // uPlot tells each chart of one selection
       this.zoom = range && range.map(Math.round);
       this.asked = this.span;
       this.whole.hidden = !this.zoom;
@@ -173,7 +173,9 @@
 
     // The marks as text: for screen readers, and with links.
     list_events() {
-      const shown = this.shown_marks(), day = group_span(this.data) > 86400;
+      const shown = this.shown_marks(), day = group_span(this.data) > 86400, version = JSON.stringify([day, shown]);
+      if (this.listed === version) return; // so that the focus stays
+      this.listed = version;
       this.events.replaceChildren(...shown.filter((mark) => mark.kind !== "checkpoint").slice(-8).reverse().map((mark) => {
         const item = make("li", `mark-${mark.kind}`), text = mark.href ? make("a", "link", mark.text) : make("span", "", mark.text);
         if (mark.href) text.href = mark.href;
@@ -195,6 +197,8 @@
     resize() { for (const figure of this.figures.values()) figure.resize(); }
   }
 
+  const same_range = (a, b) => (a && b ? Math.abs(a[0] - b[0]) + Math.abs(a[1] - b[1]) < 0.02 * (b[1] - b[0]) : !a && !b);
+
   function line_chip(text, colour, hidden, name) {
     const chip = button(`line-chip ${colour}`, text, !hidden.has(name));
     chip.dataset.line = name;
@@ -215,7 +219,6 @@
       this.root = make("figure", "fig");
       const caption = make("figcaption", "fig__head");
       this.readout = make("span", "fig__readout num");
-      this.readout.setAttribute("aria-live", "polite");
       caption.append(make("span", "fig__title", chart.title), this.readout);
       this.canvas = make("div", "fig__canvas");
       this.canvas.tabIndex = 0;
@@ -225,25 +228,33 @@
       this.note.hidden = true;
       this.root.append(caption, this.canvas, this.legend, this.note);
       this.canvas.addEventListener("keydown", (event) => this.key(event));
-      this.canvas.addEventListener("blur", () => this.plot?.setCursor({ left: -10, top: -10 }));
+      this.canvas.addEventListener("focus", () => this.readout.setAttribute("aria-live", "polite")); // else each refresh would be read
+      this.canvas.addEventListener("blur", () => {
+        this.readout.removeAttribute("aria-live");
+        this.plot?.setCursor({ left: -10, top: -10 });
+      });
     }
 
     take(chart, data, shared) {
-      const span = group_span(data), names = chart.lines.map((line) => line.label).join("\n");
+      const span = group_span(data), hues = chart.lines.map((line, i) => shared.get(line.label) ?? (line.gpu ?? i) % HUES);
+      const names = chart.lines.map((line, i) => `${line.label} ${hues[i]}`).join("\n");
       const same = this.names === names && this.span > 86400 === span > 86400 && this.group.view === "charts";
       this.chart = chart;
       this.names = names;
+      this.hues = hues;
       this.span = span;
       this.values = [data.times, ...chart.lines.map((line) => line.values)];
       const own = chart.lines.length > 1 && chart.lines.length <= MOST_CHIPS ? chart.lines.map((line, i) => [line, i]).filter(([line]) => !shared.has(line.label)) : [];
-      replace_chips(this.legend, own.map(([line, i]) => line_chip(line.label, `hue-${(line.gpu ?? i) % HUES}`, this.group.hidden, line.label)));
-      this.describe();
+      replace_chips(this.legend, own.map(([line, i]) => line_chip(line.label, `hue-${hues[i]}`, this.group.hidden, line.label)));
       this.note_straggler();
-      if (same && this.plot) this.plot.setData(this.values);
-      else this.draw();
+      if (same && this.plot) {
+        this.describe();
+        this.plot.setData(this.values);
+      } else this.draw();
       this.say(null);
     }
 
+    is_heat() { return this.group.view === "heat" && by_gpu(this.chart); }
     is_shown(line) { return !this.group.hidden.has(line.label); }
 
     // Text for screen readers.
@@ -251,7 +262,8 @@
       const all = this.chart.lines.flatMap((line) => line.values.filter((value) => value != null));
       const unit = this.chart.unit;
       const range = all.length ? `between ${number(Math.min(...all), unit)} and ${number(Math.max(...all), unit)}` : "no measurements";
-      this.canvas.setAttribute("aria-label", `${this.chart.title}, ${this.chart.lines.length} lines: ${range}. Arrow keys read the values, + zooms in, 0 shows the whole time. Tables are above the charts.`);
+      const keys = this.is_heat() ? "" : " Arrow keys read the values, + zooms in, 0 shows the whole time.";
+      this.canvas.setAttribute("aria-label", `${this.chart.title}, ${this.chart.lines.length} lines: ${range}.${keys} Tables are above the charts.`);
       this.canvas.toggleAttribute("data-empty", !all.length);
     }
 
@@ -260,17 +272,13 @@
       this.plot = null;
       this.canvas.replaceChildren();
       const { chart, values, group } = this, seen = values.slice(1).some((line) => line.some((value) => value != null));
-      this.root.querySelector(".fig__table")?.remove();
+      this.describe();
       this.canvas.hidden = group.view === "tables";
-      if (group.view === "tables") {
-        const day = this.span > 86400, lines = chart.lines.filter((line) => this.is_shown(line));
-        const columns = lines.map((line) => [`${line.label}${chart.unit ? `, ${chart.unit}` : ""}`, line.values, (value) => number(value, "")]);
-        this.legend.before(table(chart.title, [["Time", values[0], (at) => clock(at, day)], ...columns]));
-        return;
-      }
+      if (group.view === "tables") { this.draw_table(); return; }
+      this.root.querySelector(".fig__table")?.remove();
       if (!seen) { this.canvas.append(make("p", "fig__none", "No measurements in this time range.")); return; }
       const colours = group.colours(), many = chart.lines.length > 1;
-      if (group.view === "heat" && by_gpu(chart)) { this.draw_heat(colours); return; }
+      if (this.is_heat()) { this.draw_heat(colours); return; }
       const font = `11px ${getComputedStyle(document.body).fontFamily}`;
       const axis = { stroke: colours.text, font, ticks: { show: false }, grid: { stroke: colours.grid, width: 1 } };
       const day = this.span > 86400;
@@ -292,10 +300,10 @@
         series: [{}, ...chart.lines.map((line, i) => ({
           label: line.label,
           show: this.is_shown(line),
-          stroke: colours.lines[(line.gpu ?? i) % HUES],
+          stroke: colours.lines[this.hues[i]],
           dash: DASHES[Math.floor(i / HUES) % DASHES.length],
           width: many ? 1.25 : 1.75,
-          points: { show: false },
+          points: { show: false, size: 4, filter: (u, n) => lone(u.data[n]) },
         }))],
         hooks: {
           setCursor: [(u) => this.say(u.cursor.idx)],
@@ -304,6 +312,19 @@
           draw: [(u) => this.draw_marks(u, colours)],
         },
       }, values, this.canvas);
+    }
+
+    // A table with the same columns gets new rows only, so that its focus and place stay.
+    draw_table() {
+      const { chart, values } = this, day = this.span > 86400, lines = chart.lines.filter((line) => this.is_shown(line));
+      const columns = lines.map((line) => [`${line.label}${chart.unit ? `, ${chart.unit}` : ""}`, line.values, (value) => number(value, "")]);
+      const made = table(chart.title, [["Time", values[0], (at) => clock(at, day)], ...columns]), old = this.root.querySelector(".fig__table");
+      if (old && ["caption", "thead"].every((part) => old.querySelector(part).textContent === made.querySelector(part).textContent)) {
+        old.querySelector("tbody").replaceWith(made.querySelector("tbody"));
+        return;
+      }
+      old?.remove();
+      this.legend.before(made);
     }
 
     draw_heat(colours) {
@@ -422,7 +443,7 @@
 
     resize() {
       const width = this.canvas.clientWidth;
-      if (!this.plot && this.group.view === "heat" && by_gpu(this.chart)) this.draw();
+      if (!this.plot && this.is_heat()) this.draw();
       if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT });
     }
   }
