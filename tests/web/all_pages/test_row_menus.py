@@ -38,3 +38,43 @@ def test_a_person_is_removed_from_the_menu_of_the_row(demo: Site, page: Page) ->
     page.get_by_role("button", name="Remove …").click()
     page.get_by_role("button", name="Remove", exact=True).click()
     expect(page.locator(".toast")).to_contain_text("zoe is removed")
+
+
+def test_menu_opens_at_its_button_wherever_the_page_is_scrolled(demo: Site, page: Page) -> None:
+    people(demo, page)
+    button = page.get_by_role("button", name="Actions on z20")
+    for block in ("start", "end", "start"):
+        button.evaluate("(button, block) => button.scrollIntoView({ block })", block)
+        button.click()
+        menu = page.locator(".pop--row:popover-open")
+        at, shown = button.bounding_box(), menu.bounding_box()
+        assert at is not None
+        assert shown is not None
+        below, above = shown["y"] - at["y"] - at["height"], at["y"] - shown["y"] - shown["height"]
+        assert 0 <= max(below, above) < 8, (block, at, shown)
+        page.keyboard.press("Escape")
+        expect(menu).to_have_count(0)
+
+
+def test_question_stays_open_while_the_page_scrolls(demo: Site, page: Page) -> None:
+    people(demo, page)
+    page.get_by_role("button", name="Actions on z05").click()
+    page.evaluate(
+        "() => new Promise((done) => { addEventListener('scroll', () => done(), { once: true }); scrollBy(0, 20); })"
+    )
+    expect(page.locator(".pop--row:popover-open")).to_have_count(0)
+    page.get_by_role("button", name="Actions on z05").click()
+    page.get_by_role("button", name="Remove …").click()
+    question = page.locator(".pop--ask:popover-open")
+    expect(question).to_be_visible()
+    page.evaluate(
+        "() => new Promise((done) => { addEventListener('scroll', () => done(), { once: true }); scrollBy(0, 20); })"
+    )
+    expect(question).to_be_visible()
+
+
+def people(demo: Site, page: Page) -> None:
+    """Opens the page of people with many rows."""
+    for number in range(30):
+        demo.run(demo.state.store.people.set_role(f"z{number:02}", "member"))
+    demo.goto(page, "/people")

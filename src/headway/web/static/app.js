@@ -188,15 +188,17 @@
     });
   });
 
-  // The menu of a row opens at its button, and closes when the page scrolls.
+  // The menu of a row opens at its button. It closes when the page scrolls, unless a question was opened from it: that would close too.
   document.addEventListener("beforetoggle", (event) => {
     const menu = event.target;
     if (event.newState !== "open" || !menu.matches?.(".pop--row")) return;
-    const at = document.querySelector(`[popovertarget="${menu.id}"]`).getBoundingClientRect();
+    const at = document.querySelector(`[popovertarget="${menu.id}"]`).getBoundingClientRect(), below = at.bottom < innerHeight - 160;
     menu.style.right = `${document.documentElement.clientWidth - at.right}px`;
-    if (at.bottom < innerHeight - 160) menu.style.top = `${at.bottom + 4}px`;
-    else menu.style.bottom = `${innerHeight - at.top + 4}px`;
-    addEventListener("scroll", () => menu.hidePopover(), { once: true });
+    menu.style.top = below ? `${at.bottom + 4}px` : "auto";
+    menu.style.bottom = below ? "auto" : `${innerHeight - at.top + 4}px`;
+    const ended = new AbortController();
+    addEventListener("scroll", () => { if (!document.querySelector(".pop--ask:popover-open")) menu.hidePopover(); }, ended);
+    menu.addEventListener("toggle", (toggled) => { if (toggled.newState === "closed") ended.abort(); }, ended);
   }, true);
 
   // Messages in the corner disappear after GONE_S seconds; errors stay until they are closed.
