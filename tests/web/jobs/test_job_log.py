@@ -318,3 +318,12 @@ def test_first_error_says_which_part_of_the_log_was_searched(demo: Site, page: P
     expect(page.locator("#log-found")).to_have_text(
         "No line states an error. The search stopped early: after line 200 there may be more"
     )
+
+
+def test_rank_of_a_line(demo: Site, page: Page) -> None:
+    expected = {
+        "3: step 1": "3", " 3: step 1": "3", "[rank12]: step 1": "12", "[default0]:step 1": "0",
+        "14:59:58 INFO step 1": "", "[2024] step 1": "", "0:node1": "",
+    }  # fmt: skip
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    assert page.evaluate("lines => lines.map(headwayLogLines.rank)", list(expected)) == list(expected.values())

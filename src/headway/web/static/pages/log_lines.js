@@ -67,8 +67,9 @@ window.headwayLogLines = (() => {
     return made;
   }
 
-  // What launchers put before the lines of a rank: "3: " (srun --label), "[rank3]: ", "[default3]:" (torchrun --tee).
-  const RANK = /^(?:\[(?:rank|default)?(\d+)\]:?|(\d+):) ?/;
+  // What launchers put before the lines of a rank: "3: " or " 3: " (srun --label), "[rank3]: ", "[default3]:" (torchrun --tee). The
+  // blank after "3:" is required: "14:59:58" is a time.
+  const RANK = /^(?:\[(?:rank|default)(\d+)\]:? ?| *(\d+): )/;
 
   // Returns the rank that wrote a line, as text; "" if the line does not say.
   function rank(raw) {
