@@ -25,7 +25,9 @@ def test_a_token_is_revoked_from_the_menu_of_its_row(demo: Site, page: Page, wid
     assert shown is not None
     assert abs(shown["x"] + shown["width"] - at["x"] - at["width"]) < 3, "the menu is at its button"
     menu.get_by_role("button", name="Revoke …").click()
-    expect(page.locator(f"#revoke-{row.id}")).to_contain_text("others of ann stay signed in")
+    expect(page.locator(f"#revoke-{row.id}")).to_contain_text(
+        "others of ann stay signed in, and their open notebooks ask to sign in again"
+    )
     page.locator(f"#revoke-{row.id}").get_by_role("button", name="Revoke").click()
     expect(page.locator(".toast")).to_contain_text("The token is revoked")
     expect(page.locator("main")).not_to_contain_text("old laptop")

@@ -107,7 +107,8 @@ def _memory(use: Use) -> Finding | None:
     used = use.memory_used_mib
     if not use.memory_mib or used is None:
         return None
-    text = f"at most {used / 1024:.1f} of {use.memory_mib / 1024:.0f} GiB of a node"
+    unit, size, digits = ("GiB", 1024, 1) if use.memory_mib >= 1024 else ("MiB", 1, 0)
+    text = f"at most {used / size:.{digits}f} of {use.memory_mib / size:.{digits}f} {unit} on a node"
     if used >= _MEMORY_FULL_SHARE * use.memory_mib:
         return Finding("bad", "Memory", text, "Request more by --mem: a job that reaches its limit is killed.")
     if used >= _MEMORY_LOW_SHARE * use.memory_mib or use.memory_mib <= _SMALL_MEMORY_MIB or use.gpus:

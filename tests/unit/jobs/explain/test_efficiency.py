@@ -48,6 +48,15 @@ def test_idle_gpus_and_full_memory_are_bad() -> None:
         assert headline(assess(full), ended=False) == "Its memory is about to run out"
 
 
+def test_memory_below_a_gib_is_in_mib() -> None:
+    small = next(
+        one for one in assess(replace(CPU_JOB, memory_mib=400, memory_used_mib=380.0)) if one.resource == "Memory"
+    )
+    assert small.text == "at most 380 of 400 MiB on a node"
+    large = next(one for one in assess(CPU_JOB) if one.resource == "Memory")
+    assert large.text == "at most 5.0 of 64.0 GiB on a node"
+
+
 def test_short_job_and_unmeasured_resources_have_no_findings() -> None:
     assert assess(replace(GOOD, ran_s=60)) == ()
     assert assess(Use(ran_s=600, completed=False, gpus=8, cpus=8)) == ()
