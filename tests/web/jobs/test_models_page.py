@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from headway.store.jobs.promotions import ApprovalRow
 from tests.support.site.server import Site
 
 pytestmark = pytest.mark.browser
@@ -23,6 +24,17 @@ def test_model_shows_versions_and_gates_of_its_promotions(demo: Site, page: Page
     expect(refused.get_by_role("row", name="accuracy failed")).to_contain_text("accuracy at least 0.9")
     expect(page.get_by_role("region", name="Version 3 to production")).to_contain_text("headway model manifest")
     expect(page.get_by_role("region", name="Version 4 to production")).to_contain_text("running")
+
+
+def test_versions_are_updated_with_the_promotions(demo: Site, page: Page) -> None:
+    page.clock.install()
+    demo.goto(page, "/clusters/demo/models/vision/street-signs", role="member")
+    row = page.get_by_role("region", name="Versions").get_by_role("row", name="4 staging")
+    expect(row).not_to_contain_text("licence by lena")
+    approval = ApprovalRow("demo", "vision", "street-signs", 4, "licence", "lena", ("lead",), "f", "CC BY 4.0", 1.0)
+    demo.run(demo.state.store.promotions.approve(approval))
+    page.clock.fast_forward(6_000)
+    expect(row).to_contain_text("licence by lena")
 
 
 def test_cluster_without_mlflow_says_how_to_get_models(demo: Site, page: Page) -> None:
