@@ -107,4 +107,4 @@ def test_resubmission_shows_its_changes_before_it_is_sent(demo: Site, page: Page
     text.dispatch_event("change")
     expect(verdict).to_contain_text("Changes from job 104")
     expect(verdict.locator(".is-removed")).to_contain_text(["srun python train.py --lr"])
-    expect(verdict.locator(".is-added")).to_contain_text(["srun python train.py --warmup 100 --lr", "2"])
+    expect(verdict.locator(".is-added")).to_contain_text(["2", "srun python train.py --warmup 100 --lr"])
