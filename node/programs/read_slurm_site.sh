@@ -101,6 +101,7 @@ if have sacctmgr; then
     [ -n "$cluster" ] || cluster=$(text_of "$conf" 2>/dev/null | sed -n -E 's/^[[:space:]]*[Cc]luster[Nn]ame[[:space:]]*=[[:space:]]*([^[:space:]]+).*/\1/p' | tail -n 1)
     qos=$(limit sacctmgr -P show qos 2>&1)
     accounting=$?
+    [ "$accounting" != 124 ] || qos= # the part of a table may end within a value: it is not sent
     case $qos in
     *'Name|'*) printf '%s\n' "$qos" | sed -n '/^Name|/,$p' | part sacctmgr.qos ;;
     *) fail sacctmgr.qos "sacctmgr show qos: $(reason "$accounting" "$qos")" ;;
@@ -112,15 +113,18 @@ if have sacctmgr; then
     fi
     if [ -n "$cluster" ]; then
         # Only users that accounting knows may dump it.
-        dump=$(limit sacctmgr -i dump "$cluster" File=/dev/stdout 2>/dev/null) || {
+        dump=$(limit sacctmgr -i dump "$cluster" File=/dev/stdout 2>/dev/null)
+        code=$?
+        if [ "$code" != 0 ] && [ "$code" != 124 ]; then
             dump=$(limit sudo -n env "PATH=$PATH" sacctmgr -i dump "$cluster" File=/dev/stdout 2>&1)
             code=$?
             dump=$(printf '%s\n' "$dump" | grep -v "^sacctmgr: .* - '")
-        }
+        fi
+        [ "$code" != 124 ] || dump=
         case $dump in
         *"Cluster - '"*) printf '%s\n' "$dump" | part sacctmgr.dump ;;
         *)
-            fail sacctmgr.dump "sacctmgr dump $cluster: $(reason "${code:-0}" "$dump")"
+            fail sacctmgr.dump "sacctmgr dump $cluster: $(reason "$code" "$dump")"
             columns=cluster,account,user,partition,parentname,share,grpjobs,grptres,grpsubmit,grptresmins
             columns=$columns,maxjobs,maxtres,maxsubmit,maxwall,qos,defaultqos
             table=$(limit sacctmgr -P show assoc "format=$columns" 2>/dev/null) && printf '%s\n' "$table" | part sacctmgr.assoc
@@ -128,7 +132,12 @@ if have sacctmgr; then
         esac
     fi
     if [ "$accounting" != 124 ]; then
-        users=$(limit sacctmgr -nP show user format=user 2>/dev/null | head -n 20000)
+        users=$(limit sacctmgr -nP show user format=user 2>/dev/null)
+        accounting=$?
+        [ "$accounting" != 124 ] || fail passwd "sacctmgr show user: no answer in time"
+        users=$(printf '%s\n' "$users" | head -n 20000)
+    fi
+    if [ "$accounting" != 124 ]; then
         # Names, uids and groups only: neither passwords nor full names
         people=$(printf '%s\n' $users | limit xargs -n 200 getent passwd 2>/dev/null)
         code=$?
@@ -146,12 +155,14 @@ if have scontrol; then
     if [ "$controller" = 0 ]; then
         held=$(limit scontrol --oneliner show reservation 2>&1)
         code=$?
+        [ "$code" != 124 ] || held=
         case $held in
         *ReservationName=*) printf '%s\n' "$held" | grep '^ReservationName=' | part scontrol-reservations.txt ;;
         *) [ "$code" = 0 ] || fail scontrol-reservations.txt "scontrol show reservation: $(reason "$code" "$held")" ;;
         esac
         nodes=$(limit scontrol show nodes --json 2>/dev/null)
         code=$?
+        [ "$code" != 124 ] || nodes=
         case $nodes in
         *'"nodes"'*) printf '%s\n' "$nodes" | part scontrol-nodes.json ;;
         *) [ "$code" != 124 ] || fail scontrol-nodes.json "scontrol show nodes: $(reason "$code" "")" ;; # old ones print no JSON

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from headway.slurm_import.conf_reader import Record, logical_lines
@@ -24,7 +24,13 @@ _CGROUP_SAME = {
 _SHARED_FILE_SYSTEMS = frozenset(
     ("nfs", "nfs4", "lustre", "beegfs", "gpfs", "ceph", "cifs", "glusterfs", "9p", "wekafs")
 )
+# Shared ones that are named only, as are those of fuse and those whose source is on another host
+_OTHER_SHARED = frozenset(("panfs", "mmfs", "smb3", "smbfs", "afs", "orangefs", "pvfs2", "ocfs2", "gfs2"))
+_LOCAL_FUSE = frozenset(("lxcfs", "portal", "gvfsd-fuse", "snapfuse", "fuse-overlayfs", "ntfs", "ntfs-3g", "exfat"))
+_ON_HOST = re.compile(r"//|[^/\s]+:/")
+_LONGEST_NAME = 31  # of a volume
 _OF_PACKAGES = ("/usr/share/", "/etc/lmod", "/etc/environment-modules", "/etc/modulefiles")
+_LIST_MOUNTS = "list under storage.volumes those that the machines can mount"
 _HOME_FOLDERS = ("/home", "/scratch")
 
 
@@ -113,7 +119,11 @@ def read_fstab(
         fields = body.split()
         kind, point = (fields[2], fields[1]) if len(fields) > 2 else ("", "")
         item = ledger.read(Item(path, number, point or fields[0], f"{kind} {fields[0]}"))
-        if kind not in _SHARED_FILE_SYSTEMS:
+        if kind == "autofs" and fields[0] != "systemd-1":
+            ledger.dropped(item, "its shared mounts are in automount maps, which are not read", _LIST_MOUNTS)
+        elif kind not in _SHARED_FILE_SYSTEMS and _is_shared(kind, fields[0]):
+            ledger.dropped(item, f"{kind} is a shared file system that the import does not know", _LIST_MOUNTS)
+        elif kind not in _SHARED_FILE_SYSTEMS:
             ledger.same(item, "a disk of the machine itself")
         elif point in _HOME_FOLDERS:
             ledger.carried(
@@ -122,8 +132,7 @@ def read_fstab(
         else:
             options = fields[3] if len(fields) > 3 else ""
             line = f"{kind} {fields[0]} {options}".strip()
-            name = re.sub(r"[^a-z0-9]+", "-", point.lower()).strip("-0123456789")[:31].rstrip("-") or "volume"
-            volume = {"name": name, "path": point, "mount": line}
+            volume = {"name": _volume_name(point, {one["name"] for one in volumes}), "path": point, "mount": line}
             fault = fault_of([*volumes, volume])
             if has_secret(fields[0], options):
                 ledger.dropped(
@@ -136,6 +145,23 @@ def read_fstab(
                 volumes.append(volume)
                 ledger.carried(item, "storage.volumes")
     return volumes
+
+
+def _is_shared(kind: str, source: str) -> bool:
+    """Returns whether a mount is a file system of other hosts, as far as its type and source say."""
+    fuse, _, program = kind.partition(".")
+    of_fuse = fuse == "fuse" and program != "" and program not in _LOCAL_FUSE
+    return kind in _OTHER_SHARED or of_fuse or (kind != "" and _ON_HOST.match(source) is not None)
+
+
+def _volume_name(point: str, given: Collection[str]) -> str:
+    """Returns the name of the volume mounted there. `given`: those of other volumes."""
+    name = re.sub(r"[^a-z0-9]+", "-", point.lower()).lstrip("-0123456789")[:_LONGEST_NAME].rstrip("-") or "volume"
+    number, found = 1, name
+    while found in given:
+        number += 1
+        found = f"{name[: _LONGEST_NAME - len(f'-{number}')].rstrip('-')}-{number}"
+    return found
 
 
 def read_scontrol_nodes(path: str, text: str, ledger: Ledger) -> dict[str, NodeReport]:

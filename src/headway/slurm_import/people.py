@@ -14,6 +14,16 @@ from headway.validation.field_types import FIRST_UID_OF_PEOPLE, LAST_UID_OF_PEOP
 _CHOWN = "the user gets another uid: chown the user's files to it"
 _SHELLS = ("bash", "sh", "")
 _LOCAL = frozenset(("files", "compat", "systemd", "db", "mymachines", "altfiles"))  # sources of nsswitch.conf
+_SCIM = "users of accounts are in the file with their uids; later ones come by the file, or by SCIM: docs/howto/scim.md"
+# Databases of nsswitch.conf -> why those of a directory are not carried, and what to do instead
+_OF_DIRECTORIES = {
+    "passwd": ("users of a cluster are local on each machine", _SCIM),
+    "group": ("groups of a cluster are local on each machine", _SCIM),
+    "initgroups": ("groups of a cluster are local on each machine", _SCIM),
+    "automount": ("mounts of automount maps are not read", "list them under storage.volumes"),
+    "sudoers": ("sudo has the rules on each machine only", "write them to /etc/sudoers.d of the machines"),
+    "netgroup": ("netgroups are not read", "name their hosts and users where a netgroup is used"),
+}
 
 
 def read_passwd(path: str, text: str, ledger: Ledger, users: Iterable[str]) -> dict[str, int]:
@@ -80,13 +90,10 @@ def read_nsswitch(path: str, text: str, ledger: Ledger) -> None:
     """Decides on every line of nsswitch.conf. Users and groups of a directory are those of passwd and group: here it is named."""
     for number, body in logical_lines(text):
         name, _, rest = body.partition(":")
-        item = ledger.read(Item(path, number, name.strip(), rest.strip()))
+        item = ledger.read(Item(path, number, name.strip(), rest.strip(), public=True))
         asked = [word for word in rest.split() if word.lower() not in _LOCAL and not word.startswith("[")]
-        if item.key in ("passwd", "group") and asked:
-            kind = "users" if item.key == "passwd" else "groups"
-            ledger.dropped(
-                item, f"{kind} of a cluster are local on each machine: {', '.join(asked)} is not asked",
-                "users of accounts are in the file with their uids; later ones come by the file, or by SCIM: docs/howto/scim.md",
-            )  # fmt: skip
+        if item.key in _OF_DIRECTORIES and asked:
+            why, instead = _OF_DIRECTORIES[item.key]
+            ledger.dropped(item, f"{why}: {', '.join(asked)} is not asked", instead)
         else:
             ledger.same(item, "machines have their own")

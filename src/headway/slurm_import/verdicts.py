@@ -40,18 +40,20 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """One key or line of a file. `context`: the record that it belongs to, such as "PartitionName=gpu"."""
+    """One key or line of a file. `context`: the record that it belongs to, such as "PartitionName=gpu". `public`: the value is
+    no secret, whatever the key is called."""
 
     file: str
     line: int
     key: str
     value: str
     context: str = ""
+    public: bool = False
 
     @property
     def shown(self) -> str:
         """The value without secrets, shortened: for reports."""
-        return hide_secrets(self.key, self.value)
+        return hide_secrets("" if self.public else self.key, self.value)
 
 
 @dataclass

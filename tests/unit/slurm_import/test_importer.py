@@ -354,6 +354,7 @@ def test_any_site_gives_a_valid_file_and_a_verdict_on_everything(lines: list[str
     site = import_site(SiteFiles(texts))
     assert site.faults == []
     assert all(found.why and found.instead for _, found in site.entries if found.kind is Kind.NOT_CARRIED)
+    assert all(found.place for _, found in site.entries if found.kind is Kind.CARRIED)
     assert parse_yaml(dump_yaml(site.spec)) == site.spec
     report_markdown(site)
 

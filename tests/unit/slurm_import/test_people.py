@@ -34,6 +34,46 @@ def test_directories_are_named_and_not_copied() -> None:
     assert {verdict(site, key).kind for key in ("hosts", "shadow")} == {Kind.SAME}
 
 
+def test_mounts_rules_and_groups_of_a_directory_are_named() -> None:
+    lines = "passwd: files sss\nautomount: sss files\nsudoers: files sss\nnetgroup: nis\ninitgroups: ldap\nhosts: files dns\n"
+    site = imported(nsswitch__conf=lines)
+    found = {key: verdict(site, key) for key in ("automount", "sudoers", "netgroup", "initgroups")}
+    assert {one.kind for one in found.values()} == {Kind.NOT_CARRIED}
+    assert found["automount"].why == "mounts of automount maps are not read: sss is not asked"
+    assert found["automount"].instead == "list them under storage.volumes"
+    assert all(one.instead for one in found.values())
+    assert verdict(site, "hosts").kind is Kind.SAME
+    assert [item.shown for item, _ in site.entries if item.key == "passwd"] == ["files sss"]
+
+
+def test_shared_file_systems_that_are_not_carried_are_named() -> None:
+    lines = (
+        "auto.data /data autofs x 0 0\n", "p /pan panfs rw 0 0\n", "gw /gpfs mmfs rw 0 0\n", "a@h:/d /s fuse.sshfs x 0 0\n",
+        "h:/v /odd oddfs rw 0 0\n", "//fs/a /smb smb3 rw 0 0\n",
+    )  # fmt: skip
+    of_machines = (
+        "UUID=1 / ext4 rw 0 1\n", "/dev/sda2 /var xfs rw 0 0\n", "tmpfs /tmp tmpfs rw 0 0\n", "/data /x none bind 0 0\n",
+        "systemd-1 /proc/sys/fs/binfmt_misc autofs rw 0 0\n", "lxcfs /var/lib/lxcfs fuse.lxcfs rw 0 0\n",
+    )  # fmt: skip
+    site = imported(fstab="".join((*lines, *of_machines)))
+    for line in lines:
+        found = verdict(site, line.split()[1])
+        assert (found.kind, "shared" in found.why, bool(found.instead)) == (Kind.NOT_CARRIED, True, True), line
+    assert {verdict(site, line.split()[1]).kind for line in of_machines} == {Kind.SAME}
+
+
+def test_numbered_mounts_are_volumes_with_names_of_their_own() -> None:
+    points = ("/data1", "/data2", "/2024/data", "/data", "/data-1", "/7")
+    site = imported(fstab="".join(f"filer:/{n} {point} nfs4 rw 0 0\n" for n, point in enumerate(points)))
+    volumes = {volume["path"]: volume["name"] for volume in site.spec["storage"]["volumes"]}
+    assert volumes == {
+        "/data1": "data1", "/data2": "data2", "/2024/data": "data", "/data": "data-2", "/data-1": "data-1", "/7": "volume",
+    }  # fmt: skip
+    long = f"/{'a' * 40}"
+    site = imported(fstab=f"filer:/a {long}1 nfs4 rw 0 0\nfiler:/b {long}2 nfs4 rw 0 0\n")
+    assert [volume["name"] for volume in site.spec["storage"]["volumes"]] == ["a" * 31, f"{'a' * 29}-2"]
+
+
 def test_folders_of_modules_are_on_a_volume_or_named() -> None:
     fstab = "filer:/apps /apps nfs4 rw 0 0\n"
     site = imported(fstab=fstab, modulespath="# x\n/apps/modulefiles\n/opt/modules\n/usr/share/modules/modulefiles\n")

@@ -55,7 +55,9 @@ class LimitSection:
                 self._least(RESOURCES[name], number)
         rest = ",".join(part for part in _parts(item.value) if part.partition("=")[0].lower() not in found)
         places = ", ".join(f"{self.place}.{RESOURCES[name]}" for name in found)
-        if not rest:
+        if not rest and not found:
+            self._ledger.same(item, "no limit")
+        elif not rest:
             self._ledger.carried(item, places)
         elif rest.endswith("=0"):
             self._ledger.dropped(item, *_NONE)

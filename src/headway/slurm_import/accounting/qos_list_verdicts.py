@@ -105,9 +105,11 @@ def _decide_user_list(
     if given == allowed:
         ledger.same(item, "the team's")
         return
-    own = teams.qos.own.get(user.account)
+    own, team = teams.qos.own.get(user.account), teams.of_account.get(user.account, "")
     carried = sorted(qos for qos in given - allowed if user.user in names.users.get(qos, ()))
-    lost = sorted(qos for qos in given - allowed if qos not in carried and qos not in (NORMAL, own))
+    rest = given - allowed - set(carried)
+    of_team = {NORMAL} & rest - names.carried.keys()  # jobs in normal have the team's own QOS, if it stands for normal
+    lost = sorted(rest - of_team - {own})
     wider = sorted(allowed - given - {NORMAL, own})
     if lost and lost[0] in names.users:
         ledger.dropped(
@@ -117,13 +119,23 @@ def _decide_user_list(
     elif lost:
         why, instead = names.lost.get(lost[0], _NOT_READ)
         ledger.dropped(item, f"{', '.join(lost)}: {why}", instead)
+    elif of_team and own:
+        why = f"normal: jobs of the team have the limits of its own QOS, {own}"
+        ledger.dropped(item, why, "give the user a team of their own")
+    elif of_team and not teams.fields[team].get("own_qos", True):
+        default = teams.qos.default[user.account]
+        ledger.dropped(
+            item, f"normal: the team has no QOS of its own, so jobs without --qos have the limits of {default}",
+            f"leave out teams.{team}.own_qos, if all users of the team may have jobs without them",
+        )  # fmt: skip
     elif wider or (allowed - given):
         stays = (
             f"the team's other QOS, {', '.join(wider)}, stay allowed" if wider else "the team's own QOS stays allowed"
         )
         ledger.dropped(item, f"a user's QOS add to those of the team: {stays}", "give the user a team of their own")
     else:
-        ledger.carried(item, ", ".join(f"qos.{names.carried[qos]}.users" for qos in carried))
+        places = [f"qos.{names.carried[qos]}.users" for qos in carried]
+        ledger.carried(item, ", ".join([*places, *(f"teams.{team}" for _ in of_team)]))
 
 
 def own_place(teams: Teams, account: str) -> str:

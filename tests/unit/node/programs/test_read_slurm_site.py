@@ -47,6 +47,30 @@ esac
 """,
     "timeout": '#!/bin/sh\nshift\ncase $1 in xargs) exit 124 ;; esac\nexec "$@"\n',
 }
+# Each command of Slurm says something, and then runs past its time limit, apart from show qos and show config.
+CUT = {
+    **HALF,
+    "scontrol": """\
+#!/bin/sh
+case "$*" in
+*config*) echo 'ClusterName = helix' ;;
+*reservation*) echo 'ReservationName=a Nodes=n1' ;;
+*nodes*) echo '{"nodes": [' ;;
+esac
+""",
+    "timeout": """\
+#!/bin/sh
+shift
+"$@"
+code=$?
+case $1 in scontrol | sacctmgr) code=124 ;; esac
+case "$*" in
+*"show qos"*) code=0 ;;
+*config*) code=0 ;;
+esac
+exit $code
+""",
+}
 
 
 def read(folder: Path, settings: str = "", commands: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -118,6 +142,27 @@ def test_head_whose_slurm_does_not_answer_sends_its_files_and_says_so(tmp_path: 
         "passwd": "slurmdbd gives no answer in time: users are not known",
         "scontrol-reservations.txt": "scontrol show config: no answer in time",
     }
+
+
+def test_table_that_the_time_limit_cuts_is_not_sent(tmp_path: Path) -> None:
+    texts, unread = read_parts(tmp_path / "slurm", commands=CUT)
+    assert (
+        not {"sacctmgr.dump", "sacctmgr.assoc", "scontrol-reservations.txt", "scontrol-nodes.json", "passwd"}
+        & texts.keys()
+    )
+    assert {path: why for path, why in unread.items() if path != "fstab"} == {
+        "sacctmgr.dump": "sacctmgr dump helix: no answer in time",
+        "passwd": "sacctmgr show user: no answer in time",
+        "scontrol-reservations.txt": "scontrol show reservation: no answer in time",
+        "scontrol-nodes.json": "scontrol show nodes: no answer in time",
+    }
+    assert texts["sacctmgr.qos"].startswith("Name|Priority|Flags\nnormal|0|")
+
+
+def test_qos_that_the_time_limit_cuts_are_not_sent(tmp_path: Path) -> None:
+    cut = CUT["timeout"].replace('*"show qos"*) code=0 ;;', "")
+    texts, unread = read_parts(tmp_path / "slurm", commands={**CUT, "timeout": cut})
+    assert ("sacctmgr.qos" in texts, unread["sacctmgr.qos"]) == (False, "sacctmgr show qos: no answer in time")
 
 
 def test_users_have_their_groups_and_no_names(tmp_path: Path) -> None:

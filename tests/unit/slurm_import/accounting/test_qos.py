@@ -191,6 +191,29 @@ def test_qos_of_single_users_are_theirs_in_the_file() -> None:
     assert verdict(site, "Name", value="idle").why == "no account may choose it"
 
 
+def test_normal_of_a_user_whose_account_does_not_have_it_is_not_carried() -> None:
+    dump = (
+        "Cluster - 'lab'\nParent - 'root'\nAccount - 'bio':QOS='long'\nParent - 'bio'\nUser - 'ann':QOS='+normal'\n"
+        "User - 'bob':QOS='+normal,+high'\n"
+    )
+    table = "Name|Priority|Flags|MaxJobsPU\nnormal|0||\nlong|5||2\nhigh|9||\n"
+    site = imported(sacctmgr__dump=dump, qos__txt=table)
+    assert site.spec["teams"]["bio"]["own_qos"] is False
+    for user in ("ann", "bob"):
+        found = verdict(site, "QOS", record=f"User={user}")
+        assert (found.kind, found.place) == (Kind.NOT_CARRIED, "")
+        assert found.why == "normal: the team has no QOS of its own, so jobs without --qos have the limits of long"
+        assert found.instead.startswith("leave out teams.bio.own_qos")
+    assert site.spec["qos"]["high"]["users"] == ["bob"]
+
+
+def test_normal_of_a_user_in_a_team_with_the_limits_of_a_qos_is_not_carried() -> None:
+    dump = "Cluster - 'lab'\nParent - 'root'\nAccount - 'ml':QOS='ml'\nParent - 'ml'\nUser - 'ann':QOS='+normal'\n"
+    site = imported(sacctmgr__dump=dump, qos__txt="Name|Priority|Flags|GrpJobs\nnormal|0||\nml|0||9\n")
+    found = verdict(site, "QOS", record="User=ann")
+    assert (found.kind, found.why) == (Kind.NOT_CARRIED, "normal: jobs of the team have the limits of its own QOS, ml")
+
+
 def test_users_of_a_team_have_a_qos_that_teams_below_it_have_not() -> None:
     dump = (
         "Cluster - 'lab'\nParent - 'root'\nAccount - 'top':QOS='normal,high'\nParent - 'top'\nAccount - 'low':QOS='normal'\n"
