@@ -3,6 +3,7 @@ of the person who scheduled them."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -10,16 +11,19 @@ import structlog
 
 from headway.domain.access.credential_redaction import mask_environment
 from headway.domain.dataset import DatasetVersion
+from headway.domain.slurm.job_states import ENDED
+from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused, TooManySubmits, Unreachable
 from headway.jobs.pipelines.cron import parse_cron
 from headway.jobs.pipelines.pipeline_file import Pipeline, read_pipeline, stored_pipeline
+from headway.jobs.pipelines.pipeline_steps import latest_jobs
 from headway.schemas.submission.pipelines import PipelineIn, PipelineScheduleOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.ownership_rights import authorize_as_owner, cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
-from headway.services.jobs.tagged_submission import absent_person
-from headway.services.pipelines.pipelines import check_pipeline, get_pipeline, start_pipeline
+from headway.services.jobs.tagged_submission import TAG_KEPT_S, absent_person
+from headway.services.pipelines.pipelines import check_pipeline, start_pipeline
 from headway.store.jobs.pipeline_schedules import PipelineScheduleRow, schedule_id
 
 TRIGGER = "HEADWAY_TRIGGER"  # variable of the steps: schedule, or NAME@VERSION of the dataset
@@ -49,6 +53,7 @@ async def schedule_pipeline(state: AppState, who: Principal, name: str, request:
             "git": request.git.model_dump() if request.git else None,
         },
         next_at=_next_time(pipeline, now), dataset=dataset, seen=newest.number if newest else 0,
+        why=f"dataset {dataset} has no version yet" if dataset and newest is None else "",
     )  # fmt: skip
     await state.store.pipeline_schedules.put(row)
     await write_audit_line(state, who, "pipeline-schedule", name, pipeline=pipeline.name, user=user)
@@ -73,9 +78,10 @@ async def list_schedules(state: AppState, name: str) -> list[PipelineScheduleOut
 
 
 async def unschedule(state: AppState, who: Principal, name: str, schedule: str) -> PipelineScheduleOut:
-    """Deletes a schedule; pipelines that it has started go on. Raises NotFound, NotAllowed for another person's."""
+    """Deletes a schedule; pipelines that it has started go on. Raises NotFound, Conflict for a name that several others use, and
+    NotAllowed for another person's."""
     cluster = await cluster_to_work_on(state, name, who)
-    row = await state.store.pipeline_schedules.get(name, schedule)
+    row = await state.store.pipeline_schedules.get(name, schedule, user=who.user)
     await authorize_as_owner(state, cluster, who, row, f"unschedule {row.name}")
     await state.store.pipeline_schedules.delete(row.id)
     await write_audit_line(state, who, "pipeline-unschedule", name, pipeline=row.name, of=row.user)
@@ -102,8 +108,8 @@ def schedule_out(row: PipelineScheduleRow) -> PipelineScheduleOut:
 async def advance_schedule(state: AppState, row: PipelineScheduleRow) -> None:
     """Starts the pipeline if its time has come, or its dataset has a new version. A start that was interrupted is repeated with
     the same key, so that no step is submitted twice. While the last pipeline runs, a time is left out, and a version waits.
-    Times that passed while no server ran start it once."""
-    now = state.clock()
+    Times that passed while no server ran start it once. A schedule that was replaced meanwhile stays as it is."""
+    now, schedules = state.clock(), state.store.pipeline_schedules
     newest = await _newest(state, row.cluster, row.dataset)
     done: dict[str, Any]
     if row.next_at is not None and row.next_at <= now:
@@ -116,19 +122,33 @@ async def advance_schedule(state: AppState, row: PipelineScheduleRow) -> None:
     try:
         if await _is_running(state, row):
             if trigger == "schedule":
-                await state.store.pipeline_schedules.change(row.id, why=f"{row.last} still ran", **done)
+                await schedules.change(row, why=f"{row.last} still ran", **done)
             return
+        row = await _begun(state, row, f"{row.id}-{trigger}-{since:.0f}-{_tries(row)}")
         pipeline = await _start(state, row, trigger, since)
-        await state.store.pipeline_schedules.change(row.id, last=pipeline, why="", **done)
+        if not await schedules.change(row, last=pipeline, why="", **done):
+            await schedules.set_last(row.id, pipeline)
     except (TooManySubmits, Unreachable) as error:  # tried again in the next round
         if error.settled:  # the steps before were cancelled, and the head would answer with them again
             kept = {**row.document, "tries": _tries(row) + 1}
-            await state.store.pipeline_schedules.change(row.id, why=error.message, document=kept)
+            await schedules.change(row, why=error.message, document=kept)
         elif row.why != error.message:
-            await state.store.pipeline_schedules.change(row.id, why=error.message)
+            await schedules.change(row, why=error.message)
     except HeadwayError as error:
         log.warning("a scheduled pipeline did not start", schedule=row.id, error=error.message)
-        await state.store.pipeline_schedules.change(row.id, why=error.message, **done)
+        await schedules.change(row, why=error.message, **done)
+
+
+async def _begun(state: AppState, row: PipelineScheduleRow, key: str) -> PipelineScheduleRow:
+    """Returns the schedule with the start of this key, stored as begun before its first step is submitted. Raises Refused for one
+    that began so long ago that the head may have forgotten its steps: it would submit them twice."""
+    began = row.document.get("began", {})
+    if began.get("key") != key:
+        row = replace(row, document={**row.document, "began": {"key": key, "at": state.clock()}})
+        await state.store.pipeline_schedules.change(row, document=row.document)
+    elif state.clock() - began["at"] > TAG_KEPT_S:
+        raise Refused("its start was interrupted more than a day ago; some of its steps may have run")
+    return row
 
 
 async def _start(state: AppState, row: PipelineScheduleRow, trigger: str, since: float) -> str:
@@ -145,7 +165,7 @@ async def _start(state: AppState, row: PipelineScheduleRow, trigger: str, since:
     )  # fmt: skip
     started = await start_pipeline(
         state,
-        replace(who, idempotency_key=f"{row.id}-{trigger}-{since:.0f}-{_tries(row)}", first_sent_at=since),
+        replace(who, idempotency_key=row.document["began"]["key"], first_sent_at=since),
         row.cluster,
         request,
     )
@@ -158,13 +178,30 @@ def _tries(row: PipelineScheduleRow) -> int:
 
 
 async def _is_running(state: AppState, row: PipelineScheduleRow) -> bool:
-    """Returns whether the pipeline that was started last has not ended."""
-    if not row.last:
+    """Returns whether a step of the pipeline that was started last has not ended. Raises Unreachable if it is not known now."""
+    made = await state.store.jobs.of_pipeline(row.last) if row.last else ()
+    if not made:
         return False
-    try:
-        return (await get_pipeline(state, row.cluster, row.last)).state == "running"
-    except NotFound:
-        return False
+    _, cluster = await state.clusters.get(row.cluster)
+    snapshot = await state.readings.snapshot(cluster)
+    if snapshot.stale:
+        raise Unreachable(snapshot.stale)
+    numbers = latest_jobs([(record.step, record.job_id) for record in made]).values()
+    shown = [snapshot.by_id[number] for number in numbers if number in snapshot.by_id]
+    if any(map(_goes_on, shown)):
+        return True
+    ended = {job.id for job in (*shown, *await state.readings.history(cluster)) if job.state in ENDED}
+    for number in numbers:
+        if number not in ended and number not in snapshot.by_id:
+            with contextlib.suppress(NotFound):
+                if _goes_on(await state.readings.job(cluster, number)):
+                    return True
+    return False
+
+
+def _goes_on(job: JobState) -> bool:
+    """Returns whether a job runs or may still run."""
+    return job.state not in ENDED and job.reason != "DependencyNeverSatisfied"
 
 
 def _next_time(pipeline: Pipeline, now: float) -> float | None:

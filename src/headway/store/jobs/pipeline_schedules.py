@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, delete, select, update
 
-from headway.errors import NotFound
+from headway.errors import Conflict, NotFound
 from headway.store.db import model_schema as t
 from headway.store.db.transactions import StorePart, insert_into
 
@@ -49,13 +49,18 @@ class PipelineScheduleStore(StorePart):
             change = {name: one.excluded[name] for name in values if name not in ("id", "last")}
             await db.execute(one.on_conflict_do_update(index_elements=["id"], set_=change))
 
-    async def get(self, cluster: str, schedule: str) -> PipelineScheduleRow:
-        """Returns a schedule by its id, or the latest with this name. Raises NotFound."""
+    async def get(self, cluster: str, schedule: str, *, user: str = "") -> PipelineScheduleRow:
+        """Returns a schedule by its id, or by its name: that of `user`, else the only one. Raises NotFound, and Conflict if
+        several other users have one of this name."""
         s = t.pipeline_schedules.c
         found = await self._rows(s.cluster == cluster, (s.id == schedule) | (s.name == schedule))
         if not found:
             raise NotFound(f"{cluster} has no scheduled pipeline {schedule!r}", hint="headway pipeline schedules")
-        return next((row for row in found if row.id == schedule), found[-1])
+        own = [row for row in found if row.id == schedule] or [row for row in found if row.user == user] or found
+        if len(own) > 1:
+            ids = ", ".join(f"{row.id} (of {row.user})" for row in own)
+            raise Conflict(f"several users have scheduled a pipeline {schedule}", hint=f"give one of {ids}")
+        return own[0]
 
     async def of_cluster(self, cluster: str) -> tuple[PipelineScheduleRow, ...]:
         """Returns the schedules of a cluster, the oldest first."""
@@ -65,11 +70,18 @@ class PipelineScheduleStore(StorePart):
         """Returns the schedules of all clusters, the oldest first."""
         return await self._rows()
 
-    async def change(self, schedule: str, **values: Any) -> None:
-        """Changes fields of a schedule, if it still exists."""
+    async def change(self, row: PipelineScheduleRow, **values: Any) -> bool:
+        """Changes fields of a schedule. Returns False if it was deleted or replaced since the row was read."""
         s = t.pipeline_schedules
         async with self._database.write() as db:
-            await db.execute(update(s).where(s.c.id == schedule).values(**values))
+            same = update(s).where(s.c.id == row.id, s.c.at == row.at)
+            return (await db.execute(same.values(**values))).rowcount > 0
+
+    async def set_last(self, schedule: str, pipeline: str) -> None:
+        """Stores the id of the pipeline that was started last."""
+        s = t.pipeline_schedules
+        async with self._database.write() as db:
+            await db.execute(update(s).where(s.c.id == schedule).values(last=pipeline))
 
     async def delete(self, schedule: str) -> None:
         """Deletes a schedule."""

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from headway.domain.dataset import DatasetVersion
-from headway.errors import Refused, Unanswered
+from headway.errors import Refused, Unanswered, Unreachable
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.server.workers.row_rounds import PipelineScheduleWorker
 from tests.support.clusters import builders
@@ -179,6 +179,85 @@ async def test_refused_start_is_told_and_the_next_time_stays(lab: Lab) -> None:
     await lab.round(made["next_at"] - lab.clock())
     found = await shown(eve)
     assert ("no more jobs" in found["why"], found["next_at"]) == (True, made["next_at"] + DAY)
+
+
+async def test_schedule_that_is_replaced_during_a_start_stays(lab: Lab) -> None:
+    eve, made = await schedule(lab)
+    sent = {"document": {**FILE, "schedule": None, "steps": {"new": {"run": "new.py"}}}}
+
+    async def replaced(*job: Any) -> SubmitOut:
+        assert (await eve.post(SCHEDULES, json=sent)).status_code == 201
+        return lab.submit(*job)
+
+    lab.server.backend.answers["submit"] = replaced
+    await lab.round(made["next_at"] - lab.clock())
+    lab.server.backend.answers["submit"] = lab.submit
+    found = await shown(eve)
+    assert (found["schedule"], found["next_at"], found["last"][:2]) == ("", None, "p-")
+    (row,) = await lab.server.store.pipeline_schedules.all()
+    assert [*row.document["document"]["steps"]] == ["new"]
+    await lab.round(DAY)
+    assert len(lab.requests) == 2
+
+
+async def test_start_waits_while_accounting_does_not_answer(lab: Lab) -> None:
+    eve, made = await schedule(lab)
+    await lab.round(made["next_at"] - lab.clock())
+    first = await shown(eve)
+    lab.end_all()
+    lab.server.backend.answers |= {"read": lambda *_: reading(), "history": Unreachable("slurmdbd is down")}
+    await lab.round(DAY)
+    found = await shown(eve)
+    assert (found["why"], found["next_at"], len(lab.requests)) == ("slurmdbd is down", first["next_at"], 2)
+    lab.server.backend.answers |= {"history": (), "job": lambda _, number: lab.jobs[number]}
+    await lab.round(60)
+    assert ((await shown(eve))["why"], len(lab.requests)) == ("", 4)
+
+
+async def test_start_waits_for_steps_that_run_after_another_has_failed(lab: Lab) -> None:
+    eve, made = await schedule(lab)
+    await lab.round(made["next_at"] - lab.clock())
+    first = (await shown(eve))["last"]
+    lab.jobs[41] = builders.job(41, "FAILED", user="eve", start_time=1, end_time=2)
+    await lab.round(DAY)
+    assert ((await shown(eve))["why"], len(lab.requests)) == (f"{first} still ran", 2)
+    lab.jobs[42] = builders.job(42, "PENDING", user="eve", start_time=0, reason="DependencyNeverSatisfied")
+    await lab.round(DAY)
+    assert len(lab.requests) == 4
+
+
+async def test_start_that_was_interrupted_more_than_a_day_ago_is_not_repeated(lab: Lab) -> None:
+    eve, made = await schedule(lab)
+
+    def dies(*sent: Any) -> SubmitOut:
+        lab.submit(*sent)
+        raise RuntimeError("killed")
+
+    lab.server.backend.answers["submit"] = dies
+    await lab.round(made["next_at"] - lab.clock())
+    lab.server.backend.answers["submit"] = lab.submit
+    lab.known.clear()  # the head forgets tags
+    await lab.round(1.1 * DAY)
+    found = await shown(eve)
+    assert (len(lab.requests), "more than a day ago" in found["why"]) == (1, True)
+    assert found["next_at"] == made["next_at"] + 2 * DAY
+
+
+async def test_unschedule_by_name_takes_the_own_schedule(lab: Lab) -> None:
+    eve, made = await schedule(lab)
+    for name in ("bob", "carol"):
+        lab.clock.now += 1
+        assert (await (await lab.server.client(name, "member")).post(SCHEDULES, json={"document": FILE})).is_success
+    boss = await lab.server.client()
+    refused = await boss.delete(f"{SCHEDULES}/retrain")
+    assert (refused.status_code, made["id"] in refused.json()["hint"]) == (409, True)
+    assert (await eve.delete(f"{SCHEDULES}/retrain")).json()["user"] == "eve"
+    assert sorted(one["user"] for one in (await eve.get(SCHEDULES)).json()) == ["bob", "carol"]
+
+
+async def test_dataset_without_versions_is_told(lab: Lab) -> None:
+    _, made = await schedule(lab, schedule=None)
+    assert made["why"] == "dataset books has no version yet"
 
 
 async def test_schedule_is_replaced_and_ends(lab: Lab) -> None:

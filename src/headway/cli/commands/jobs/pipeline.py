@@ -164,11 +164,13 @@ def _show_schedules(found: list[PipelineScheduleOut], output: Format) -> None:
         print_json(found)
         return
     columns = [
-        tables.Column("NAME"), tables.Column("USER"), tables.Column("SCHEDULE"), tables.Column("NEXT"), tables.Column("ON"),
+        tables.Column("ID"), tables.Column("NAME"), tables.Column("USER"),
+        tables.Column("SCHEDULE"), tables.Column("NEXT"), tables.Column("ON"),
         tables.Column("LAST"), tables.Column("WHY", shrink=True, min_width=20),
     ]  # fmt: skip
     rows: list[list[tables.Cell]] = [
         [
+            one.id,
             one.name,
             one.user,
             one.schedule,

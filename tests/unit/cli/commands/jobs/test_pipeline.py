@@ -50,7 +50,7 @@ def test_schedules_are_made_listed_and_ended(cli: Cli, tmp_path: Path, monkeypat
     cli.api.on("clusters.only_name", "lab").on("pipelines.schedule", known).on("bundles.exists", True)
     cli.api.on("pipelines.schedules", [known]).on("pipelines.unschedule", known)
     for shown in (cli("pipeline", "schedule", "p.yaml").out, cli("pipeline", "schedules").out):
-        for text in ("0 3 * * *", "dataset books", "p-7 still ran"):
+        for text in ("0 3 * * *", "dataset books", "p-7 still ran", "c-1"):
             assert text in shown
     ((args, _),) = cli.api.named("pipelines.schedule")
     assert args[1].document["schedule"] == "0 3 * * *"
