@@ -22,6 +22,7 @@ from headway.schemas.models import (
     SigningKeyOut,
 )
 from headway.services.access.audit import write_audit_line
+from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
@@ -80,7 +81,7 @@ async def team_of_model(state: AppState, who: Principal, name: str, model: str) 
 
 async def start_promotion(state: AppState, who: Principal, name: str, request: PromotionIn) -> PromotionOut:
     """Checks and stores a promotion; its rounds carry it out. With `dry_run` it returns what the gates see that need no job, and
-    nothing is stored. Raises InvalidSpec, NotFound, Conflict, Refused with the faults of a job, and Unreachable."""
+    nothing is stored. Raises InvalidSpec, NotFound, Conflict, Refused with the faults of a job, TooManyAtOnce, Unreachable."""
     cluster = await cluster_to_work_on(state, name, who)
     gates = read_gates(request.gates)
     team = request.team or await find_team(state, cluster, who, request.model)
@@ -98,7 +99,8 @@ async def start_promotion(state: AppState, who: Principal, name: str, request: P
             "", name, team, request.model, request.version, request.to, who.person, user, state.clock(),
             stored.document(), "planned",
         )  # fmt: skip
-        files = await file_digests(api, version)
+        with command_slot(state, who):  # all files are read
+            files = await file_digests(api, version)
         results = await check_version(state, cluster, row, stored.gates, version, digest_of_files(files), {})
         former = await version_of_alias(api, request.model, request.to)
         return promotion_out(row, [GateOut.model_validate(one) for one in results]).model_copy(
@@ -149,7 +151,7 @@ async def approve(
     state: AppState, who: Principal, name: str, team: str, model: str, request: ApprovalIn
 ) -> ApprovalOut:
     """Stores the person's approval of a version with its present files, and the roles that they have now. Raises NotAllowed for
-    people without a role that a gate can ask for."""
+    people without a role that a gate can ask for, and TooManyAtOnce."""
     cluster = await cluster_to_work_on(state, name, who)
     roles = approver_roles(cluster, who, team)
     if not roles:
@@ -161,7 +163,8 @@ async def approve(
         raise NotFound(f"{name} has no team {team}", hint=f"headway status {name}")
     api = await registry(state, cluster, team)
     version = await read_version(api, model, request.version)
-    files = digest_of_files(await file_digests(api, version))
+    with command_slot(state, who):  # all files are read
+        files = digest_of_files(await file_digests(api, version))
     row = ApprovalRow(
         name, team, model, request.version, request.name, who.person, tuple(roles), files, request.note, state.clock()
     )

@@ -9,6 +9,7 @@ import pytest
 
 from headway.domain.access.role import Role
 from headway.domain.teams import Team
+from headway.services.access.concurrency_limits import MAX_COMMANDS_PER_PERSON
 from headway.services.models import rounds
 from tests.support.servers.promotion_lab import EVALUATE, LAB, MODEL, Lab, ask, start_lab, statement
 
@@ -115,6 +116,15 @@ async def test_promotions_of_another_team_push_none_out_of_the_list(lab: Lab) ->
     for query in ("", "?model=iris"):
         found = (await eve.get(f"{LAB}/promotions{query}")).json()
         assert [one["id"] for one in found] == [asked["id"]]
+
+
+async def test_reading_all_files_counts_as_a_command(lab: Lab) -> None:
+    lab.server.state.running_commands["eve"] = lab.server.state.running_commands["ann"] = MAX_COMMANDS_PER_PERSON
+    await ask(lab, {}, 429, dry_run=True)
+    ann = await lab.server.client("ann", "lead")
+    sent = {"version": 1, "name": "licence"}
+    assert (await ann.post(f"{LAB}/models/red/iris/approvals", json=sent)).status_code == 429
+    await ask(lab, {})
 
 
 async def test_approval_of_a_person_who_is_no_lead_any_more_does_not_count(lab: Lab) -> None:
