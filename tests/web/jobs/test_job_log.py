@@ -269,6 +269,30 @@ def test_last_error_of_a_failed_job_is_in_its_banner(demo: Site, page: Page, mon
     expect(page.locator("#head .notice")).not_to_contain_text(error)
 
 
+def test_a_progress_bar_is_drawn_without_reading_all_of_its_line_again(
+    demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page.add_init_script("""
+        const split = String.prototype.split;
+        window.longest = 0;
+        String.prototype.split = function (...by) {
+            window.longest = Math.max(window.longest, this.length);
+            return split.apply(this, by);
+        };
+    """)
+    bar = "".join(f"\r{step:6} of 999999" for step in range(20_000))
+    log = Log(demo, monkeypatch, f"begin\n\r\n{bar}".encode())
+    demo.goto(page, "/clusters/demo/jobs/104", role="member")
+    text = page.locator("#log-text")
+    expect(text).to_contain_text(" 19999 of 999999")
+    page.evaluate("window.longest = 0")
+    log.write(b"\r 20000 of 999999\r\x1b[K")
+    expect(text).to_contain_text(" 20000 of 999999")
+    assert page.evaluate("window.longest") < 100_000
+    log.write(b"\nend", end=True)
+    shows(page, "begin\n\n 20000 of 999999\nend")
+
+
 def test_repeated_lines_are_folded_and_ranks_are_chosen(
     demo: Site, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:

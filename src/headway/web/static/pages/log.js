@@ -265,7 +265,8 @@
 
   function grown(data) {
     end += data.length;
-    const parts = (rest + decoder.decode(data, { stream: true })).split("\n");
+    const parts = decoder.decode(data, { stream: true }).split("\n");
+    parts[0] = rest + parts[0]; // not split again: a progress bar makes it long
     if (rest !== "") lines.pop(); // the incomplete line that is shown
     rest = parts.pop();
     for (const line of parts) lines.push(line);

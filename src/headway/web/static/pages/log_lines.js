@@ -7,13 +7,16 @@ window.headwayLogLines = (() => {
 
   const isNote = (raw) => raw.startsWith(NOTE);
 
-  // Returns the part of the line that stays visible, with its escape sequences.
+  // Returns the part of the line that stays visible, with its escape sequences. Reads the line from its end, because a progress
+  // bar makes lines of megabytes.
   function last(raw) {
-    if (!raw.includes("\r")) return isNote(raw) ? raw.slice(1) : raw;
-    const parts = raw.split("\r");
-    let at = parts.length - 1;
-    while (at > 0 && !parts[at].replace(ESCAPE, "").trim()) at -= 1;
-    return parts[at];
+    let to = raw.length, at = raw.lastIndexOf("\r");
+    if (at < 0) return isNote(raw) ? raw.slice(1) : raw;
+    while (at >= 0 && !raw.slice(at + 1, to).replace(ESCAPE, "").trim()) {
+      to = at;
+      at = at > 0 ? raw.lastIndexOf("\r", at - 1) : -1;
+    }
+    return raw.slice(at + 1, to);
   }
 
   const plain = (raw) => last(raw).replace(ESCAPE, "");
