@@ -20,9 +20,6 @@ REST_LISTEN = "/run/slurmrestd/slurmrestd.sock"  # in the daemon's own folder; R
 _REST_THREADS = 4
 _REST_MEMORY_PERCENT = 25
 _PROTECT = "# The OOM killer prefers users' processes to this daemon.\nOOMScoreAdjust=-900"
-_ONE_HEAP = (
-    "# Threads with heaps of their own each keep the memory of their largest query.\nEnvironment=MALLOC_ARENA_MAX=1"
-)
 _MUNGE_THREADS = "# munged checks every message of every node.\nEnvironment=OPTIONS=--num-threads=10"
 _EVERY_LINE = (
     "# A job array of 10,000 tasks logs more lines at once than journald's default limit.\nLogRateLimitIntervalSec=0"
@@ -47,8 +44,7 @@ def database_units() -> dict[str, File]:
         {
             "mariadb.service": f"[Unit]\nRequiresMountsFor={DATADIR}\n{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n",
             "slurmdbd.service": (
-                f"[Unit]\nWants=mariadb.service\n{_unless_half(ACCOUNTING_FOLDER)}{TRIES}\n"
-                f"[Service]\n{_PROTECT}\n{_ONE_HEAP}\n{_AGAIN}\n"
+                f"[Unit]\nWants=mariadb.service\n{_unless_half(ACCOUNTING_FOLDER)}{TRIES}\n[Service]\n{_PROTECT}\n{_AGAIN}\n"
             ),
         }
     )

@@ -212,8 +212,6 @@ def _sqlite(url: str) -> AsyncEngine:
             "journal_mode = WAL",
             "synchronous = NORMAL",
             "foreign_keys = ON",
-            # Each connection has a cache of its own; the kernel's cache of the file serves them all.
-            "cache_size = -512",
         ):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
