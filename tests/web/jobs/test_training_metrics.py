@@ -97,7 +97,7 @@ def test_metrics_are_a_table_on_request(demo: Site, page: Page) -> None:
     demo.goto(page, JOB, role="viewer")
     metrics(page).get_by_role("button", name="Tables").click()
     loss = metrics(page).locator("figure").first
-    assert loss.locator("thead th").all_inner_texts() == ["Step", "loss"]
+    expect(loss.locator("thead th")).to_have_text(["Step", "loss"])
     expect(loss.locator("tbody tr").first).to_be_visible()
 
 
