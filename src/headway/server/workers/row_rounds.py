@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
@@ -16,7 +16,7 @@ from headway.store.jobs.pipeline_schedules import PipelineScheduleRow
 from headway.store.jobs.promotions import PromotionRow
 
 IDLE_TICK_S = 5.0  # between two looks for rows that another server has stored
-_WAIT_S = 2.0  # for rounds of batches, before others begin
+_WAIT_S = 2.0  # for rounds of batches and promotions, before others begin
 
 log = structlog.get_logger("headway.server.row_rounds")
 
@@ -61,6 +61,37 @@ async def advance_rows(rows: Sequence[R], advance: Callable[[R], Awaitable[None]
     return bool(rows)
 
 
+class TaskRounds(Generic[R]):
+    """Rounds as tasks: those of rows with the same key follow each other, and all others go on while they hang."""
+
+    def __init__(self, advance: Callable[[R], Awaitable[None]], key: Callable[[R], Hashable]) -> None:
+        self._advance, self._key = advance, key
+        self._tasks: dict[Hashable, asyncio.Task[bool]] = {}  # in progress
+
+    async def begin(self, rows: Sequence[R], *, wait_s: float | None = None) -> bool:
+        """Begins a round of each row whose key has none in progress, and waits for all at most `wait_s` seconds. Returns whether
+        there are any rows."""
+        of_key: dict[Hashable, list[R]] = {}
+        for row in rows:
+            of_key.setdefault(self._key(row), []).append(row)
+        for key in of_key.keys() - self._tasks.keys():
+            task = self._tasks[key] = asyncio.create_task(advance_rows(of_key[key], self._advance))
+            task.add_done_callback(partial(self._forget, key))
+        if self._tasks:
+            await asyncio.wait(set(self._tasks.values()), timeout=wait_s)
+        return bool(rows)
+
+    async def close(self) -> None:
+        """Cancels the rounds in progress."""
+        left = tuple(self._tasks.values())
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def _forget(self, key: Hashable, _: object) -> None:
+        del self._tasks[key]
+
+
 class SweepWorker:
     """Does a round of each sweep that has not ended."""
 
@@ -82,18 +113,24 @@ class SweepWorker:
 
 
 class PromotionWorker:
-    """Does a round of each promotion of a model that has not ended."""
+    """Does a round of each promotion of a model that has not ended. Rounds read all files of a model, so those of a team follow
+    each other, and all others go on meanwhile."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
+        self._rounds = TaskRounds(self._advance, lambda row: (row.cluster, row.team))
 
     async def run(self) -> None:
         """Does rounds until cancelled."""
-        await do_rounds(self.advance_all, self._state.promotions_due, 2.0)
+        try:
+            await do_rounds(lambda: self.advance_all(wait_s=_WAIT_S), self._state.promotions_due, 2.0)
+        finally:
+            await self._rounds.close()
 
-    async def advance_all(self) -> bool:
-        """Does one round of each promotion. Returns whether there are any."""
-        return await advance_rows(await self._state.store.promotions.unfinished(), self._advance)
+    async def advance_all(self, *, wait_s: float | None = None) -> bool:
+        """Begins a round of each promotion of the teams that have none in progress, and waits for all at most `wait_s` seconds.
+        Returns whether there are any promotions."""
+        return await self._rounds.begin(await self._state.store.promotions.unfinished(), wait_s=wait_s)
 
     async def _advance(self, row: PromotionRow) -> None:
         from headway.services.models.rounds import advance_promotion
@@ -127,33 +164,19 @@ class BatchWorker:
 
     def __init__(self, state: AppState) -> None:
         self._state = state
-        self._rounds: dict[tuple[str, str], asyncio.Task[bool]] = {}  # in progress, by cluster and person
+        self._rounds = TaskRounds(self._advance, lambda row: (row.cluster, row.person))
 
     async def run(self) -> None:
         """Does rounds until cancelled."""
         try:
             await do_rounds(lambda: self.advance_all(wait_s=_WAIT_S), self._state.batches_due, 3.0)
         finally:
-            left = tuple(self._rounds.values())
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+            await self._rounds.close()
 
     async def advance_all(self, *, wait_s: float | None = None) -> bool:
         """Begins a round of each batch of those who have none in progress, and waits for all at most `wait_s` seconds. Returns
         whether there are any batches."""
-        batches: dict[tuple[str, str], list[BatchRow]] = {}
-        for row in await self._state.store.batches.unfinished():
-            batches.setdefault((row.cluster, row.person), []).append(row)
-        for whose in batches.keys() - self._rounds.keys():
-            task = self._rounds[whose] = asyncio.create_task(advance_rows(batches[whose], self._advance))
-            task.add_done_callback(partial(self._forget, whose))
-        if self._rounds:
-            await asyncio.wait(set(self._rounds.values()), timeout=wait_s)
-        return bool(batches)
-
-    def _forget(self, whose: tuple[str, str], _: object) -> None:
-        del self._rounds[whose]
+        return await self._rounds.begin(await self._state.store.batches.unfinished(), wait_s=wait_s)
 
     async def _advance(self, row: BatchRow) -> None:
         from headway.services.batches.rounds import advance_batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 
 from headway.domain.access.role import Role
 from headway.domain.teams import Team
+from headway.server.workers.row_rounds import PromotionWorker
 from headway.services.access.concurrency_limits import MAX_COMMANDS_PER_PERSON
 from headway.services.models import rounds
+from headway.store.jobs.promotions import PromotionRow
 from tests.support.servers.promotion_lab import EVALUATE, LAB, MODEL, Lab, ask, start_lab, statement
 
 
@@ -125,6 +128,29 @@ async def test_reading_all_files_counts_as_a_command(lab: Lab) -> None:
     sent = {"version": 1, "name": "licence"}
     assert (await ann.post(f"{LAB}/models/red/iris/approvals", json=sent)).status_code == 429
     await ask(lab, {})
+
+
+async def test_reading_a_large_model_does_not_hold_up_other_teams(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Red's round hangs; blue's goes on."""
+    go, done = asyncio.Event(), asyncio.Event()
+
+    async def advance(_: object, row: PromotionRow) -> None:
+        if row.team == "red":
+            await go.wait()
+        else:
+            done.set()
+
+    monkeypatch.setattr(rounds, "advance_promotion", advance)
+    for team in ("red", "blue"):
+        await lab.server.store.promotions.save(
+            "lab", team, "iris", 1, "production", person="eve", user="eve", document={}
+        )
+    working = asyncio.create_task(PromotionWorker(lab.server.state).advance_all())
+    async with asyncio.timeout(30):
+        await done.wait()
+    assert not working.done()
+    go.set()
+    assert await working
 
 
 async def test_approval_of_a_person_who_is_no_lead_any_more_does_not_count(lab: Lab) -> None:
