@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headway.slurm_import import cluster_keys
-from headway.slurm_import.node_lines import SiteNode
+from headway.slurm_import.nodes.node_lines import SiteNode
 from headway.slurm_import.verdicts import Item, Ledger
 from headway.validation import syntax_rules
 

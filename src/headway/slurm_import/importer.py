@@ -15,7 +15,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.site import Site
 from headway.errors import Fault, InvalidSpec
 from headway.render.slurm import cgroup_conf, conf_syntax, slurm_conf, slurmdbd_conf
-from headway.slurm_import import cluster_keys, other_files, people, site_names, switches
+from headway.slurm_import import cluster_keys, other_files, people, site_names
 from headway.slurm_import.accounting.qos import Preemption, make_qos
 from headway.slurm_import.accounting.sacctmgr_files import (
     Accounting,
@@ -31,8 +31,9 @@ from headway.slurm_import.accounting.teams import Teams, make_teams
 from headway.slurm_import.conf_reader import ConfReader, Record
 from headway.slurm_import.controllers import head_and_nodes
 from headway.slurm_import.keys_not_carried import OTHER_FILES
-from headway.slurm_import.node_groups import NodeGroup, make_groups
-from headway.slurm_import.node_lines import NodeReport, SiteNode, gpu_type, read_nodes
+from headway.slurm_import.nodes import switches
+from headway.slurm_import.nodes.node_groups import NodeGroup, make_groups
+from headway.slurm_import.nodes.node_lines import NodeReport, SiteNode, gpu_type, read_nodes
 from headway.slurm_import.partition_lines import (
     DEFAULTS_OF_PARTITIONS,
     Surroundings,

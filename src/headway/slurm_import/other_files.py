@@ -11,7 +11,7 @@ from typing import Any
 
 from headway.slurm_import.conf_reader import Record, logical_lines
 from headway.slurm_import.keys_not_carried import OTHER_FILES
-from headway.slurm_import.node_lines import NodeReport, SiteNode
+from headway.slurm_import.nodes.node_lines import NodeReport, SiteNode
 from headway.slurm_import.site_scripts import CopiedScripts
 from headway.slurm_import.values import node_names, same_value
 from headway.slurm_import.verdicts import Item, Ledger, has_secret

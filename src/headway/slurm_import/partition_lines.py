@@ -14,7 +14,7 @@ from headway.slurm_import.accounting.sacctmgr_files import SiteQos
 from headway.slurm_import.accounting.team_tree import TeamTree
 from headway.slurm_import.conf_reader import Record
 from headway.slurm_import.keys_not_carried import PARTITION_REASONS
-from headway.slurm_import.node_groups import NodeGroup
+from headway.slurm_import.nodes.node_groups import NodeGroup
 from headway.slurm_import.values import node_names, time_text
 from headway.slurm_import.verdicts import Item, Ledger
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from headway.clusterfile.models.scheduling.reservations import ReservationFlag
 from headway.slurm_import import site_names
-from headway.slurm_import.node_groups import NodeGroup
+from headway.slurm_import.nodes.node_groups import NodeGroup
 from headway.slurm_import.values import node_names, time_text
 from headway.slurm_import.verdicts import Item, Ledger
 

@@ -393,12 +393,6 @@ def test_grace_time_of_zero_is_carried() -> None:
     assert verdict(site, "GraceTime").kind is Kind.CARRIED
 
 
-def test_partition_without_its_accounts_says_that_it_is_open() -> None:
-    site = with_lines("PartitionName=a Nodes=ALL AllowAccounts=secretlab\n")
-    found = verdict(site, "AllowAccounts")
-    assert (found.kind, "open to all" in found.why) == (Kind.NOT_CARRIED, True)
-
-
 def test_accounts_come_from_a_table_of_associations_too() -> None:
     site = imported(
         assoc__txt="Cluster|Account|User|Partition|Par Name|Share|GrpJobs|MaxSubmit|QOS|Def QOS\n"
@@ -502,56 +496,3 @@ def test_uids_of_the_site_are_in_the_file() -> None:
     assert verdict(site, "dora").why == "uid 65534 is one of the system"
     assert site.notes == ["no uid was read of bob, carl, dora, eve: their files may belong to other uids"]
     assert site.faults == []
-
-
-def test_defaults_of_memory_and_cpus_are_those_of_each_partition() -> None:
-    """A site gives them once for the whole cluster; a cluster file has them for partitions."""
-    site = with_lines(
-        "DefMemPerCPU=1000\nDefMemPerCPU=4000\nMaxMemPerNode=12000\nDefCpuPerGPU=x\nPartitionName=a Nodes=ALL\n"
-        "PartitionName=b Nodes=ALL DefMemPerCPU=2000 MaxMemPerCPU=3000\nPartitionName=c Nodes=ALL DefMemPerNode=9000\n"
-    )
-    assert site.faults == []
-    assert {name: fields["slurm"] for name, fields in site.spec["partitions"].items()} == {
-        "a": {"DefMemPerCPU": "4000", "MaxMemPerNode": "12000"},
-        "b": {"DefMemPerCPU": "2000", "MaxMemPerCPU": "3000"},
-        "c": {"MaxMemPerNode": "12000"},
-    }
-    found = verdict(site, "DefMemPerCPU", value="4000")
-    assert (found.kind, found.place) == (Kind.KEPT, "partitions.*.slurm.DefMemPerCPU")
-    assert verdict(site, "DefMemPerCPU", value="1000").why == "the same key on a later line counts"
-    assert verdict(site, "DefCpuPerGPU").kind is Kind.NOT_CARRIED
-
-
-def test_last_of_several_default_partitions_counts() -> None:
-    """As in Slurm; seen in a public slurm.conf."""
-    site = with_lines("PartitionName=a Nodes=ALL Default=YES\nPartitionName=b Nodes=ALL Default=YES\n")
-    assert (site.faults, site.spec["partitions"]) == ([], {"a": {}, "b": {"default": True}})
-
-
-def test_open_page_of_the_report_is_short_for_many_accounts() -> None:
-    dump = "Cluster - 'lab'\nParent - 'root'\n" + "".join(f"Account - 'a{n}'\n" for n in range(60))
-    dump += "".join(
-        f"Parent - 'a{n}'\nUser - 'u{n // 2}':DefaultAccount='a{59 - n}':MaxWall={n + 1}\n" for n in range(60)
-    )
-    conf = NODES + "".join(f"PartitionName=p{n} Nodes=ALL AllowAccounts=a1 QOS=q{n} Rule{n}=1\n" for n in range(40))
-    site = imported(slurm__conf=conf, sacctmgr__dump=dump)
-    page = report_markdown(site).partition("<details>")[0]
-    assert len(page.splitlines()) <= 60
-    assert "| `DefaultAccount` (60) | another team of the user" in page
-    assert "| `QOS` (40) | the QOS was not read | give partitions.NAME.per_user |" in page
-    assert site.faults == []
-
-
-def test_many_reasons_of_the_report_are_folded() -> None:
-    conf = "".join(f"PartitionName=p{n} Nodes=ALL AllowAccounts=gone{n}\n" for n in range(80))
-    page, _, folded = report_markdown(with_lines(conf)).partition("<details><summary>50 more to decide</summary>")
-    assert ("gone29" in page, "gone30" in page, "gone79" in folded) == (True, False, True)
-
-
-def test_partition_of_the_controller_alone_says_why_it_is_not_carried() -> None:
-    lines = "SlurmctldHost=n1\nNodeName=n[1-2] CPUs=8\nPartitionName=head Nodes=n1\nPartitionName=work Nodes=n2\n"
-    found = import_site(SiteFiles({"slurm.conf": lines}))
-    assert list(found.spec["partitions"]) == ["work"]
-    assert "or are the controller" in next(
-        v.why for i, v in found.entries if (i.key, i.value) == ("PartitionName", "head")
-    )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from urllib.parse import urlencode
 
 from headway.errors import Unreachable
-from headway.schemas.models import (
+from headway.schemas.storage.models import (
     PROMOTION_ENDED,
     ApprovalIn,
     ApprovalOut,

@@ -10,7 +10,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Conflict, NotAllowed, Refused
 from headway.jobs.remote.interactive_command import keys_frame, size_frame
-from headway.schemas.submission.terminals import TerminalIn, TerminalSize
+from headway.schemas.submission.exec_commands import TerminalIn, TerminalSize
 from headway.services.access.audit import write_audit_line
 from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import authorize_as_owner, cluster_to_work_on

@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.domain.cluster import Cluster
 from headway.errors import Conflict, NotAllowed, NotFound, Refused, Unreachable
-from headway.schemas.models import ModelOut, ModelVersionOut
+from headway.schemas.storage.models import ModelOut, ModelVersionOut
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.mlflow.journals import team_api
@@ -236,8 +236,8 @@ async def _digest(api: MlflowApi, path: str) -> str:
 
 
 async def version_folder(api: MlflowApi, version: VersionInRegistry) -> str:
-    """Returns where MLflow's artifact store has the files of a version. Whoever registers a version names its run and its files,
-    so the folder must belong to the run: only then has the run's job written them. Raises Refused, and Unreachable."""
+    """Returns where MLflow's artifact store has the files of a version. A person who registers a version names its run and its
+    files, so the folder must belong to the run: only then has the run's job written them. Raises Refused, and Unreachable."""
     try:
         answer = await api.get("model-versions/get-download-uri", name=version.name, version=str(version.number))
         place = str(answer.get("artifact_uri") or "")

@@ -9,7 +9,7 @@ from headway.domain.cluster import Cluster
 from headway.errors import HeadwayError, NotAllowed, NotFound, Refused
 from headway.jobs.promotions.gates_file import RERUN, Gates, gate_job_run, read_gates, with_required
 from headway.jobs.submission.prepare_job import prepare_run
-from headway.schemas.models import (
+from headway.schemas.storage.models import (
     ApprovalIn,
     ApprovalOut,
     GateOut,

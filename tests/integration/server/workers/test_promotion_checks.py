@@ -25,7 +25,7 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
 
 
 async def test_files_that_are_not_of_the_versions_run_are_refused(lab: Lab) -> None:
-    """Whoever registers a version names its run: a good run of another job, over files of their own."""
+    """A person who registers a version names its run: a good run of another job, over files of their own."""
     other = "workspaces/w/1/r2/artifacts/model"
     lab.mlflow.files[f"{other}/MLmodel"] = b"flavors: {}\n"
     lab.mlflow.logged["m-2"] = "r2"

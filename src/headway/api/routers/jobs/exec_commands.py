@@ -14,9 +14,8 @@ from headway.api.http.authorized_stream import stream_while_allowed
 from headway.api.http.byte_stream import ByteStream, error_frame, not_allowed_frame
 from headway.errors import Refused
 from headway.schemas.base import API_PREFIX
-from headway.schemas.submission.exec_commands import CommandIn, ExecIn, ExecOut
+from headway.schemas.submission.exec_commands import CommandIn, ExecIn, ExecOut, TerminalIn, TerminalSize
 from headway.schemas.submission.stream_frames import frame
-from headway.schemas.submission.terminals import TerminalIn, TerminalSize
 from headway.services.access.role_rights import Right
 from headway.services.app_state import AppState
 from headway.services.interruptible_stream import Interrupted, pieces_until

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, Approver, Member, State
 from headway.schemas.base import API_PREFIX
-from headway.schemas.models import (
+from headway.schemas.storage.models import (
     Alias,
     ApprovalIn,
     ApprovalOut,

@@ -16,7 +16,7 @@ from headway.cli.output.terminal import without_control_characters
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
-    from headway.schemas.models import ModelOut, ModelVersionOut, PromotionOut
+    from headway.schemas.storage.models import ModelOut, ModelVersionOut, PromotionOut
     from headway.sdk.client import Client
 
 app = typer.Typer(
@@ -105,7 +105,7 @@ def promote(
     """Give a version an alias if it passes all gates, and keep a signed manifest. Exits with 1 if it is refused.
 
     headway model promote iris@3 --to production --gates gates.yaml"""
-    from headway.schemas.models import PromotionIn
+    from headway.schemas.storage.models import PromotionIn
     from headway.sdk.submission import build_request
 
     document = _read_gates(gates) if gates is not None else {}
@@ -171,7 +171,7 @@ def approve(
     """Approve a version with its present files, for gates with `approval`. Leads of the team, operators and admins can.
 
     headway model approve iris@3 licence --note "CC BY 4.0, see LICENSE" """
-    from headway.schemas.models import ApprovalIn
+    from headway.schemas.storage.models import ApprovalIn
     from headway.sdk.submission import build_request
 
     api = common.connect()
@@ -199,7 +199,7 @@ def gates(
     """Show or set the gates that every promotion of a team to an alias must pass. Leads of the team and admins set them.
 
     headway model gates vision production --set gates.yaml"""
-    from headway.schemas.models import RequiredGatesIn
+    from headway.schemas.storage.models import RequiredGatesIn
 
     if file is not None and remove:
         raise typer.BadParameter("give --set or --remove, not both")

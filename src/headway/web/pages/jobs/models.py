@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from headway.api.auth.dependencies import Member, State
 from headway.errors import Refused, Unreachable
-from headway.schemas.models import ModelOut, ModelVersionOut
+from headway.schemas.storage.models import ModelOut, ModelVersionOut
 from headway.services.models import promotions
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

@@ -10,7 +10,7 @@ import pytest
 
 from headway.jobs.promotions.gate_results import GateResult
 from headway.jobs.promotions.manifest import Promoted, Source, promotion_statement
-from headway.schemas.models import ApprovalOut, ModelOut, PromotionOut, RequiredGatesOut
+from headway.schemas.storage.models import ApprovalOut, ModelOut, PromotionOut, RequiredGatesOut
 from headway.signed_statement import envelope, new_signing_key, public_key, read_signing_key
 from tests.support.cli_fakes import Cli, cli
 

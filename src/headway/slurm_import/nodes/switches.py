@@ -11,8 +11,8 @@ from headway.clusterfile.topology import switch_tree_faults
 from headway.errors import InvalidSpec
 from headway.slurm_import import site_names
 from headway.slurm_import.conf_reader import Record, logical_lines
-from headway.slurm_import.node_groups import NodeGroup
-from headway.slurm_import.node_lines import hosts_of
+from headway.slurm_import.nodes.node_groups import NodeGroup
+from headway.slurm_import.nodes.node_lines import hosts_of
 from headway.slurm_import.values import node_names
 from headway.slurm_import.verdicts import Item, Ledger
 from headway.validation.yaml_parser import parse_yaml

@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.catalog.plans import load_catalogue
 from headway.slurm_import import site_names
-from headway.slurm_import.node_lines import LEAST_MEMORY_MIB, SiteNode, features_of
+from headway.slurm_import.nodes.node_lines import LEAST_MEMORY_MIB, SiteNode, features_of
 
 MOST_GROUPS = 50
 _NO_MEMORY_PER_CPU_MIB = 2048  # of a plan whose memory is not known
