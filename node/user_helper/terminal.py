@@ -27,6 +27,8 @@ def terminal(request):
         identity.must_be_current(identity.user_entry(request["user"]))
     wake_pipe = os.pipe()
     signal.signal(signal.SIGTERM, lambda *_: os.close(wake_pipe[1]))
+    # The child is ended with it, also before the child has given it its usual effect.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     master, slave = os.openpty()
     set_size(master, request["rows"], request["columns"])
     attributes = termios.tcgetattr(slave)
