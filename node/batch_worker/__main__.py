@@ -71,6 +71,11 @@ def work(settings):
 
     renewals = threading.Thread(target=renew, daemon=True)
 
+    def fail(error):
+        stop.set()
+        renewals.join()  # its record, which has no error, must not come after this one
+        worker.fail(error)
+
     def terminate(*_):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         worker.end()
@@ -82,15 +87,15 @@ def work(settings):
     try:
         worker.work()
     except (InputFault, StartFailed) as error:
-        worker.fail(str(error))
+        fail(str(error))
         print(f"headway batch: {error}", file=sys.stderr)
         return 1
     except Exception as error:
-        worker.fail(f"{type(error).__name__}: {error}")
+        fail(f"{type(error).__name__}: {error}")
         traceback.print_exc()
         return 1
     except Terminated:
-        worker.fail("Slurm ended it: its time limit, a preemption, or scancel")
+        fail("Slurm ended it: its time limit, a preemption, or scancel")
         return 128 + signal.SIGTERM
     finally:
         stop.set()
