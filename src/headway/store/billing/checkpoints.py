@@ -42,7 +42,7 @@ class CheckpointStore(StorePart):
         s, found = t.job_saves, {}
         async with self._database.read() as db:
             for i in range(0, len(jobs), _JOBS_AT_ONCE):
-                mine = (s.c.cluster == cluster, s.c.job.in_(jobs[i : i + _JOBS_AT_ONCE]))
+                mine = (s.c.cluster == cluster, self._database.is_one_of(s.c.job, jobs[i : i + _JOBS_AT_ONCE]))
                 for row in await db.execute(select(s).where(*mine)):
                     found[row.job] = CheckpointStats(row.saves, row.stalled_s, row.up_s)
         return found

@@ -119,9 +119,8 @@ class DailyRollupStore(StorePart):
         if not sorted_days and since >= _EVER:
             return
         mine = and_(s.c.cluster == cluster, s.c.what == what)
-        await db.execute(delete(s).where(mine, or_(s.c.day > since - DAY_S, s.c.day.in_(sorted_days[:_BATCH]))))
-        for at in range(_BATCH, len(sorted_days), _BATCH):
-            await db.execute(delete(s).where(mine, s.c.day.in_(sorted_days[at : at + _BATCH])))
+        these = self._database.is_one_of(s.c.day, sorted_days)
+        await db.execute(delete(s).where(mine, or_(s.c.day > since - DAY_S, these)))
 
     async def _run_facts(self, db: AsyncConnection, cluster: str, jobs: Sequence[int], ended: bool) -> Facts:
         r, found = t.runs, Facts()
@@ -130,6 +129,6 @@ class DailyRollupStore(StorePart):
         if ended:
             query = query.where(r.c.end > 0)
         for at in range(0, len(jobs), _BATCH):
-            for row in await db.execute(query.where(r.c.job.in_(jobs[at : at + _BATCH]))):
+            for row in await db.execute(query.where(self._database.is_one_of(r.c.job, jobs[at : at + _BATCH]))):
                 found[row[0], row[1], row[2]] = (row[3] or _EVER, tuple(row[4:split]), tuple(row[split:]))
         return found

@@ -223,7 +223,7 @@ class LossReports(StorePart):
         r, found = t.runs, []
         async with self._database.read() as db:
             for at in range(0, len(jobs), _MANY):
-                mine = (r.c.cluster == cluster, r.c.job.in_(jobs[at : at + _MANY]))
+                mine = (r.c.cluster == cluster, self._database.is_one_of(r.c.job, jobs[at : at + _MANY]))
                 found += (await db.execute(query.where(*mine))).all()
         return found
 

@@ -110,7 +110,7 @@ class RunStore(StorePart):
         query = select(*columns).select_from(r.join(k, r.c.kind == k.c.id)).order_by(r.c.first.desc(), r.c.group)
         found: dict[tuple[int, int], list[GroupAllocation]] = {}
         for at in range(0, len(numbers), _BATCH):
-            mine = (r.c.cluster == cluster, r.c.job.in_(numbers[at : at + _BATCH]))
+            mine = (r.c.cluster == cluster, self._database.is_one_of(r.c.job, numbers[at : at + _BATCH]))
             for job, start, group, nodes, *rest in await db.execute(query.where(*mine)):
                 found.setdefault((job, start), []).append(GroupAllocation(group, tuple(expand(nodes)), *rest))
         return found
@@ -131,7 +131,9 @@ class RunStore(StorePart):
         jobs, found = sorted({job for job, _ in of}), []
         known = select(r.c.job, r.c.submit, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
         for at in range(0, len(jobs), _BATCH):
-            for job, submit, start in await db.execute(known.where(r.c.job.in_(jobs[at : at + _BATCH]))):
+            for job, submit, start in await db.execute(
+                known.where(self._database.is_one_of(r.c.job, jobs[at : at + _BATCH]))
+            ):
                 run = of.get((job, submit))
                 on = {node for part in were.get((job, start), ()) for node in part.nodes}
                 if run is not None and start < run.start and on == set(run.nodes):
@@ -241,7 +243,7 @@ class RunStore(StorePart):
         since = min((at - seconds for samples in by_job.values() for _, at, seconds, _, _ in samples), default=0)
         query = select(r.c.job, r.c.start, r.c.end, r.c.group, r.c.gpus).where(r.c.cluster == cluster)
         for i in range(0, len(jobs), _BATCH):
-            theirs = (r.c.job.in_(jobs[i : i + _BATCH]), or_(OPEN, r.c.end > since))
+            theirs = (self._database.is_one_of(r.c.job, jobs[i : i + _BATCH]), or_(OPEN, r.c.end > since))
             for job, start, end, group, gpus in await db.execute(query.where(*theirs).order_by(r.c.first.desc())):
                 runs.setdefault((job, start, end), {})[group] = gpus
         for (job, start, end), parts in runs.items():

@@ -11,7 +11,6 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     and_,
-    bindparam,
     false,
     func,
     literal_column,
@@ -243,7 +242,7 @@ class UsageReports(StorePart):
             matches_filter(cluster, only), r.c.cluster == cluster, await self._sums.within(cluster, span)
         )
         if behind is not None:
-            query = _narrowed(query, cluster, behind)
+            query = self._narrowed(query, cluster, behind)
         if after is not None:
             query = query.where(_later(order, after))
         query = query.order_by(*(value.desc() if falls else value for value, falls in order))
@@ -257,43 +256,40 @@ class UsageReports(StorePart):
     async def runs_of_jobs(self, cluster: str, jobs: Collection[int]) -> list[RunRow]:
         """Returns every run of these jobs, those of each job from the oldest on."""
         r = t.runs
-        query = _rows().where(r.c.cluster == cluster, r.c.job.in_(jobs)).order_by(r.c.job, r.c.start, r.c.group)
+        query = _rows().where(r.c.cluster == cluster, self._database.is_one_of(r.c.job, jobs))
+        query = query.order_by(r.c.job, r.c.start, r.c.group)
         async with self._database.read() as db:
             return [RunRow(*row) for row in await db.execute(query)]
+
+    def _narrowed(self, query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
+        r, s = t.runs, t.job_saves
+        named = ("PREEMPTED", "NODE_FAIL")
+        if behind.lost:
+            query = query.where(r.c.lost_s > 0)
+        if behind.idle:
+            query = query.where(r.c.idle_s > 0, or_(r.c.end == 0, r.c.lost_s < r.c.end - r.c.start))
+        if behind.saved:
+            jobs = select(s.c.job).where(s.c.cluster == cluster, s.c.saves >= 2, s.c.up_s > 0)
+            query = query.where(r.c.job.in_(jobs), r.c.start >= behind.since)
+        if behind.state != "*":
+            query = query.where(r.c.state == behind.state if behind.state else r.c.state.not_in(named))
+        if behind.nodes:
+            query = query.where(r.c.nodes == behind.nodes)
+        if behind.runs is not None:
+            query = query.where(self._one_of(behind.runs))
+        if behind.but:
+            query = query.where(~self._one_of(behind.but))
+        return query
+
+    def _one_of(self, runs: Iterable[tuple[int, int]]) -> ColumnElement[bool]:
+        """Returns the condition that a run is one of these (job, start), each encoded as one number."""
+        both = t.runs.c.job * literal_column(str(_A_JOB), BigInteger) + t.runs.c.start
+        return self._database.is_one_of(both, [job * _A_JOB + start for job, start in runs])
 
 
 def list_filter(only: Only, first: Order, start: int) -> Only:
     """Returns the filter for a list in that order, which narrows `only`; `start` is the beginning of the span."""
     return replace(only, lossy=first == "lossy", since=start if first == "waited" else None)
-
-
-def _narrowed(query: Select[Any], cluster: str, behind: Behind) -> Select[Any]:
-    r, s = t.runs, t.job_saves
-    named = ("PREEMPTED", "NODE_FAIL")
-    if behind.lost:
-        query = query.where(r.c.lost_s > 0)
-    if behind.idle:
-        query = query.where(r.c.idle_s > 0, or_(r.c.end == 0, r.c.lost_s < r.c.end - r.c.start))
-    if behind.saved:
-        jobs = select(s.c.job).where(s.c.cluster == cluster, s.c.saves >= 2, s.c.up_s > 0)
-        query = query.where(r.c.job.in_(jobs), r.c.start >= behind.since)
-    if behind.state != "*":
-        query = query.where(r.c.state == behind.state if behind.state else r.c.state.not_in(named))
-    if behind.nodes:
-        query = query.where(r.c.nodes == behind.nodes)
-    if behind.runs is not None:
-        query = query.where(_one_of(behind.runs))
-    if behind.but:
-        query = query.where(~_one_of(behind.but))
-    return query
-
-
-def _one_of(runs: Iterable[tuple[int, int]]) -> ColumnElement[bool]:
-    """Returns the condition that a run is one of these (job, start). There may be thousands, and databases limit the
-    number of pairs and of parameters, so each is encoded as one number in the text of the query."""
-    both = t.runs.c.job * literal_column(str(_A_JOB)) + t.runs.c.start
-    numbers = [job * _A_JOB + start for job, start in runs]
-    return both.in_(bindparam("runs", numbers, type_=BigInteger, unique=True, expanding=True, literal_execute=True))
 
 
 def _rows() -> Select[Any]:

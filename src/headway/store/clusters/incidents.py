@@ -163,9 +163,13 @@ class IncidentStore(StorePart):
         steps: dict[int, list[IncidentStep]] = defaultdict(list)
         moved: dict[int, list[RequeuedJob]] = defaultdict(list)
         async with self._database.read() as db:
-            for row in await db.execute(select(s).where(s.c.incident.in_(numbers)).order_by(s.c.seq)):
+            for row in await db.execute(
+                select(s).where(self._database.is_one_of(s.c.incident, numbers)).order_by(s.c.seq)
+            ):
                 steps[row.incident].append(_step_of(row))
-            for row in await db.execute(select(m).where(m.c.incident.in_(numbers)).order_by(m.c.job)):
+            for row in await db.execute(
+                select(m).where(self._database.is_one_of(m.c.incident, numbers)).order_by(m.c.job)
+            ):
                 moved[row.incident].append(_moved_of(row))
         return tuple(
             replace(incident, steps=tuple(steps[incident.number]), jobs=tuple(moved[incident.number]))
@@ -202,7 +206,8 @@ class IncidentStore(StorePart):
         first, without their steps."""
         i = t.incidents
         last = select(i.c.number).where(i.c.cluster == cluster).order_by(i.c.number.desc()).limit(latest)
-        condition = or_(i.c.state.not_in(_CLOSED), i.c.number.in_(last), i.c.number.in_(tuple(also)))
+        these = self._database.is_one_of(i.c.number, tuple(also))
+        condition = or_(i.c.state.not_in(_CLOSED), i.c.number.in_(last), these)
         query = select(i).where(i.c.cluster == cluster, condition).order_by(i.c.number.desc())
         async with self._database.read() as db:
             return tuple(_incident(row) for row in await db.execute(query))
@@ -242,7 +247,7 @@ class IncidentStore(StorePart):
         count = func.count(func.distinct(j.c.incident))
         query = select(j.c.job, count).join(i, j.c.incident == i.c.number).group_by(j.c.job)
         async with self._database.read() as db:
-            found = await db.execute(query.where(i.c.cluster == cluster, j.c.job.in_(jobs)))
+            found = await db.execute(query.where(i.c.cluster == cluster, self._database.is_one_of(j.c.job, jobs)))
             return {int(job): int(number) for job, number in found}
 
 

@@ -81,7 +81,9 @@ class JobRecordStore(StorePart):
     async def latest(self, cluster: str, job_ids: Collection[int]) -> dict[tuple[int, str], JobRecord]:
         """Returns the latest record of each of these jobs, by job number and user (see `get`)."""
         j = t.jobs
-        query = select(j).where(j.c.cluster == cluster, j.c.job_id.in_(job_ids)).order_by(j.c.number)
+        query = (
+            select(j).where(j.c.cluster == cluster, self._database.is_one_of(j.c.job_id, job_ids)).order_by(j.c.number)
+        )
         async with self._database.read() as db:
             records = [_record(row) for row in await db.execute(query)]
         return {(record.job_id, record.user): record for record in records}

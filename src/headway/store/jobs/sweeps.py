@@ -130,7 +130,8 @@ class SweepStore(StorePart):
     async def stopped_trials(self, cluster: str, jobs: Collection[int]) -> dict[int, TrialRow]:
         """Returns the trials of these jobs that their sweep stopped early, by job."""
         r = t.trials
-        query = select(r).where(r.c.cluster == cluster, r.c.job_id.in_(jobs), r.c.state == "stopped").order_by(r.c.at)
+        mine = (r.c.cluster == cluster, self._database.is_one_of(r.c.job_id, jobs), r.c.state == "stopped")
+        query = select(r).where(*mine).order_by(r.c.at)
         async with self._database.read() as db:
             return {row.job_id: TrialRow(**row._mapping) for row in await db.execute(query)}
 

@@ -161,7 +161,9 @@ class TrainingStore(StorePart):
             tags: dict[int, list[str]] = {}
             for begin in range(0, len(rows), _BATCH):
                 numbers = [row.job_id for row in rows[begin : begin + _BATCH]]
-                mine = select(g.c.job_id, g.c.tag).where(g.c.cluster == cluster, g.c.job_id.in_(numbers))
+                mine = select(g.c.job_id, g.c.tag).where(
+                    g.c.cluster == cluster, self._database.is_one_of(g.c.job_id, numbers)
+                )
                 for number, tag in await db.execute(mine.order_by(g.c.tag)):
                     tags.setdefault(number, []).append(tag)
         return [_training(row, tags.get(row.job_id, ())) for row in rows]
