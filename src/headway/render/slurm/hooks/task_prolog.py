@@ -39,6 +39,9 @@ if [ "$PBS_JOBID" != "$SLURM_JOB_ID" ]; then
         rm -f "$nodes.$$"
         nodes= tasks=
     fi
+    # sbatch sets SLURM_NTASKS_PER_NODE for --ntasks-per-node only, and qsub -l nodes=2:ppn=4 becomes -N2 -n8
+    ppn=$SLURM_NTASKS_PER_NODE
+    case $SLURM_TASKS_PER_NODE in *,*) ;; *) ppn=${ppn:-${SLURM_TASKS_PER_NODE%%(*}} ;; esac
     give PBS_JOBID "$SLURM_JOB_ID"
     give PBS_JOBNAME "$SLURM_JOB_NAME"
     give PBS_O_WORKDIR "$SLURM_SUBMIT_DIR"
@@ -52,7 +55,7 @@ if [ "$PBS_JOBID" != "$SLURM_JOB_ID" ]; then
     give PBS_ARRAY_INDEX "$SLURM_ARRAY_TASK_ID"
     give PBS_ARRAYID "$SLURM_ARRAY_TASK_ID"
     give PBS_NUM_NODES "$SLURM_JOB_NUM_NODES"
-    give PBS_NUM_PPN "$SLURM_NTASKS_PER_NODE"
+    give PBS_NUM_PPN "$ppn"
     give PBS_NP "$tasks"
     give PBS_NODEFILE "$nodes"
     give NCPUS "$SLURM_CPUS_ON_NODE"

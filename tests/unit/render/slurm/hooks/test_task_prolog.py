@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from headway.render.machine_paths import TASK_PROLOG
 from headway.render.slurm.hooks import task_prolog
 from tests.support.clusters.render_cases import gpu_cluster
@@ -56,7 +58,12 @@ def test_scripts_of_pbs_find_their_variables(tmp_path: Path) -> None:
         "PBS_JOBID": "7", "PBS_JOBNAME": "heat flow", "PBS_O_WORKDIR": "/home/ann/run 1", "PBS_ARRAY_INDEX": "3",
     }  # fmt: skip
     assert (found["PBS_NP"], found["PBS_NUM_NODES"]) == ("7", "4")
-    assert "PBS_NUM_PPN" not in found  # the job has no --ntasks-per-node
+    assert "PBS_NUM_PPN" not in found  # the last node has fewer tasks
+
+
+@pytest.mark.parametrize(("tasks", "ppn"), [("2(x4)", "2"), ("3", "3")])
+def test_tasks_of_each_node_are_known_without_ntasks_per_node(tmp_path: Path, tasks: str, ppn: str) -> None:
+    assert variables(tmp_path, SLURM_TASKS_PER_NODE=tasks)["PBS_NUM_PPN"] == ppn  # as of qsub -l nodes=4:ppn=2
 
 
 def test_steps_keep_the_variables_of_their_job(tmp_path: Path) -> None:
