@@ -198,8 +198,8 @@ def _content_fault(path: Path, entry: CheckpointFile) -> str:
 
 
 def prune_checkpoints(folder: Path, keep: int, newest: int) -> None:
-    """Deletes all but the `keep` newest checkpoints up to step `newest`, which was just written. Checkpoints of later steps
-    do not count and are kept: this run found them damaged when it resumed."""
+    """Deletes all but the `keep` newest checkpoints up to step `newest`, which was just written; `Checkpointer(keep=)` is the
+    number. Checkpoints of later steps do not count and are kept: this run found them damaged when it resumed."""
     old = [place for step, place in published_checkpoints(folder) if step <= newest][keep:]
     for place in old:
         discard(place)

@@ -53,7 +53,6 @@ def directive_rules(text: BatchText, folder_exists: FolderExists | None) -> Iter
     for directive in text.directives:
         yield from _options(directive, is_last=directive.line == text.last_directive)
     yield from _repeated(text)
-    yield from _memory_twice(text)
     if folder_exists is not None:
         yield from _log_folders(text, folder_exists)
     yield from _shared_log(text)
@@ -202,15 +201,6 @@ def _repeated(text: BatchText) -> Iterator[Finding]:
                     f"--{option.name} is given in line {first[option.name]} already.", "The last one counts.",
                 )  # fmt: skip
             first.setdefault(option.name, directive.line)
-
-
-def _memory_twice(text: BatchText) -> Iterator[Finding]:
-    given = [name for name in ("mem", "mem-per-cpu", "mem-per-gpu") if name in text.options]
-    if len(given) > 1:
-        yield Finding(
-            "memory-twice", "error", text.line_of(given[-1]), f"Memory is requested by --{given[0]} and by --{given[1]}.",
-            "sbatch refuses the script: a job takes one of them.",
-        )  # fmt: skip
 
 
 def _log_folders(text: BatchText, folder_exists: FolderExists) -> Iterator[Finding]:

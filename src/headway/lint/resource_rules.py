@@ -1,4 +1,4 @@
-"""Rules about what a job requests: GPUs named twice, tasks that do not fit the launcher, no time limit."""
+"""Rules about what a job requests: GPUs or memory named twice, tasks that do not fit the launcher, no time limit."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ PREPARES = frozenset(
 
 
 def resource_rules(text: BatchText) -> Iterator[Finding]:
-    """Yields the findings about nodes, tasks, GPUs and time."""
+    """Yields the findings about nodes, tasks, GPUs, memory and time."""
     yield from _gpus_twice(text)
+    yield from _memory_twice(text)
     yield from _gpus_of_tasks(text)
     yield from _tasks_of_launchers(text)
     yield from _tasks_without_srun(text)
@@ -42,6 +43,15 @@ def resource_rules(text: BatchText) -> Iterator[Finding]:
         yield Finding(
             "no-time", "note", text.last_directive, "The script sets no --time.",
             "The job gets the partition's limit. With a time limit Slurm can start it in a gap before larger jobs.",
+        )  # fmt: skip
+
+
+def _memory_twice(text: BatchText) -> Iterator[Finding]:
+    given = [name for name in ("mem", "mem-per-cpu", "mem-per-gpu") if name in text.options]
+    if len(given) > 1:
+        yield Finding(
+            "memory-twice", "error", text.line_of(given[-1]), f"Memory is requested by --{given[0]} and by --{given[1]}.",
+            "sbatch refuses the script: a job takes one of them.",
         )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway.domain.bundle_limits import MAX_ARCHIVE, MAX_FILES, MAX_UNPACKED
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
     from headway.schemas.submission.job_field_types import GitIn
 
-MAX_ARCHIVE_MIB = 64  # compressed, as it is sent
-MAX_FILES_MIB = 512  # before compression
-MAX_FILES = 20_000
 _NEVER = {".git", "__pycache__", ".venv", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
 _PLACEHOLDERS = {".gitkeep", ".keep", ".gitignore"}
 _ANY = "\x01\x02"  # a file name that no rule matches by name
@@ -60,9 +58,9 @@ class Bundle:
                     )
                 tar.addfile(*_tar_member(name, mark, content))
         data = buffer.getvalue()
-        if len(data) > MAX_ARCHIVE_MIB * 2**20:
+        if len(data) > MAX_ARCHIVE:
             raise _too_large(
-                self.folder, self.files, f"{len(data) / 2**20:.0f} MiB compressed", f"{MAX_ARCHIVE_MIB} MiB"
+                self.folder, self.files, f"{len(data) / 2**20:.0f} MiB compressed", f"{MAX_ARCHIVE >> 20} MiB"
             )
         return data
 
@@ -76,8 +74,8 @@ def bundle_folder(folder: Path) -> Bundle:
         size = sum((folder / name).lstat().st_size for name in files)
         if len(files) > MAX_FILES:
             raise _too_large(folder, files, f"{len(files)} files", f"{MAX_FILES} files")
-        if size > MAX_FILES_MIB * 2**20:
-            raise _too_large(folder, files, f"{size / 2**20:.0f} MiB", f"{MAX_FILES_MIB} MiB")
+        if size > MAX_UNPACKED:
+            raise _too_large(folder, files, f"{size / 2**20:.0f} MiB", f"{MAX_UNPACKED >> 20} MiB")
         return Bundle(
             folder, tuple(files), tuple(_digest_line(name, *_read_entry(folder / name)) for name in files), size
         )

@@ -29,7 +29,7 @@ from headway.services.token_buckets import TokenBuckets
 from headway.store import Store
 
 if TYPE_CHECKING:
-    from headway.jobs.explain.pending import PendingReason
+    from headway.jobs.explain.pending_explanation import PendingReason
     from headway.jobs.explain.placement_search import ClusterSnapshot
 
 

@@ -1,4 +1,6 @@
-"""Partitions of a site: PartitionName lines with their defaults, as partitions of the cluster file."""
+"""Partitions of a site: PartitionName lines with their defaults, as partitions of the cluster file.
+
+A key that is carried as it is begins in catalog/allowed_slurm_keys.py, one that is not in keys_not_carried.py."""
 
 from __future__ import annotations
 

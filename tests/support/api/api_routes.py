@@ -26,7 +26,7 @@ from headway.schemas.jobs import LogFoundOut, LogPartOut
 from headway.schemas.submission.exec_commands import ExecOut
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.services.cluster_backend import SlurmReading
-from headway.services.jobs.trainings.training_rows import training_row
+from headway.services.jobs.trainings.stored_trainings import training_row
 from headway.store import NotebookRow, ServiceRow, Store
 from headway.store.jobs.pipeline_schedules import PipelineScheduleRow, schedule_id
 from tests.support.api.access_table import BATCH, SERVICE_FILE, SWEEP_FILE, Row

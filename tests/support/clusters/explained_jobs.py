@@ -9,7 +9,7 @@ from typing import Any
 from headway.domain.cluster import Cluster, Partition
 from headway.domain.slurm.nodes_and_jobs import JobState, NodeState, Reservation
 from headway.domain.teams import Budget, GpuHourCap, Team, UserLimits
-from headway.jobs.explain.pending import PendingReason, explain_pending
+from headway.jobs.explain.pending_explanation import PendingReason, explain_pending
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.placement_search import ClusterSnapshot
 from tests.support.clusters import builders

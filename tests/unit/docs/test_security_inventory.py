@@ -9,6 +9,7 @@ import pytest
 
 from headway.domain.access.session_validity import SESSION_IDLE_S, SESSION_S, SIGNIN_CODE_S
 from headway.domain.access.token_lifetime import DEFAULT_TOKEN_DAYS
+from headway.domain.bundle_limits import MAX_ARCHIVE, MAX_FILES, MAX_UNPACKED
 from headway.domain.service_proxy import SERVICE_PORT
 from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT
 from headway.render.system.agent_config import AGENT_PORT, METRICS_PORT
@@ -16,7 +17,6 @@ from headway.render.system.package_sources import PROXY_PORT
 from headway.server.listen_settings import DEFAULT_PORT, NOTEBOOK_PORT
 from headway.server.logging_config import KEEP_BYTES
 from headway.services.access.role_rights import RECENT_SIGN_IN_S
-from headway.services.jobs.bundles import MAX_ARCHIVE
 from tests.unit.docs.test_docs import DOCS, ROOT
 
 PAGE = (DOCS / "reference" / "security-inventory.md").read_text(encoding="utf-8")
@@ -54,6 +54,7 @@ def test_sign_ins_have_the_lifetimes_of_the_code() -> None:
 def test_logs_and_uploads_have_the_limits_of_the_code() -> None:
     assert f"{KEEP_BYTES >> 20} MiB" in section("Logs")
     bundles = runpy.run_path(str(ROOT / "node/user_helper/bundles.py"))
+    assert (bundles["MOST_FILES"], bundles["MOST_UNPACKED"]) == (MAX_FILES, MAX_UNPACKED)
     for words in (
         f"{MAX_ARCHIVE >> 20} MiB",
         f"{bundles['MOST_FILES']} files",

@@ -306,13 +306,13 @@ def test_refuses_archive_with_unsafe_paths_or_excessive_size(
 
 def test_refuses_oversized_bundle_and_names_largest_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "weights.bin").write_bytes(os.urandom(2**20 + 1))
-    monkeypatch.setattr(module, "MAX_FILES_MIB", 1)
+    monkeypatch.setattr(module, "MAX_UNPACKED", 2**20)
     with pytest.raises(Refused) as caught:
         bundle_folder(folder)
     assert "the maximum is 1 MiB" in caught.value.message
     assert "weights.bin (1.0 MiB)" in caught.value.hint
-    monkeypatch.setattr(module, "MAX_FILES_MIB", 8)
-    monkeypatch.setattr(module, "MAX_ARCHIVE_MIB", 1)
+    monkeypatch.setattr(module, "MAX_UNPACKED", 2**23)
+    monkeypatch.setattr(module, "MAX_ARCHIVE", 2**20)
     with pytest.raises(Refused, match="compressed"):
         bundle_folder(folder).archive()
 

@@ -1,4 +1,4 @@
-"""Responses of server-sent events."""
+"""Responses of server-sent events. Logs of jobs are not events: byte_stream.py sends them."""
 
 from __future__ import annotations
 

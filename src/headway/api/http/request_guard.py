@@ -17,11 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headway.api.auth.dependencies import app_state, authenticate
 from headway.api.http import error_handlers
 from headway.api.http.refusal_log import RefusalLog
+from headway.domain.bundle_limits import MAX_ARCHIVE
 from headway.errors import HeadwayError, NotSignedIn
 from headway.schemas.access.scim import SCIM_JSON, SCIM_PREFIX
 from headway.schemas.base import API_PREFIX, ErrorOut
 from headway.services.access.concurrency_limits import large_request_slot
-from headway.services.jobs.bundles import MAX_ARCHIVE
 from headway.services.memory_release import release_memory_soon
 
 MAX_SCIM_BODY = 2 * 1024 * 1024  # bytes; a group of MOST_MEMBERS is smaller

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from headway.clusterfile.models.network import TeamNetworkPart
-from headway.clusterfile.models.scheduling.limits import JobsLimitsPart, UserLimitsPart, resolve_user_limits
+from headway.clusterfile.models.scheduling.shared_limits import JobsLimitsPart, UserLimitsPart, resolve_user_limits
 from headway.clusterfile.models.software.environments import (
     ContainerImage,
     DefaultEnvironment,
@@ -51,7 +51,7 @@ def resolve_member_limits(part: MemberLimitsPart) -> UserLimits:
     return replace(resolve_user_limits(part), recent_gpu_hours=recent)
 
 
-class LimitsPart(JobsLimitsPart):
+class TeamLimitsPart(JobsLimitsPart):
     """Limits of all jobs of a team together."""
 
     gpu_hours: GpuHoursPart | None = Field(None, description="GPU-hours per period.")
@@ -114,7 +114,7 @@ class TeamPart(FileSection):
     share: int = Field(
         1, ge=1, le=1_000_000, description="Fair share, relative to the other teams, or to those with the same parent."
     )
-    limits: LimitsPart = Field(default_factory=LimitsPart, description="Limits.")
+    limits: TeamLimitsPart = Field(default_factory=TeamLimitsPart, description="Limits.")
     budget: BudgetPart | None = Field(None, description="Budget of the team (default: none).")
     default_qos: str | None = Field(
         None, description="QOS of its jobs without --qos (default: the team's own, with its limits).", examples=["high"]

@@ -15,7 +15,7 @@ from headway.domain.machines.machine import Machine
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import CommandFailed, HeadwayError, NotFound, Unreachable
-from headway.jobs.explain.reason_sentences import pending_line
+from headway.jobs.explain.reason_lines import pending_line
 from headway.jobs.remote.user_helper import HelperConnections, call_helper, helper_argv, stream_error
 from headway.transport.program_io import StreamSplitter
 

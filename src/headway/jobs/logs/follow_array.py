@@ -12,7 +12,7 @@ from headway.domain.machines.machine import Machine
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import NotFound
-from headway.jobs.explain.reason_sentences import pending_line
+from headway.jobs.explain.reason_lines import pending_line
 from headway.jobs.logs.follow import is_log_file
 from headway.jobs.remote.user_helper import HelperConnections, call_helper
 

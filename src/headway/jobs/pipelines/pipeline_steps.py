@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from headway.domain.slurm.job_states import FAILED
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.jobs.explain.reason_sentences import job_reason
+from headway.jobs.explain.reason_lines import job_reason
 from headway.jobs.pipelines.pipeline_file import STEP_ONLY, Pipeline
 from headway.jobs.pipelines.step_plan import StepResult
 from headway.schemas.submission.job_field_types import GitIn

@@ -16,7 +16,7 @@ from headway.domain.slurm.job_states import ENDED, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.environments.build_job import BuildFolders, build_folders, job_name, prepare_build
 from headway.errors import HeadwayError, NotFound, Refused, Unanswered, Unreachable
-from headway.jobs.explain.reason_sentences import explain_reason
+from headway.jobs.explain.reason_lines import explain_reason
 from headway.jobs.submission.prepare_job import PreparedJob
 from headway.schemas.submission.exec_commands import ExecIn
 from headway.server.operations.operation_run import OperationRun

@@ -9,7 +9,7 @@ from headway.domain.slurm.job_states import ENDED
 from headway.server.workers.each_cluster import check_each_cluster
 from headway.services.app_state import AppState
 from headway.services.jobs.training_metrics import collect_metrics
-from headway.services.jobs.trainings.training_rows import changed_states
+from headway.services.jobs.trainings.stored_trainings import changed_states
 from headway.store import ClusterRow
 
 EVERY_S = 10.0

@@ -7,6 +7,7 @@ import contextlib
 import tempfile
 from collections.abc import AsyncIterator
 
+from headway.domain.bundle_limits import MAX_ARCHIVE
 from headway.errors import Refused, TooManyAtOnce
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submission.bundles import BundleOut
@@ -16,7 +17,6 @@ from headway.services.access.ownership_rights import cluster_to_work_on
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 
-MAX_ARCHIVE = 64 * 1024 * 1024  # bytes, compressed
 MAX_ARCHIVES_IN_MEMORY = 4  # uploads to one cluster at a time
 MAX_ARCHIVES_OF_PERSON = 2  # how many of these may be of one person
 TURN_TIMEOUT_S = 60.0  # how long an upload waits for its turn

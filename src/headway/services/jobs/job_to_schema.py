@@ -5,9 +5,9 @@ from __future__ import annotations
 from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.jobs.explain.pending import PendingReason
+from headway.jobs.explain.pending_explanation import PendingReason
 from headway.jobs.explain.phrases import format_phrase
-from headway.jobs.explain.reason_sentences import job_reason
+from headway.jobs.explain.reason_lines import job_reason
 from headway.jobs.view.ettr import EffectiveTime
 from headway.schemas.jobs import EffectiveTimeOut, JobOut, ProgressOut
 

@@ -24,7 +24,7 @@ from headway.schemas.training_metrics import (
     TrainingSeriesOut,
 )
 from headway.services.app_state import AppState
-from headway.services.jobs.trainings.training_rows import save_trainings
+from headway.services.jobs.trainings.stored_trainings import save_trainings
 
 PARTS_AT_ONCE = 8  # parts of a job's file that are read before other jobs get their turn
 ENDED_AGE_S = 30.0  # seconds between looks for the file of a job that has ended

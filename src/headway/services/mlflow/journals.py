@@ -16,10 +16,10 @@ from headway.jobs.mlflow.journal_lines import JOURNALS
 from headway.mlflow_files import FOLDER
 from headway.schemas.server import MlflowOut
 from headway.services.app_state import AppState
-from headway.services.jobs.find_job import find_record
 from headway.services.mlflow.journal_state import JournalState, JournalStates
 from headway.services.mlflow.mlflow_api import MlflowApi, workspace_name
-from headway.services.mlflow.replay import RUNNING, Replay, UploadedFile, end_runs, run_tags
+from headway.services.mlflow.replay import RUNNING, Replay, UploadedFile, end_runs
+from headway.services.mlflow.run_tags import run_tags
 
 PARTS_AT_ONCE = 16  # parts of one journal, before other jobs get their turn
 
@@ -91,7 +91,7 @@ async def _repeat_job(
     api = await team_api(state, cluster.name, job.account)
     files = part.path.removesuffix(".jsonl") + ".files/"
     locked = partial(state.store.promotions.promoted_folders, cluster.name, job.account)
-    replay = Replay(api, known, await _tags(state, cluster, job), _FileReader(state, cluster, job, files), locked)
+    replay = Replay(api, known, await run_tags(state, cluster, job), _FileReader(state, cluster, job, files), locked)
     try:
         for _ in range(PARTS_AT_ONCE):
             if not part.data:
@@ -134,30 +134,6 @@ class _FileReader:
     async def _read(self, name: str, offset: int) -> MetricsPart | None:
         ask = MetricsAsk(self.job, offset, self.folder + name, whole_lines=False)
         return (await self.state.backend.jobs.metric_parts(self.cluster, [ask])).get(self.job.id)
-
-
-async def _tags(state: AppState, cluster: Cluster, job: JobState) -> dict[str, str]:
-    """Returns the tags of a job's runs: where they come from."""
-    record = await find_record(state, cluster, job)
-    facts = record.facts if record is not None else {}
-    git = (record.request.get("git") or {}) if record is not None else {}
-    versions = {
-        kind: ", ".join(f"{row['name']}@{row['version']}" for row in facts.get(kind, []))
-        for kind in ("datasets", "environments")
-    }
-    return run_tags(
-        job=job.label,
-        cluster=cluster.name,
-        team=job.account,
-        user=job.user,
-        job_name=job.name,
-        lineage=f"{state.settings.url}/clusters/{cluster.name}/jobs/{job.id}" if record is not None else "",
-        commit=git.get("commit", ""),
-        container=facts.get("container_image", ""),
-        pipeline=record.pipeline if record is not None else "",
-        step=record.step if record is not None else "",
-        **versions,
-    )
 
 
 def has_ended(job: JobState) -> bool:

@@ -21,7 +21,8 @@ from headway.services.app_state import AppState
 from headway.services.mlflow.journals import journal_states, repeat_journals, team_api
 from headway.services.mlflow.mlflow_api import ARTIFACTS, WORKSPACE_HEADER, MlflowApi, request_path
 from headway.services.mlflow.promoted_models import check_change
-from headway.services.mlflow.replay import DEFAULT_ID, TAGS, Replay, artifact_path
+from headway.services.mlflow.replay import DEFAULT_ID, Replay, artifact_path
+from headway.services.mlflow.run_tags import TAGS
 
 if TYPE_CHECKING:
     import httpx

@@ -23,15 +23,14 @@ from headway.jobs.mlflow.journal_lines import (
 )
 from headway.services.mlflow.journal_state import JournalState
 from headway.services.mlflow.mlflow_api import MlflowApi, MlflowRefused
+from headway.services.mlflow.run_tags import JOB_TAG, TAGS
 
 OF_JOB = "runs/"  # the first part of the path of a file that belongs to a run of the job
 DEFAULT, DEFAULT_ID = "Default", "0"  # the experiment of a job that names none, and its id in the job
 RUNNING, KILLED = "RUNNING", "KILLED"  # MLflow's states of runs
 _SCHEME = "mlflow-artifacts:/"
-_JOB = "headway.job"  # the tag of a run with the job that created it
 _OF_RUN = re.compile(r"[^/]+/[^/]+/[^/]+/([0-9a-f]{32})/artifacts/.+")  # a file of a run in the artifact store
 _OF_MODEL = re.compile(r"[^/]+/[^/]+/[^/]+/models/(m-[^/]+)/artifacts/.+")  # a file of a logged model
-TAGS = "headway."  # the first part of the names of tags that only Headway sets
 
 
 @dataclass(frozen=True)
@@ -134,8 +133,8 @@ class Replay:
         except MlflowRefused:  # it was created before
             found = await self._api.get("runs/get", run_id=line.run)
             known = {str(tag.get("key")): str(tag.get("value")) for tag in found["run"]["data"].get("tags", [])}
-            if known.get(_JOB) != self._tags.get(_JOB):
-                raise NotAllowed(f"run {line.run} is one of job {known.get(_JOB)}") from None
+            if known.get(JOB_TAG) != self._tags.get(JOB_TAG):
+                raise NotAllowed(f"run {line.run} is one of job {known.get(JOB_TAG)}") from None
         self._state.runs.setdefault(line.run, RUNNING)
 
     async def real_experiment(self, number: str) -> str:
@@ -212,8 +211,3 @@ async def artifact_path(api: MlflowApi, path: str) -> str:
         return path
     run: dict[str, Any] = (await api.get("runs/get", run_id=parts[1]))["run"]["info"]
     return f"{str(run['artifact_uri']).removeprefix(_SCHEME).strip('/')}/{parts[3]}"
-
-
-def run_tags(**values: object) -> dict[str, str]:
-    """Returns the tags of a job's runs, without empty ones."""
-    return {f"{TAGS}{name}": str(value) for name, value in values.items() if value not in ("", None, [], {})}

@@ -19,7 +19,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, Refused, TooManySubmits, Unreachable
-from headway.jobs.explain.reason_sentences import job_reason
+from headway.jobs.explain.reason_lines import job_reason
 from headway.jobs.promotions.gate_results import DONE, FAILED, SKIPPED, WAITING, GateJobState, GateResult
 from headway.jobs.promotions.gates_file import RERUN, gate_job_run
 from headway.jobs.promotions.manifest import Promoted, Source, promotion_statement

@@ -1,4 +1,4 @@
-"""Why each waiting job of a cluster waits, explained by `jobs.explain.pending` once per reading for all requests."""
+"""Why each waiting job of a cluster waits, explained by `jobs.explain.pending_explanation` once per reading for all requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError
-from headway.jobs.explain.pending import PendingReason, explain_pending
+from headway.jobs.explain.pending_explanation import PendingReason, explain_pending
 from headway.jobs.explain.placement_search import ClusterSnapshot
 from headway.services.app_state import AppState
 from headway.services.read_model.snapshot_diff import diff_since

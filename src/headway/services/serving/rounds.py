@@ -26,7 +26,7 @@ from headway.domain.service_proxy import (
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.nodes_and_jobs import OUT, JobState
 from headway.errors import HeadwayError, InvalidSpec, NotFound, TooManySubmits, Unanswered, Unreachable
-from headway.jobs.explain.reason_sentences import job_reason
+from headway.jobs.explain.reason_lines import job_reason
 from headway.jobs.serving.replica_decisions import (
     must_drain,
     next_step,

@@ -16,7 +16,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotFound, TooManySubmits, Unanswered, Unreachable
-from headway.jobs.explain.reason_sentences import job_reason
+from headway.jobs.explain.reason_lines import job_reason
 from headway.jobs.metrics.metric_files import JobMetrics
 from headway.jobs.sweeps.search import trial_parameters
 from headway.jobs.sweeps.trial_decisions import end_of_sweep, free_places, spent_usd, trials_to_begin, trials_to_stop

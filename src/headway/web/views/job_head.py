@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.jobs.explain.pending import PendingReason
+from headway.jobs.explain.pending_explanation import PendingReason
 from headway.jobs.explain.phrases import Phrase
-from headway.jobs.explain.reason_sentences import job_reason as ended_why
+from headway.jobs.explain.reason_lines import job_reason as ended_why
 from headway.schemas.jobs import ArrayOut
 from headway.services.jobs.actions import POSSIBLE_IN
 from headway.web.views.queue.queue_rows import array_word

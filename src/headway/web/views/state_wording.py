@@ -5,7 +5,7 @@ from __future__ import annotations
 from headway.domain.durations import split_duration
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import BUSY
-from headway.jobs.explain.reason_sentences import explain_reason
+from headway.jobs.explain.reason_lines import explain_reason
 from headway.schemas.nodes.nodes import NodeOut
 
 _DOWN = {"DOWN", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}

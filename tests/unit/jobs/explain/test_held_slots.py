@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from headway.domain.slurm.nodes_and_jobs import NodeState
-from headway.jobs.explain.pending import explain_pending
+from headway.jobs.explain.pending_explanation import explain_pending
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.placement_search import ClusterSnapshot
 from tests.support.clusters.explained_jobs import ALL_HELD, CLUSTER, FULL, NODES, NOW, node, pending

@@ -8,7 +8,7 @@ import pytest
 
 from headway.domain.machines.gpu_parts import GpuParts
 from headway.domain.slurm.nodes_and_jobs import Reservation
-from headway.jobs.explain.pending import explain_pending
+from headway.jobs.explain.pending_explanation import explain_pending
 from headway.jobs.explain.phrases import format_phrase
 from headway.jobs.explain.placement_search import ClusterSnapshot
 from tests.support.clusters.explained_jobs import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.jobs.explain.reason_sentences import REASON_SENTENCES
+from headway.jobs.explain.reason_lines import REASON_SENTENCES
 from headway.schemas.nodes.nodes import GpuOut, NodeOut
 from headway.web.views.overview import price
 from headway.web.views.state_wording import count, duration, job_word, node_kind, pending_reason

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headway.clusterfile.models.scheduling.limits import (
+from headway.clusterfile.models.scheduling.shared_limits import (
     JobsLimitsPart,
     PerJobLimitsPart,
     UserLimitsPart,

@@ -14,7 +14,7 @@ from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Conflict, HeadwayError, NotAllowed, NotFound, Refused, Unanswered
 from headway.jobs import notebook_job
-from headway.jobs.explain.reason_sentences import explain_reason
+from headway.jobs.explain.reason_lines import explain_reason
 from headway.schemas.submission.notebooks import NotebookIn, NotebookLinkOut, NotebookOut
 from headway.services.access.audit import write_audit_line
 from headway.services.access.concurrency_limits import command_slot

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from headway.domain.slurm.job_states import JOB_KINDS, RUNNING, WAITING, kind_of
 from headway.domain.slurm.nodes_and_jobs import JobState
-from headway.jobs.explain.pending import PendingReason
+from headway.jobs.explain.pending_explanation import PendingReason
 from headway.jobs.explain.phrases import Phrase
 from headway.schemas.jobs import ArrayOut
 from headway.services.queue.queue_fields import QueueField

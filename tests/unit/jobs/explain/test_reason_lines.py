@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.jobs.explain.reason_sentences import job_reason
+from headway.jobs.explain.reason_lines import job_reason
 from tests.support.clusters import builders
 
 

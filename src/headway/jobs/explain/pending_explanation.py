@@ -19,7 +19,7 @@ from headway.jobs.explain.placement_search import (
     reason_word,
     requested_shares,
 )
-from headway.jobs.explain.reason_sentences import job_reason
+from headway.jobs.explain.reason_lines import job_reason
 from headway.jobs.view.array_tasks import tasks_of
 
 _DEPENDENCY = re.compile(

@@ -10,7 +10,7 @@ from headway.jobs.explain.phrases import format_duration
 from headway.jobs.explain.placement_search import reason_word
 
 # Slurm's reasons for a waiting job, in words, for lists of jobs. Limits are in limit_reasons.py, and sentences with the values
-# of one job, such as the time at which it may begin, in pending.py. Any other reason is shown unchanged.
+# of one job, such as the time at which it may begin, in pending_explanation.py. Any other reason is shown unchanged.
 REASON_SENTENCES = {
     "Resources": "waits until enough nodes or GPUs are free",
     "Priority": "waits behind jobs of higher priority",

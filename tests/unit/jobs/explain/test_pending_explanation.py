@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway.domain.slurm.nodes_and_jobs import JobState, Reservation
-from headway.jobs.explain.pending import explain_pending
+from headway.jobs.explain.pending_explanation import explain_pending
 from headway.jobs.explain.placement_search import ClusterSnapshot
 from tests.support.clusters import builders
 from tests.support.clusters.explained_jobs import (
