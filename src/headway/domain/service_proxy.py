@@ -10,11 +10,12 @@ SERVICE_PORT = 8470  # of the proxy, on the head
 
 
 class ServerState(StrEnum):
-    """What a server of the proxy is sent. The values are those of node/programs/steer_proxy.py."""
+    """What a server of the proxy is sent. The values are those of node/steer_proxy."""
 
     NEW = "new"  # only health checks
     READY = "ready"  # requests, while its health check passes
     DRAIN = "drain"  # no new requests; those that run are finished
+    CANARY = "canary"  # its part of the share of the requests that canaries get
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class ProxyService:
     health: str  # path that health checks ask for
     hold_s: int
     servers: tuple[ProxyServer, ...]
+    percent: int = 0  # of its requests go to servers in state CANARY, while one is healthy
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,16 @@ class ProxySettings:
     limits: Mapping[str, int] = field(default_factory=dict)
     port: int = SERVICE_PORT
     unchanged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAddress:
+    """Where a replica listens. `service` is TEAM:NAME, `name` as in ProxyServer."""
+
+    service: str
+    name: str
+    node: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,7 @@ class AsyncServices(AsyncResource[Services]):
     start = _threaded(Services.start)
     list = _threaded(Services.list)
     get = _threaded(Services.get)
+    metrics = _threaded(Services.metrics)
     stop = _threaded(Services.stop)
     scale = _threaded(Services.scale)
     create_key = _threaded(Services.create_key)

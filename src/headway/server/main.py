@@ -46,6 +46,7 @@ from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
 from headway.server.workers.rented_machines import RentedMachinesCheck
 from headway.server.workers.row_rounds import BatchWorker, PipelineScheduleWorker, PromotionWorker, SweepWorker
+from headway.server.workers.service_metrics import ServiceMetrics
 from headway.server.workers.services import ServiceWorker
 from headway.server.workers.slurm_polling import FaultHandler, SnapshotWorker
 from headway.server.workers.training_metrics import TrainingMetrics
@@ -282,6 +283,7 @@ class _Server:
             "metrics of trainings": TrainingMetrics(state).run,
             "sweeps": SweepWorker(state).run,
             "services": ServiceWorker(state).run,
+            "metrics of services": ServiceMetrics(state).run,
             "batches": BatchWorker(state).run,
             "promotions": PromotionWorker(state).run,
             "schedules of pipelines": PipelineScheduleWorker(state).run,

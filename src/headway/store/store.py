@@ -55,6 +55,7 @@ from headway.store.jobs.notebooks import NotebookStore
 from headway.store.jobs.pipeline_schedules import PipelineScheduleStore
 from headway.store.jobs.pipelines import PipelineStore
 from headway.store.jobs.promotions import PromotionStore
+from headway.store.jobs.service_figures import ServiceFiguresStore
 from headway.store.jobs.services import ServiceStore
 from headway.store.jobs.sweeps import SweepStore
 from headway.store.jobs.trainings import TrainingStore
@@ -102,6 +103,7 @@ class Store:
         self.pipeline_schedules = PipelineScheduleStore(database)
         self.sweeps = SweepStore(database)
         self.services = ServiceStore(database)
+        self.service_figures = ServiceFiguresStore(database)
         self.batches = BatchStore(database)
         self.promotions = PromotionStore(database)
         self.trainings = TrainingStore(database)

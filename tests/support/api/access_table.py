@@ -208,6 +208,7 @@ TABLE: dict[str, Row] = {
     "POST api/clusters/{name}/services": Row(WORK, body={"document": SERVICE_FILE}),
     "GET api/clusters/{name}/services": Row(ALL),
     "GET api/clusters/{name}/services/{service}": Row(ALL),
+    "GET api/clusters/{name}/services/{service}/metrics": Row(ALL),
     "POST api/clusters/{name}/services/{service}/stop": TOUCH,
     "POST api/clusters/{name}/services/{service}/scale": Row(WORK, LEAD, ADMIN, body={"min": 1, "max": 1}),
     "POST api/clusters/{name}/services/{service}/keys": Row(WORK, LEAD, ADMIN, body={}),

@@ -258,6 +258,9 @@ class FakeServiceProxy(_Part):
     async def steer_proxy(self, cluster: Cluster, settings: ProxySettings) -> Any:
         return await self._fake.call("steer_proxy", cluster, settings)
 
+    async def read_service_metrics(self, cluster: Cluster, after: str, replicas: Any) -> Any:
+        return await self._fake.call("read_service_metrics", cluster, after, tuple(replicas))
+
 
 class FakeUserChanges(_Part):
     """Stands in for services.cluster_backend.ClusterUserChanges."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 
+from headway.domain.service_figures import ServiceFigures, bucket_of
 from headway.domain.service_proxy import ProxyReading, ServerReading, ServiceReading
 from headway.jobs.serving.service_file import read_service
 from headway.services.app_state import AppState
 from headway.services.serving.stored_service import StoredService
 from headway.store import ReplicaRow
+from headway.store.jobs.service_figures import LastReading
 
 FILE = {
     "name": "chat",
@@ -48,4 +50,8 @@ async def put(state: AppState) -> None:
     )
     servers = {"r2": ServerReading(True, 3, 1234, "L7OK 200"), "r3": ServerReading(False, 0, 0, "L4CON")}
     reading = ServiceReading(1240, 3, 4, 2, 1, 85, 1920, servers)
+    place, slow = bucket_of(0.8), bucket_of(4.0)
+    first = {bucket_of(0.09): 1236}
+    figures = ServiceFigures(1240, 2, 2, 310_000, 155_000, {place: 1200, slow: 36}, first, first)
+    await state.store.service_figures.add("demo", int(now // 60), LastReading("7 1240"), {(row.id, 1): figures})
     state.proxies["demo"] = ProxyReading("10.0.0.10", {row.proxy_name: reading})

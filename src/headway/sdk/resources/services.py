@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 
+from headway.schemas.submission.service_metrics import ServiceMetricsOut
 from headway.schemas.submission.services import ServiceIn, ServiceKeyIn, ServiceKeyOut, ServiceOut, ServiceScaleIn
 from headway.sdk.connection import Resource, cluster_path
 
@@ -22,6 +23,11 @@ class Services(Resource):
     def get(self, cluster: str, service: str) -> ServiceOut:
         """Returns a service."""
         return self._connection.get(cluster_path(cluster, "services", service), ServiceOut)
+
+    def metrics(self, cluster: str, service: str, minutes: int = 60) -> ServiceMetricsOut:
+        """Returns requests, errors, times, tokens and cost of the last minutes, a week at most."""
+        path = f"{cluster_path(cluster, 'services', service, 'metrics')}?minutes={minutes}"
+        return self._connection.get(path, ServiceMetricsOut)
 
     def stop(self, cluster: str, service: str) -> ServiceOut:
         """Starts no further replica; those that run finish their requests and end. Raises Conflict if it is stopped."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from headway.domain.cluster import Cluster
-from headway.domain.service_proxy import ProxyReading, ProxySettings, ServerReading, ServiceReading
+from headway.domain.service_figures import GROWTH, MetricsReading, ReplicaCounters, ServiceFigures
+from headway.domain.service_proxy import ProxyReading, ProxySettings, ReplicaAddress, ServerReading, ServiceReading
 from headway.errors import Refused
 from headway.server.cluster_backend.connections import ConnectionPool
 
@@ -37,6 +38,29 @@ class ServiceProxyBackend:
             )
         services = {name: _reading(found) for name, found in json.loads(ran.stdout)["services"].items()}
         return ProxyReading(connection.head.address, services)
+
+    async def read_service_metrics(
+        self, cluster: Cluster, after: str, replicas: Sequence[ReplicaAddress]
+    ) -> MetricsReading:
+        from headway.transport.remote_program import program_source
+
+        connection = await self._pool.slurm(cluster)
+        context = await self._pool.context(cluster)
+        argv = ["python3", "-I", "-S", "-c", program_source("read_service_metrics")]
+        asked = [{"name": f"{one.service}/{one.name}", "node": one.node, "port": one.port} for one in replicas]
+        sent = json.dumps({"after": after, "growth": GROWTH, "replicas": asked}).encode()
+        ran = await context.connections.remote(connection.head, argv, timeout_s=ANSWER_S, input=sent)
+        found = json.loads(ran.stdout)
+        return MetricsReading(
+            found["after"],
+            {_replica_key(key): ServiceFigures.of(one) for key, one in found["requests"].items()},
+            {_replica_key(key): ReplicaCounters(**one) for key, one in found["counters"].items()},
+        )
+
+
+def _replica_key(name: str) -> tuple[str, str]:
+    service, _, replica = name.partition("/")
+    return service, replica
 
 
 def _reading(found: Mapping[str, Any]) -> ServiceReading:

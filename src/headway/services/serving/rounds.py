@@ -42,7 +42,7 @@ from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.tagged_submission import absent_person, submit_tagged
 from headway.services.read_model.snapshot import Snapshot
-from headway.services.serving.stored_service import StoredService
+from headway.services.serving.stored_service import StoredService, server_name
 from headway.store import ReplicaRow, ServiceRow
 
 # Ports of replicas. Below those that the launcher gives to ranks (node/programs/rank_launcher.py).
@@ -187,11 +187,6 @@ async def _settings(
     limits = {key.hash: key.per_minute for key in opening if key.per_minute is not None}
     opens = {key.hash: key.service for key in opening}
     return ProxySettings(opens, services, limits, unchanged=tuple(sorted(unread)))
-
-
-def server_name(replica: ReplicaRow) -> str:
-    """Returns the name of a replica's server in the proxy."""
-    return f"r{replica.number}"
 
 
 async def _advance(

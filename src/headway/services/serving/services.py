@@ -25,8 +25,8 @@ from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.job_secrets.requested import require_secrets
 from headway.services.jobs.submission import new_folder_suffix, node_offer
-from headway.services.serving.rounds import PORTS, server_name
-from headway.services.serving.stored_service import StoredService
+from headway.services.serving.rounds import PORTS
+from headway.services.serving.stored_service import StoredService, server_name
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.store import ReplicaRow, ServiceKeyRow, ServiceRow
 

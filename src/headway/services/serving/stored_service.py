@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.jobs.serving.service_file import Service, read_service
 from headway.schemas.submission.job_field_types import GitIn
-from headway.store import ServiceRow
+from headway.store import ReplicaRow, ServiceRow
 
 
 @dataclass(frozen=True)
@@ -35,3 +35,8 @@ class StoredService:
         kept: Mapping[str, Any] = row.document
         git = GitIn.model_validate(kept["git"]) if kept["git"] else None
         return cls(read_service(kept["file"]), kept["mark"], kept["bundle"], git)
+
+
+def server_name(replica: ReplicaRow) -> str:
+    """Returns the name of a replica's server in the proxy."""
+    return f"r{replica.number}"

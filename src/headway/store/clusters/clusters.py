@@ -12,6 +12,7 @@ from headway.store.db import billing_schema as ledger
 from headway.store.db import cluster_schema as t
 from headway.store.db import model_schema as models
 from headway.store.db.rows import ClusterRow
+from headway.store.db.service_schema import SERVICE_TABLES
 from headway.store.db.transactions import StorePart
 
 
@@ -96,9 +97,8 @@ class ClusterStore(StorePart):
                 await db.execute(delete(t.pipelines).where(t.pipelines.c.cluster == name))
                 await db.execute(delete(t.trials).where(t.trials.c.cluster == name))
                 await db.execute(delete(t.sweeps).where(t.sweeps.c.cluster == name))
-                await db.execute(delete(t.service_replicas).where(t.service_replicas.c.cluster == name))
-                await db.execute(delete(t.service_keys).where(t.service_keys.c.cluster == name))
-                await db.execute(delete(t.services).where(t.services.c.cluster == name))
+                for table in SERVICE_TABLES:
+                    await db.execute(delete(table).where(table.c.cluster == name))
                 await db.execute(delete(t.batches).where(t.batches.c.cluster == name))
                 await db.execute(delete(models.promotions).where(models.promotions.c.cluster == name))
                 await db.execute(delete(models.model_approvals).where(models.model_approvals.c.cluster == name))

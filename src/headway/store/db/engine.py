@@ -17,7 +17,8 @@ from sqlalchemy.pool import NullPool
 import headway.store.db.access_schema
 import headway.store.db.billing_schema
 import headway.store.db.cluster_schema
-import headway.store.db.model_schema  # noqa: F401
+import headway.store.db.model_schema
+import headway.store.db.service_schema  # noqa: F401
 from headway.errors import Refused
 from headway.store.db.errors import StoreUnavailable
 from headway.store.db.metadata import HEAD, metadata

@@ -418,6 +418,7 @@ class ServiceRow:
     wanted: int
     low_since: float | None  # since when fewer than `wanted` replicas would suffice
     ended_at: float | None  # when its last replica had ended
+    canary: Mapping[str, Any] | None = None  # the version that gets a share of the requests, or the last one that did
 
     @property
     def account(self) -> str:
@@ -448,6 +449,14 @@ class ReplicaRow:
     failed: bool = False  # ended although no one asked for it
     healthy_at: float | None = None  # when its health check passed first
     ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceEventRow:
+    """A decision about a service, in words."""
+
+    at: float
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

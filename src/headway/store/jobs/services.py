@@ -11,7 +11,7 @@ from sqlalchemy import insert, select, update
 
 from headway.errors import Conflict, NotFound
 from headway.store.access.credential_cache import digest
-from headway.store.db import cluster_schema as t
+from headway.store.db import service_schema as t
 from headway.store.db.rows import ReplicaRow, ServiceKeyRow, ServiceRow
 from headway.store.db.transactions import StorePart
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, Page, Text, Words, contains, fits
 from headway.schemas.base import API_PREFIX
+from headway.schemas.submission.service_metrics import MOST_MINUTES, ServiceMetricsOut
 from headway.schemas.submission.services import ServiceIn, ServiceKeyIn, ServiceKeyOut, ServiceOut, ServiceScaleIn
+from headway.services.serving import metrics
 from headway.services.serving import services as service_calls
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/services", tags=["jobs"])
@@ -35,6 +39,15 @@ async def list_services(
 async def get_service(name: str, service: str, state: State, who: Anyone) -> ServiceOut:
     """Returns the service with this id, TEAM:NAME or name. Those who may change it get its file, too."""
     return await service_calls.get_service_with_file(state, who, name, service)
+
+
+@router.get("/{service}/metrics", name="metrics")
+async def service_metrics(
+    name: str, service: str, state: State, who: Anyone, minutes: Annotated[int, Query(ge=1, le=MOST_MINUTES)] = 60
+) -> ServiceMetricsOut:
+    """Returns requests, errors, times and tokens of the last minutes, of all versions and of each; its cost to those who may
+    see the usage of its team."""
+    return await metrics.service_metrics(state, who, name, service, minutes)
 
 
 @router.post("/{service}/stop", name="stop")

@@ -1,4 +1,4 @@
-"""serve up|show|ls|logs|scale|stop|key: HTTP servers as jobs, behind one address."""
+"""serve up|show|ls|metrics|logs|scale|stop|key: HTTP servers as jobs, behind one address."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import NotFound
 
 if TYPE_CHECKING:
+    from headway.schemas.submission.service_metrics import ServiceRates
     from headway.schemas.submission.services import ReplicaOut, ServiceOut
 
 app = typer.Typer(
@@ -111,6 +112,54 @@ def ls(cluster: ClusterOption = None, output: Output = Format.table) -> None:
         for s in found
     ]
     tables.print_table(columns, rows)
+
+
+@app.command("metrics")
+def metrics(
+    service: Which,
+    cluster: ClusterOption = None,
+    minutes: Annotated[
+        int, typer.Option("--minutes", metavar="NUMBER", min=1, help="Minutes to look back, at most a week.")
+    ] = 60,
+    output: Output = Format.table,
+) -> None:
+    """Show requests, errors, times, tokens and cost of a service, by version.
+
+    headway serve metrics chat --minutes 1440"""
+    api = common.connect()
+    found = api.services.metrics(common.choose_cluster(api, cluster), _address(service), minutes)
+    if output is Format.json:
+        print_json(found)
+        return
+    columns = [
+        tables.Column("VERSION"), tables.Column("REQUESTS", right=True), tables.Column("PER S", right=True),
+        tables.Column("ERRORS", right=True), tables.Column("P50 MS", right=True), tables.Column("P95 MS", right=True),
+        tables.Column("P99 MS", right=True), tables.Column("FIRST TOKEN P95 MS", right=True, drop_order=1),
+        tables.Column("TOKENS/S", right=True),
+    ]  # fmt: skip
+    lines = [_rates_line("all", found.all)]
+    if len(found.versions) > 1:
+        lines += [_rates_line(str(version), one) for version, one in sorted(found.versions.items())]
+    tables.print_table(columns, lines)
+    common.print_line(f"tokens: {found.all.prompt_tokens:,} of prompts, {found.all.generated_tokens:,} generated")
+    if found.usd is not None:
+        each = found.usd_per_million_tokens
+        per_million = "" if each is None else f", {each:,.2f} USD per million tokens"
+        common.print_line(f"cost of the replicas' jobs: {found.usd:,.2f} USD{per_million}")
+
+
+def _rates_line(version: str, rates: ServiceRates) -> list[tables.Cell]:
+    times = rates.latency_ms
+    first = rates.first_token_ms
+    return [
+        version,
+        f"{rates.requests:,}",
+        f"{rates.requests_per_s:,.2f}",
+        f"{100 * rates.error_rate:.1f} %",
+        *((f"{ms:,.0f}" for ms in (times.p50, times.p95, times.p99)) if times else ("-", "-", "-")),
+        f"{first.p95:,.0f}" if first else "-",
+        f"{rates.tokens_per_s:,.1f}" if rates.generated_tokens else "-",
+    ]
 
 
 @app.command("logs")

@@ -11,11 +11,13 @@ from starlette.responses import Response
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.services.access.ownership_rights import may_act_on
 from headway.services.serving import services
+from headway.services.serving.metrics import service_metrics
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
 from headway.web.rendering import render
 
 router = page_router()
+MINUTES = 60  # whose figures are shown
 ENDED = 5  # ended replicas that are shown, the latest
 # State of a service or replica -> the word whose colour it has
 _WORDS = {
@@ -46,6 +48,7 @@ async def service_page(name: str, service: str, state: State, who: Anyone) -> Re
     row = await state.store.services.get(name, service)
     found = await services.get_service(state, name, row.id)
     ended = [one for one in found.replicas if one.ended_at is not None][-ENDED:]
+    figures = await service_metrics(state, who, name, row.id, MINUTES)
     shown = [*(one for one in found.replicas if one.ended_at is None), *reversed(ended)]
     return render(
         "service.html",
@@ -54,6 +57,7 @@ async def service_page(name: str, service: str, state: State, who: Anyone) -> Re
         tab="services",
         service=found,
         replicas=shown,
+        figures=figures,
         words=_WORDS,
         may=may_act_on(cluster, who, row),
     )

@@ -572,6 +572,7 @@ def _create_tables() -> None:
         sa.Column("most", sa.Integer(), nullable=False),
         sa.Column("wanted", sa.Integer(), nullable=False),
         sa.Column("low_since", sa.Float(), nullable=True),
+        sa.Column("canary", sa.JSON(), nullable=True),
         sa.Column("ended_at", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_services"),
     )
@@ -609,6 +610,32 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_service_keys"),
     )
     op.create_index("ix_service_keys_cluster", "service_keys", ["cluster"], unique=False)
+    op.create_table(
+        "service_events",
+        sa.Column("number", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("service", sa.String(length=32), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("number", name="pk_service_events"),
+    )
+    op.create_index("ix_service_events_service", "service_events", ["service", "number"], unique=False)
+    op.create_table(
+        "service_minutes",
+        sa.Column("service", sa.String(length=32), nullable=False),
+        sa.Column("minute", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("version", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("figures", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("service", "minute", "version", name="pk_service_minutes"),
+    )
+    op.create_table(
+        "service_readings",
+        sa.Column("cluster", sa.String(length=64), nullable=False),
+        sa.Column("after", sa.String(length=64), nullable=False),
+        sa.Column("counters", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("cluster", name="pk_service_readings"),
+    )
     op.create_table(
         "batches",
         sa.Column("id", sa.String(length=32), nullable=False),

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from programs import steer_proxy
+from steer_proxy import __main__ as steer_proxy
+from steer_proxy.configuration import CHECK
 
 
 def settings(*states: str, health: str = "/health") -> dict[str, Any]:
@@ -42,7 +43,7 @@ def test_only_healthy_servers_have_weight() -> None:
     first = lines.index("backend slot1")
     assert (
         first
-        < lines.index("    server r1-10.0.0.7:17001 10.0.0.7:17001 " + steer_proxy.CHECK + " weight 0")
+        < lines.index("    server r1-10.0.0.7:17001 10.0.0.7:17001 " + CHECK + " weight 0")
         < lines.index("backend slot2")
     )
 
@@ -176,7 +177,7 @@ def test_servers_and_keys_change_through_the_socket(monkeypatch: pytest.MonkeyPa
     assert told[1:] == [
         "set server slot1/r1-10.0.0.7:17001 weight 0",
         "set server slot1/r1-10.0.0.7:17001 state ready",
-        f"add server slot1/r2-10.0.0.7:17002 10.0.0.7:17002 {steer_proxy.CHECK} weight 100",
+        f"add server slot1/r2-10.0.0.7:17002 10.0.0.7:17002 {CHECK} weight 100",
         "enable health slot1/r2-10.0.0.7:17002",
         "set server slot1/r2-10.0.0.7:17002 weight 0",
         "set server slot1/r2-10.0.0.7:17002 state ready",

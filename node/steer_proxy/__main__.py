@@ -3,17 +3,16 @@ again and again; what is as asked already stays untouched.
 
 Input: {"port": PORT, "keys": {HASH: "TEAM:NAME"}, "limits": {HASH: REQUESTS A MINUTE},
 "services": [{"name": "TEAM:NAME", "health": PATH, "hold_s": S, "servers": [{"name": NAME, "node": NODE, "port": PORT,
-"state": "new" | "ready" | "drain", "weight": 1..256}]}], "unchanged": ["TEAM:NAME"]}
+"state": "new" | "ready" | "drain" | "canary", "weight": 1..256}], "percent": 0..50}], "unchanged": ["TEAM:NAME"]}
 Output: {"services": {"TEAM:NAME": {"requests": N, ..., "servers": {NAME: {"healthy": BOOL, "sessions": N, "check": TEXT}}}}}
 
 Services, servers and keys change through HAProxy's runtime socket. HAProxy can't add a backend at run time, so the file has a
 number of backends that are alike (slots), and maps say which service has which. When they do not suffice, or a new version of
 this program has another file, HAProxy starts a new process that takes over the listening socket, and the old one finishes its
 requests. The file always has all servers, so a HAProxy that is started again carries on alone. A server that is new gets no
-request until its health check has passed."""
+request until its health check has passed. Servers in state "canary" get `percent` of the requests of their service."""
 
 import csv
-import hashlib
 import json
 import os
 import socket
@@ -21,125 +20,25 @@ import subprocess
 import sys
 import time
 
-FOLDER = "/etc/headway/serve"
-RUN = "/run/headway-serve"
+from steer_proxy.configuration import (
+    FOLDER,
+    HOLD,
+    RUN,
+    SERVICE_UNIT,
+    SLOTS,
+    canary_map,
+    configuration,
+    name_of,
+    server_words,
+    shape_of,
+)
+
 MASTER = RUN + "/master.sock"
 UNIT = "headway-serve.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
 HAPROXY = "/usr/sbin/haproxy"
 ANSWER_S = 10
 START_S = 20
-CHECK = "check inter 1s fastinter 500ms downinter 500ms fall 2 rise 1 observe layer4 error-limit 5 on-error mark-down"
-# Slots come in steps of this number.
-SLOTS = 64
-HOLD = """\
--- Holds a request while its service has no server that could answer it, for a number of seconds at most. A process that a
--- reload has left checks no servers any more: it refuses the request, and the client asks the new process.
-local function refuse(txn, seconds, text)
-    txn:done(txn:reply({
-        status = 503,
-        headers = { ["content-type"] = { "text/plain" }, ["retry-after"] = { seconds } },
-        body = text .. "\\n",
-    }))
-end
-
-core.register_action("hold", { "http-req" }, function(txn)
-    local name = txn.f:be_name()
-    local left = (txn:get_var("txn.hold") or 0) * 20
-    while txn.f:nbsrv(name) == 0 do
-        if left % 20 == 0 and tonumber(core.get_info()["Stopping"]) ~= 0 then
-            return refuse(txn, "1", "the proxy was reloaded; ask again")
-        end
-        if left <= 0 then
-            return refuse(txn, "5", "no replica is healthy")
-        end
-        core.msleep(50)
-        left = left - 1
-    end
-end, 0)
-"""
-SERVICE_UNIT = """\
-[Unit]
-Description=Proxy of Headway's services
-After=network-online.target
-
-[Service]
-Type=notify
-ExecStart={haproxy} -Ws -f {folder}/haproxy.cfg -p {run}/haproxy.pid -S {run}/master.sock,mode,600
-ExecReload=/bin/kill -USR2 $MAINPID
-RuntimeDirectory=headway-serve
-KillMode=mixed
-Restart=always
-RestartSec=100ms
-SuccessExitStatus=143
-LimitNOFILE=20000
-
-[Install]
-WantedBy=multi-user.target
-"""
-# The old process of a reload ends after `hard-stop-after`, with whatever requests it still has.
-HEAD = """\
-global
-    log stdout format raw daemon notice
-    user haproxy
-    group haproxy
-    maxconn 9900
-    hard-stop-after 60m
-    stats socket {run}/admin.sock mode 600 level admin expose-fd listeners
-    stats timeout 30s
-    lua-load {folder}/hold.lua
-
-defaults
-    mode http
-    timeout connect 2s
-    timeout client 10m
-    timeout server 60m
-    timeout tunnel 60m
-    timeout http-request 15s
-    timeout http-keep-alive 75s
-    timeout queue 60s
-    retries 3
-    retry-on conn-failure
-    option redispatch 1
-    option http-server-close
-    option forwardfor
-
-frontend serve
-    bind :{port}
-    http-request return status 404 content-type text/plain string "no such service\\n" unless {{ path_beg /serve/ }}
-    http-request set-var(txn.team) path,field(3,/)
-    http-request set-var(txn.name) path,field(4,/)
-    http-request set-var-fmt(txn.service) "%[var(txn.team)]:%[var(txn.name)]"
-    http-request set-var(txn.key) http_auth_bearer,sha2(256),hex,lower
-    http-request set-var(txn.granted) var(txn.key),map_str({folder}/keys.map)
-    acl known_key var(txn.granted) -m found
-    acl key_of_service var(txn.granted),strcmp(txn.service) eq 0
-    http-request return status 401 content-type text/plain string "invalid key\\n" hdr WWW-Authenticate Bearer unless known_key
-    http-request return status 403 content-type text/plain string "key of another service\\n" unless key_of_service
-    stick-table type string len 64 size 100k expire 2m store http_req_rate(1m)
-    http-request track-sc0 var(txn.key)
-    http-request set-var(txn.rate) sc_http_req_rate(0)
-    http-request set-var(txn.limit) var(txn.key),map_str_int({folder}/limits.map)
-    acl has_limit var(txn.limit) -m found
-    acl over_limit var(txn.limit),sub(txn.rate) lt 0
-    http-request return status 429 content-type text/plain string "too many requests\\n" if has_limit over_limit
-    http-request del-header Authorization
-    http-request replace-path /serve/[^/]+/[^/]+/?(.*) /\\1
-    http-request set-var(txn.hold) var(txn.service),map_str_int({folder}/holds.map,0)
-    use_backend %[var(txn.service),map_str({folder}/slots.map)]
-"""
-BACKEND = """
-backend {name}
-    balance leastconn
-    option httpchk
-    http-check send meth GET uri-lf %[be_name,map_str({folder}/health.map,/)] ver HTTP/1.1 hdr Host headway
-    http-check expect status 200-299
-    http-request return status 503 content-type text/plain string "too many requests at once\\n" if {{ be_conn gt {most} }}
-    http-request lua.hold
-"""
-# Requests that a service may have at once, with those that are held. Less than a third of `maxconn`: also three services at this
-# limit leave connections for others.
-MOST_REQUESTS = 3000
 # HAProxy's times of a server are means of so many requests at most.
 MEAN_REQUESTS = 1024
 
@@ -183,6 +82,7 @@ def maps(request):
     return {
         "health.map": {service["slot"]: service["health"] for service in services},
         "holds.map": {service["name"]: service["hold_s"] for service in services},
+        "canary.map": canary_map(services),
         "slots.map": {service["name"]: service["slot"] for service in services},
         "limits.map": request["limits"],
         "keys.map": request["keys"],
@@ -233,39 +133,6 @@ def resolve(request):
 def slot_number(slot):
     """Returns the number of a slot."""
     return int(slot.removeprefix("slot"))
-
-
-def configuration(request):
-    """Returns the text of the configuration file."""
-    text = HEAD.format(run=RUN, folder=FOLDER, port=request["port"])
-    of_slots = {service["slot"]: service["servers"] for service in request["services"]}
-    for slot in (f"slot{number}" for number in range(1, request["slots"] + 1)):
-        text += BACKEND.format(name=slot, folder=FOLDER, most=MOST_REQUESTS)
-        for server in of_slots.get(slot, ()):
-            weight = server["weight"] if server["state"] == "ready" else 0
-            text += f"    server {name_of(server)} {server_words(server)} weight {weight}\n"
-    return text
-
-
-def address_of(server):
-    """Returns ADDRESS:PORT of a server."""
-    return f"{server['address']}:{server['port']}"
-
-
-def name_of(server):
-    """Returns the name of a server in HAProxy. It has the address: a server on another node is another one, and the old one
-    stays while it has requests."""
-    return f"{server['name']}-{address_of(server)}"
-
-
-def server_words(server):
-    """Returns address and checks of a server, as the file and the runtime socket take them."""
-    return f"{address_of(server)} {CHECK}"
-
-
-def shape_of(request):
-    """Returns a digest of the configuration without its servers: if it is unchanged, the runtime socket suffices."""
-    return hashlib.sha256((configuration({**request, "services": []}) + HOLD).encode()).hexdigest()
 
 
 def start_or_reload(shape):
