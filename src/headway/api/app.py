@@ -54,6 +54,7 @@ from headway.api.routers.cluster import (
     operations,
     rentals,
     rollouts,
+    schedule,
     storage,
     whatif,
 )
@@ -108,6 +109,7 @@ def create_app(state: AppState) -> FastAPI:
         datasets,
         environments,
         rollouts,
+        schedule,
         metrics,
         training_metrics,
         trainings,

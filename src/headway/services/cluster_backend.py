@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -246,6 +247,11 @@ class ClusterSlurmState(Protocol):
 
     async def job_runs(self, cluster: Cluster, job_id: int) -> tuple[JobState, ...]:
         """Returns every run of a job from accounting; a requeued job has several."""
+        ...
+
+    async def head_local_time(self, cluster: Cluster, unix_s: int) -> datetime:
+        """Returns this moment in the time zone of the head, in which reservations of the cluster file are. Raises
+        Unreachable."""
         ...
 
 

@@ -80,6 +80,12 @@ async def record_made(connections: Remote, head: Machine, names: Sequence[str]) 
     await connections.remote(head, ["sh", "-c", _WRITE, "sh", *names], timeout_s=TIMEOUT_S)
 
 
+async def head_local_time(connections: Remote, head: Machine, unix_s: int) -> datetime:
+    """Returns this moment in the time zone of the head, without the zone: scontrol takes and prints such times."""
+    ran = await connections.remote(head, ["date", f"--date=@{unix_s}", "+%Y-%m-%dT%H:%M:%S"], timeout_s=TIMEOUT_S)
+    return datetime.fromisoformat(ran.stdout.strip())
+
+
 def creation_argv(words: Sequence[str]) -> list[str]:
     """Returns the command that makes a reservation."""
     return ["scontrol", "create", "reservation", *words]

@@ -10,6 +10,7 @@ SITE = Path(__file__).parent / "static" / "docs"  # built by tools/docs.py
 PAGE_TO_DOC = {
     "overview": "howto/dashboard",
     "queue": "howto/jobs",
+    "schedule": "howto/reservations",
     "submit": "howto/jobs",
     "trainings": "howto/training-metrics",
     "nodes": "howto/faults",

@@ -42,6 +42,7 @@ class TabGroup:
 CLUSTER = (
     Tab("overview", "Overview", "", letter="o"),
     Tab("queue", "Queue", "/queue", group="Work", letter="q"),
+    Tab("schedule", "Schedule", "/schedule", group="Work", letter="u"),
     Tab("submit", "Submit", "/submit", roles=CAN_SUBMIT, group="Work", letter="s"),
     Tab("trainings", "Trainings", "/trainings", group="Work", letter="t"),
     Tab("sweeps", "Sweeps", "/sweeps", group="Work", letter="w"),

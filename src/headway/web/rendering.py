@@ -21,7 +21,7 @@ from headway.services.access.role_rights import Principal
 from headway.web import navigation, page_context
 from headway.web.documentation import doc_address
 from headway.web.views.banners import cluster_banners
-from headway.web.views.state_wording import count, duration, incident_kind, seconds, sentence, slurm_time
+from headway.web.views.state_wording import count, duration, incident_kind, node_list, seconds, sentence, slurm_time
 
 STATIC = Path(__file__).parent / "static"
 VENDOR = (
@@ -118,7 +118,15 @@ def templates() -> Environment:
         auto_reload=False,  # otherwise each rendering checks the files for changes
     )
     made.filters.update(
-        duration=duration, seconds=seconds, clock=clock, day=day, ago=ago, iso=iso, until=until, left=left
+        duration=duration,
+        seconds=seconds,
+        clock=clock,
+        day=day,
+        ago=ago,
+        iso=iso,
+        until=until,
+        left=left,
+        node_list=node_list,
     )
     made.globals.update(
         doc_address=doc_address,

@@ -53,7 +53,8 @@ NOTHING_CHANGED = {
     "POST api/clusters/{name}/estimate", "POST api/size",
     "POST api/clusters/{name}/commands/{key}/input", "POST api/clusters/{name}/terminals/{key}/input",
     "PUT api/clusters/{name}/terminals/{key}/size", "POST api/clusters/{name}/mlflow/{team}/{path:path}",
-    "POST /new", "POST /new/check", "POST /clusters/{name}/scale", "POST /clusters/{name}/submit/check",
+    "POST /new", "POST /new/check", "POST /clusters/{name}/scale", "POST /clusters/{name}/schedule",
+    "POST /clusters/{name}/submit/check",
 }  # fmt: skip
 SIGNING = {
     "POST /signin",
@@ -64,6 +65,7 @@ SIGNING = {
 FORMS: dict[str, dict[str, str]] = {
     "POST /new/apply": {"text": "name: lab\nplan: h100-8\nnodes: 4\n", "confirmed": "1"},
     "POST /clusters/{name}/scale/apply": {"nodes-main": "2", "confirmed": "1"},
+    "POST /clusters/{name}/schedule/apply": {"start": "2099-01-01T10:00", "hours": "4", "confirmed": "1"},
     "POST /tokens": {"label": "x"},
     "POST /people": {"person": "nora"},
     "POST /people/{person}": {"role": "member", "user": "{user}"},
@@ -82,7 +84,7 @@ BODIES: dict[str, Any] = {
 }
 WAITING = {"hold", "release"}
 _QUEUED = (  # these don't ask the cluster
-    "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/link", "/backup", "/restore", "/rotate",
+    "/down", "/apply", "/scale", "/scale/plan", "/scale/apply", "/schedule/apply", "/link", "/backup", "/restore", "/rotate",
     "/datasets", "/environments", "/verify", "/remove", "/fabric-test", "/whatif",
     "/roll", "/roll/plan",
 )  # fmt: skip

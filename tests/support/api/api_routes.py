@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         readiness_checks=(),
         slurm_export=SlurmExport({}, (), ()),
         history=(),
+        head_local_time=datetime.fromisoformat("2099-01-01T10:00"),
         submit=done,
         cancel=None,
         array_states={},

@@ -194,6 +194,9 @@ class FakeSlurmState(_Part):
     async def job_runs(self, cluster: Cluster, job_id: int) -> Any:
         return await self._fake.call("job_runs", cluster, job_id)
 
+    async def head_local_time(self, cluster: Cluster, unix_s: int) -> Any:
+        return await self._fake.call("head_local_time", cluster, unix_s)
+
 
 class FakeJobs(_Part):
     """Stands in for services.cluster_backend.ClusterJobs."""

@@ -45,6 +45,7 @@ from tests.support.site import (
     notebooks,
     operations,
     pipelines,
+    schedule,
     services,
     storage,
     sweeps,
@@ -199,7 +200,7 @@ def _read(cluster: Cluster) -> SlurmReading:
     shown = SHOWN[cluster.name]
     if shown.stale:
         raise Unreachable(shown.stale)
-    return SlurmReading(shown.nodes, shown.jobs)
+    return SlurmReading(shown.nodes, shown.jobs, reservations=shown.reservations)
 
 
 def _shares(cluster: Cluster) -> tuple[AccountShare, ...]:
@@ -358,6 +359,8 @@ async def furnish(state: AppState, work: FakeBackend) -> None:
     ):
         await state.store.audit.record(who, action, target, detail, address="192.0.2.17", result=result)
     await put(state, work, broken(), "demo")
+    SHOWN["demo"] = schedule.planned(SHOWN["demo"])
+    state.live.store_snapshot(SHOWN["demo"])
     training_metrics.put_metrics(state, "demo", 104)
     await training_metrics.put_trainings(state, "demo")
     await put(state, work, renamed(stale(mixed()), "prod"), "prod")

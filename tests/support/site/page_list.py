@@ -53,6 +53,11 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("fabric-test", "/clusters/demo/fabric-test"),
         Place("fabric-test-none", "/clusters/prod/fabric-test", role="viewer"),
     ),
+    "/clusters/{name}/schedule": (
+        Place("schedule", "/clusters/demo/schedule"),
+        Place("schedule-viewer", "/clusters/prod/schedule", role="viewer"),
+        Place("schedule-empty", "/clusters/half/schedule"),
+    ),
     "/clusters/{name}/scale": (
         Place("scale", "/clusters/grow/scale"),
         Place("scale-viewer", "/clusters/demo/scale", role="viewer"),
@@ -190,6 +195,7 @@ NO_PAGE = {
     "/clusters",
     "/clusters/{name}/live",
     "/clusters/{name}/queue/live",
+    "/clusters/{name}/schedule/live",
     "/clusters/{name}/jobs/{job_id}/live",
     "/clusters/{name}/jobs/{job_id}/efficiency",
     "/operations/{operation_id}/live",

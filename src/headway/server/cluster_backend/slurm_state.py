@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.accounts import AccountShare
 from headway.domain.slurm.nodes_and_jobs import JobState
@@ -67,3 +69,9 @@ class SlurmStateBackend:
 
         slurm = await self._pool.slurm(cluster)
         return await sacct_jobs.read_job_runs(slurm.links, slurm.head, job_id, cluster.slurm_version)
+
+    async def head_local_time(self, cluster: Cluster, unix_s: int) -> datetime:
+        from headway.slurm.planned_reservations import head_local_time
+
+        slurm = await self._pool.slurm(cluster)
+        return await head_local_time(slurm.links, slurm.head, unix_s)

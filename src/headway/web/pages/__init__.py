@@ -20,6 +20,7 @@ from headway.web.pages.cluster import (
     operations,
     overview,
     scale,
+    schedule,
     search,
     storage,
 )
@@ -62,6 +63,7 @@ PAGES: tuple[ModuleType, ...] = (
     nodes,
     fabric_test,
     scale,
+    schedule,
     storage,
     sign_in,
     tokens,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from headway.domain.durations import split_duration
+from headway.domain.slurm.hostlist import compress
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import BUSY
 from headway.jobs.explain.reason_lines import explain_reason
@@ -85,6 +88,12 @@ def slurm_time(seconds: int) -> str:
 def count(number: int, one: str, many: str = "") -> str:
     """Returns a number with its noun: "1 node" for (1, "node"), "3 nodes" for (3, "node")."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def node_list(names: Collection[str]) -> str:
+    """Returns nodes as Slurm writes them, or their number where that is too long; "" for none."""
+    text = compress(names)
+    return text if len(text) <= 60 else count(len(names), "node")
 
 
 def seconds(value: float) -> str:
