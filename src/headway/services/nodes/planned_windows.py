@@ -12,8 +12,8 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress, expand
 from headway.errors import Conflict, NotFound, Refused
 from headway.schemas.clusters import ApplyIn, ChangeSetOut, Document
+from headway.schemas.nodes.schedule import ScheduledJobOut
 from headway.schemas.operations import OperationOut
-from headway.schemas.schedule import ScheduledJobOut
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.cluster import clusters, planning

@@ -10,7 +10,7 @@ from headway.domain.slurm.hostlist import natural_key
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES, OURS, SPARES, JobState, NodeState, Reservation
 from headway.domain.slurm.reservations import MAINTENANCE
-from headway.schemas.schedule import ScheduledJobOut, ScheduledNodeOut, ScheduledReservationOut, ScheduleOut
+from headway.schemas.nodes.schedule import ScheduledJobOut, ScheduledNodeOut, ScheduledReservationOut, ScheduleOut
 from headway.services.app_state import AppState
 from headway.services.queue.pending_reasons import pending_reason
 from headway.services.read_model.snapshot import Snapshot

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from headway.errors import Refused
-from headway.schemas.schedule import ScheduledJobOut, ScheduledReservationOut, ScheduleOut
+from headway.schemas.nodes.schedule import ScheduledJobOut, ScheduledReservationOut, ScheduleOut
 from headway.services.nodes.planned_windows import PlannedWindow
 
 ROWS = 100  # jobs of the table

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from headway.api.auth.dependencies import Anyone, State
 from headway.schemas.base import API_PREFIX
-from headway.schemas.schedule import ScheduleOut
+from headway.schemas.nodes.schedule import ScheduleOut
 from headway.services.queue.schedule import get_schedule
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}", tags=["jobs"])
