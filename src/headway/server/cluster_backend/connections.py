@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headway.health.slurm_reconciler import SlurmReconciler
     from headway.jobs.remote.helper_pool import HelperPool
     from headway.jobs.view.progress import ProgressReader
+    from headway.slurm.accounting.sacct_jobs import RecentJobs
     from headway.slurm.reader import SlurmReader
 
 # Seconds between queries to the provider for the head's address: a query takes longer than most commands on the head.
@@ -40,6 +41,7 @@ class SlurmConnection:
     version: str
     reader: SlurmReader
     progress: ProgressReader
+    history: RecentJobs
     poll: SlurmPoller
 
     async def close(self) -> None:
@@ -171,6 +173,7 @@ class ConnectionPool:
         from headway.cluster.keys.secrets import secret_content
         from headway.jobs.remote.helper_pool import HelperPool
         from headway.jobs.view.progress import ProgressReader
+        from headway.slurm.accounting.sacct_jobs import RecentJobs
         from headway.slurm.reader import SlurmReader
 
         opened = await self.opened(cluster)
@@ -194,8 +197,9 @@ class ConnectionPool:
             links = HelperPool(connections)
             reader = SlurmReader(connections, head, jwt_key, cluster.slurm_version)
             poll = SlurmPoller(head, secrets.get("bootstrap_key", ""), jwt_key, cluster.slurm_version)
+            history = RecentJobs(links, head, cluster.slurm_version)
             opened.slurm = SlurmConnection(
-                links, head, cluster.slurm_version, reader, ProgressReader(links, head), poll
+                links, head, cluster.slurm_version, reader, ProgressReader(links, head), history, poll
             )
             return opened.slurm
 

@@ -34,10 +34,7 @@ class SlurmStateBackend:
         return await (await self._pool.slurm(cluster)).reader.jobs_by_id(numbers)
 
     async def history(self, cluster: Cluster) -> tuple[JobState, ...]:
-        from headway.slurm.accounting import sacct_jobs
-
-        slurm = await self._pool.slurm(cluster)
-        return await sacct_jobs.read_recent_jobs(slurm.links, slurm.head, cluster.slurm_version)
+        return await (await self._pool.slurm(cluster)).history.read()
 
     async def task(self, cluster: Cluster, job_id: int, task: str) -> JobState:
         from headway.jobs.view.array_tasks import tasks_of

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +23,9 @@ from headway.slurm.accounting.sacct_values import (
 from headway.slurm.adapters.base import gpus_of_tres, parse_number, parse_text
 from headway.transport.ssh import Remote
 
+HISTORY_DAYS = 7
+COMPLETE_S = 600.0
+LATE_S = 300  # records come up to minutes late
 _BREAK = "\x1f"  # separates fields: a job's name may contain "|"
 
 
@@ -65,6 +71,9 @@ COLUMNS = (
 )
 
 
+_ALIKE = ("name", "user", "account", "partition", "state", "reason", "workdir", "qos")  # equal for many jobs: kept once
+
+
 def columns(version: str) -> tuple[JobColumn, ...]:
     """Returns the columns that this version of Slurm has."""
     return tuple(c for c in COLUMNS if not c.since or is_at_least(version, c.since))
@@ -92,6 +101,7 @@ def parse_jobs(output: str, version: str) -> list[JobState]:
         if len(words) != len(declared):
             continue
         found = {column.name: column.parse(word) for column, word in zip(declared, words, strict=True)}
+        found |= {name: sys.intern(found[name]) for name in _ALIKE}
         jobs.append(_job(found))
     return jobs
 
@@ -117,12 +127,30 @@ async def _whole_code(connections: Remote, head: Machine, job_id: int) -> int:
     return codes[-1] if codes else 0
 
 
-async def read_recent_jobs(connections: Remote, head: Machine, version: str, *, days: int = 7) -> tuple[JobState, ...]:
-    """Returns all users' jobs of the last `days` days, oldest first, the latest run of each. Exit codes from 128
-    on are 128 too small here: `read_job` returns them right, and reads some kilobytes for each job."""
-    argv = [*_sacct(version), "--allusers", f"--starttime=now-{int(days)}days"]
-    ran = await connections.remote(head, argv, timeout_s=30)
-    return tuple({job.id: job for job in parse_jobs(ran.stdout, version)}.values())
+class RecentJobs:
+    """All users' jobs of the last HISTORY_DAYS days, as accounting has them. A complete reading is made every COMPLETE_S
+    seconds. Those between read only the jobs that were active since the last one: otherwise slurmdbd and the server would
+    need memory for all these jobs again and again. `clock` returns seconds."""
+
+    def __init__(
+        self, connections: Remote, head: Machine, version: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connections, self._head, self._version, self._clock = connections, head, version, clock
+        self._jobs: dict[int, JobState] = {}
+        self._read_at = self._complete_at = -math.inf
+
+    async def read(self) -> tuple[JobState, ...]:
+        """Returns the jobs, the latest run of each. Exit codes from 128 on are 128 too small here: `read_job` returns
+        them right, and reads some kilobytes for each job. Raises the errors of `remote`."""
+        now = self._clock()
+        complete = now - self._complete_at >= COMPLETE_S
+        since = f"{HISTORY_DAYS}days" if complete else f"{math.ceil(now - self._read_at) + LATE_S}seconds"
+        argv = [*_sacct(self._version), "--allusers", f"--starttime=now-{since}"]
+        ran = await self._connections.remote(self._head, argv, timeout_s=30)
+        found = {job.id: job for job in parse_jobs(ran.stdout, self._version)}
+        self._jobs = found if complete else self._jobs | found
+        self._read_at, self._complete_at = now, now if complete else self._complete_at
+        return tuple(self._jobs.values())
 
 
 async def read_array_tasks(connections: Remote, head: Machine, array: int, version: str) -> tuple[JobState, ...]:

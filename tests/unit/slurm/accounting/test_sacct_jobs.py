@@ -96,3 +96,26 @@ async def test_task_that_lost_its_node_has_not_ended_while_the_controller_does_n
 
     found = await sacct_jobs.read_array_states(Slurm("7_0\x1fNODE_FAIL\n7_1\x1fCOMPLETED\n"), machine("lab-head"), 7)
     assert found == {"0": state, "1": "COMPLETED"}
+
+
+async def test_recent_jobs_are_read_whole_only_every_ten_minutes() -> None:
+    lines = (RECORDED / "sacct.txt").read_text().splitlines()
+    first, second = lines[:2]
+    running = second.replace("\x1fCANCELLED by 0\x1f", "\x1fRUNNING\x1f")
+    sacct, now = FakeSacct(f"{first}\n{running}\n"), [1000.0]
+    recent = sacct_jobs.RecentJobs(sacct, machine("lab-head"), "24.11", lambda: now[0])
+    assert [(job.id, job.state) for job in await recent.read()] == [(13, "FAILED"), (14, "RUNNING")]
+    now[0], sacct.stdout = 1007.2, f"{second}\n"
+    assert [(job.id, job.state) for job in await recent.read()] == [(13, "FAILED"), (14, "CANCELLED")]
+    now[0] = 1599.0
+    await recent.read()
+    now[0], sacct.stdout = 1600.0, f"{first}\n"
+    assert [job.id for job in await recent.read()] == [13], "the other one is older than a week"
+    since = [argv[-1] for argv in sacct.argv]
+    assert since == [f"--starttime=now-{ago}" for ago in ("7days", "308seconds", "892seconds", "7days")]
+
+
+def test_texts_that_many_jobs_share_are_kept_once() -> None:
+    line = (RECORDED / "sacct.txt").read_text().splitlines()[0]
+    first, second = sacct_jobs.parse_jobs(f"{line}\n{line}\n", "24.11")
+    assert all(getattr(first, name) is getattr(second, name) for name in ("user", "account", "partition", "workdir"))
