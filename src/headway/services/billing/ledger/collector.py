@@ -1,8 +1,9 @@
 """Reads a cluster's usage into the ledger: runs and node states from accounting, energy and idle time from Prometheus. Both
 can be interrupted and repeated.
 
-Each reading of accounting starts some time before the end of the last one, because records come late, and once a day
-a month back. A record that is read again updates the same row. Closed invoices are not changed."""
+Each reading of accounting starts some minutes before the end of the last one, because records come late, four times an
+hour an hour before it, and once a day a month back. A record that is read again updates the same row. Closed invoices are
+not changed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ from headway.domain.cluster import Cluster
 from headway.services.app_state import AppState
 from headway.store.billing.runs import Sample
 
-OVERLAP_S = 3600  # records come minutes late, later if accounting was down
+OVERLAP_S = 600  # records come minutes late
+LATE_S = 3600  # or later, if accounting was down
+LATE_EVERY_S = 900  # so often records are read that are so late
+PIECE_S = 900  # of the last hours, the time of one query
 SWEEP_S = 31 * DAY_S  # how far back the daily reading goes
 FEW_RUNS = 2000  # if a query returns no more, the next one may cover a longer time
 SAMPLE_S = 60  # period of one sample of power and utilisation
@@ -45,7 +49,8 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     name, store = cluster.name, state.store
     mark = await store.ledger_progress.get(name)
     if mark.collected_to:
-        since = min(mark.collected_to, now) - OVERLAP_S
+        last_round = min(mark.collected_to, now)
+        since = last_round - (OVERLAP_S if last_round // LATE_EVERY_S == now // LATE_EVERY_S else LATE_S)
         if not 0 <= now - mark.swept_at < DAY_S:  # also if the clock was ahead the last time
             since = min(since, now - SWEEP_S)
     else:
@@ -55,7 +60,7 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
     # Runs that accounting no longer has, as after a restored backup, are assumed to have ended then.
     last = min(mark.collected_to, now) or now
-    at, step = since, DAY_S
+    at, step = since, DAY_S if now - since > 2 * LATE_S else PIECE_S
     while at < now:
         until = min(at + step, now)
         found = await state.backend.usage.usage_runs(cluster, at, until)
@@ -65,7 +70,9 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
             here = {(run.job, run.start) for run in found}
             gone = [run for run in await store.runs.still_running(name) if run not in here]
             await store.runs.end(name, gone, last)
-        at, step = until, DAY_S if len(found) > FEW_RUNS else min(2 * step, SWEEP_S)
+        if step != PIECE_S:
+            step = DAY_S if len(found) > FEW_RUNS else min(2 * step, SWEEP_S)
+        at = until
     spans = await state.backend.usage.node_events(cluster, since)
     known = {(span.node, span.kind, span.began) for span in spans}
     lost = [

@@ -149,3 +149,22 @@ async def test_run_before_a_restore_is_kept_in_addition_to_the_later_run(
     assert [(one.start - OCTOBER.start, one.end) for one in await server.store.usage.runs_of_job("lab", 1)] == [
         (0, OCTOBER.start + H), (2 * H, 0),
     ]  # fmt: skip
+
+
+async def test_each_minute_reads_few_minutes_and_each_quarter_hour_finds_late_records(
+    server: Server, accounting: Accounting
+) -> None:
+    """So that the memory for an answer does not grow with the jobs of the last hour, here and in slurmdbd."""
+    cluster = (await server.state.clusters.get("lab"))[1]
+    at(server, 2 * H + 30)
+    await run_billing_round(server.state, cluster)
+    accounting.runs = [run(1, H + 1500, H + 1600)]  # its record came an hour late
+    found = []
+    for minute in range(1, 16):
+        accounting.asked.clear()
+        at(server, 2 * H + 30 + 60 * minute)
+        await run_billing_round(server.state, cluster)
+        assert max(until - since for since, until in accounting.asked) <= 900
+        found.append((len(accounting.asked), len(await server.store.usage.runs_of_job("lab", 1))))
+    assert found[:14] == [(1, 0)] * 14
+    assert found[14] == (5, 1)
