@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import ctypes.util
 import gc
 
 RELEASE_AFTER_S = 5.0  # seconds after a large request; further ones in this time are released with it
@@ -15,7 +14,7 @@ def release_memory() -> None:
     """Collects garbage and returns free memory of the allocator. Without this the process keeps the memory of its
     largest request: glibc returns only what lies at the end of its heaps."""
     gc.collect()
-    trim = getattr(ctypes.CDLL(ctypes.util.find_library("c") or None), "malloc_trim", None)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:  # other C libraries have none
         trim(0)
 
