@@ -142,6 +142,9 @@ THEMES: tuple[tuple[str, tuple[CommandEntry, ...]], ...] = (  # a theme holds th
             CommandEntry("budgets", "billing.budgets:budgets", "Show budgets of teams and their remaining parts."),
             CommandEntry("energy", "billing.energy:energy", "Report kilowatt-hours by team."),
             CommandEntry("capacity", "billing.capacity:capacity", "Report GPU utilisation and queue waits."),
+            CommandEntry(
+                "forecast", "billing.forecast:forecast", "Forecast GPU-hours, queue waits, and when GPUs run out."
+            ),
             CommandEntry("buy", "billing.buy:buy", "Find which GPUs to own, reserve or rent, from the usage."),
             CommandEntry("offers", "billing.offers:offers", "Compare prices of GPU machines of clouds."),
             CommandEntry("size", "billing.size:size", "Predict GPUs, time and price of training or serving a model."),

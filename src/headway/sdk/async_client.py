@@ -336,6 +336,7 @@ class AsyncBilling(AsyncResource[Billing]):
     budgets = _threaded(Billing.budgets)
     energy = _threaded(Billing.energy)
     capacity = _threaded(Billing.capacity)
+    forecast = _threaded(Billing.forecast)
     purchase = _threaded(Billing.purchase)
     estimate = _threaded(Billing.estimate)
     rebuild_ledger = _threaded(Billing.rebuild_ledger)

@@ -20,6 +20,7 @@ from headway.store.billing.budgets import BudgetStore
 from headway.store.billing.capacity import CapacityReports
 from headway.store.billing.checkpoints import CheckpointStore
 from headway.store.billing.daily_rollups import DailyRollupStore
+from headway.store.billing.demand import DemandReports
 from headway.store.billing.invoices import InvoiceStore
 from headway.store.billing.ledger_progress import LedgerProgress
 from headway.store.billing.losses import LossReports
@@ -121,6 +122,7 @@ class Store:
         self.run_sums = RunSumStore(database, self.rollups, self.ledger_progress)
         self.usage = UsageReports(database, self.run_sums)
         self.capacity = CapacityReports(database, self.rollups, self.ledger_progress, self.run_sums)
+        self.demand = DemandReports(database, self.run_sums)
         self.losses = LossReports(database, self.run_sums)
         self.invoices = InvoiceStore(database)
         self.budgets = BudgetStore(database)

@@ -285,6 +285,7 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/goodput/jobs/{job_id}": Row(ALL),
     "GET api/clusters/{name}/energy": Row(ALL),
     "GET api/clusters/{name}/capacity": Row(ALL),
+    "GET api/clusters/{name}/forecast": Row(ALL),
     "GET api/clusters/{name}/purchase": Row(ALL),
     "POST api/clusters/{name}/estimate": Row(WORK, body={"submit": {"script": "#!/bin/sh\n"}}),
     "POST api/clusters/{name}/ledger/rebuild": Row(ADMIN),

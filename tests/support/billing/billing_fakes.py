@@ -8,6 +8,13 @@ from typing import Any
 from headway.schemas.billing.budgets import BudgetOut
 from headway.schemas.billing.capacity import CapacityOut, HourOut, TypeOut
 from headway.schemas.billing.chargeback import ChargebackOut, TeamCostOut, UnassignedOut
+from headway.schemas.billing.forecast import (
+    FillOut,
+    ForecastDayOut,
+    ForecastOut,
+    PartForecastOut,
+    WaitForecastOut,
+)
 from headway.schemas.billing.goodput import AdviceOut, GoodputOut, PartsOut
 from headway.schemas.billing.invoices import InvoiceLineOut, InvoiceOut
 from headway.schemas.billing.node_states import NodeStateOut, NodeStatesOut
@@ -109,6 +116,16 @@ class Ledger:
         return CapacityOut(
             cluster=cluster, period=period, start=NOW, end=NOW, types=[kind], waits=[], free_gpus=16,
             free_whole_node_gpus=8, fragmentation=0.5,
+        )  # fmt: skip
+
+    def forecast(self, cluster: str) -> ForecastOut:
+        days = [ForecastDayOut(day=NOW + day * 86400, gpu_hours=96, low=48, high=192) for day in range(14)]
+        parts = [PartForecastOut(name="vision", gpu_hours=2000, next_gpu_hours=2688, error=0.125)]
+        waits = [WaitForecastOut(name="vision", runs=7, p50_s=5, p90_s=600, next_p50_s=60, next_p90_s=None)]
+        return ForecastOut(
+            cluster=cluster, gpus=8, used=[], forecast=days, no_forecast="", method="trend", error=0.25, total_error=0.1,
+            within=0.8, tested_days=77, full_days=3, teams=parts, sizes=[], team_waits=waits, size_waits=[],
+            fills=FillOut(expected=None, earliest=NOW, latest=None),
         )  # fmt: skip
 
     def usage_runs(self, cluster: str, *, job: int, cause: str, cursor: str, **asked: str) -> RunsOut:

@@ -177,6 +177,7 @@ PLACES: dict[str, tuple[Place, ...]] = {
         Place("costs-chargeback", "/clusters/demo/costs?section=chargeback"),
         Place("costs-goodput", "/clusters/demo/costs?section=goodput"),
         Place("costs-capacity", "/clusters/demo/costs?section=capacity"),
+        Place("costs-forecast", "/clusters/demo/costs?section=forecast"),
         Place("costs-buy", "/clusters/demo/costs?section=buy&spot_share=0.3"),
         Place("costs-buy-none", "/clusters/demo/costs?section=buy&years=0", role="viewer"),
         Place("costs-energy", "/clusters/demo/costs?section=energy"),

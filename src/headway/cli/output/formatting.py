@@ -85,6 +85,13 @@ def seconds(value: float | None) -> str:
     return "" if value is None else f"{max(0.0, value):.1f} s"
 
 
+def utc_day(unix_s: float) -> str:
+    """Returns the UTC date."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d")
+
+
 def local_time(unix_s: float | None) -> str:
     """Returns a local date and time; "" for None and 0."""
     if not unix_s:

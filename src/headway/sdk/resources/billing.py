@@ -11,6 +11,7 @@ from headway.schemas.billing.capacity import CapacityOut
 from headway.schemas.billing.chargeback import ChargebackOut
 from headway.schemas.billing.cost_estimate import EstimateOut
 from headway.schemas.billing.energy import EnergyOut
+from headway.schemas.billing.forecast import ForecastOut
 from headway.schemas.billing.goodput import GoodputOut, JobGoodputOut
 from headway.schemas.billing.invoices import CloseIn, InvoiceOut
 from headway.schemas.billing.node_states import NodeStatesOut
@@ -121,6 +122,11 @@ class Billing(Resource):
     def capacity(self, cluster: str, period: str = "") -> CapacityOut:
         """Returns a month's GPU utilisation, fragmentation and queue waits."""
         return self._connection.get(_path(cluster, "capacity", period=period), CapacityOut)
+
+    def forecast(self, cluster: str) -> ForecastOut:
+        """Returns the expected GPU-hours of the next thirteen weeks, when the GPUs will all be in use, and the waits to
+        expect."""
+        return self._connection.get(_path(cluster, "forecast"), ForecastOut)
 
     def purchase(self, cluster: str, request: PurchaseIn | None = None) -> PurchaseOut:
         """Returns the mix of owned, reserved and rented GPUs that would have served the usage at the lowest price. Raises Refused

@@ -63,7 +63,10 @@ async def _types(state: AppState, billed: BilledCluster, span: ReportSpan, marks
     (allocated, waits), unused = await asyncio.gather(
         allocated_and_waits(), load_fragmentation(state, billed, lives, span, whole)
     )
-    there, nothing = _there(billed, gpus_by_node(state, billed), lives, span, marks), [0.0] * (len(marks) - 1)
+    there, nothing = (
+        present_gpu_seconds(billed, gpus_by_node(state, billed), lives, span, marks),
+        [0.0] * (len(marks) - 1),
+    )
     found = []
     for kind in sorted(allocated.keys() | there.keys()):
         mine, had = allocated.get(kind, nothing), there.get(kind, nothing)
@@ -98,10 +101,10 @@ async def _allocated_seconds(
     return found
 
 
-def _there(
+def present_gpu_seconds(
     billed: BilledCluster, gpus: Mapping[str, int], lives: Iterable[MachineLifetime], span: ReportSpan, marks: range
 ) -> dict[str, list[float]]:
-    """Returns the GPU-seconds that machines offered in each hour, by GPU type, of groups that the file still names.
+    """Returns the GPU-seconds that machines offered between each two marks, by GPU type, of groups that the file still names.
     `gpus` is by node."""
     found: dict[str, Stretches] = {}
     plans = gpu_plans_by_group(billed)

@@ -1,12 +1,12 @@
-"""A cluster's costs, with a view per section: spending, usage, invoice, chargeback, goodput, budgets, energy, capacity. The
-figures are those of the API, for the teams that the person may see. Every figure links to the runs or node states
+"""A cluster's costs, with a view per section: spending, usage, invoice, chargeback, goodput, budgets, energy, capacity, forecast.
+The figures are those of the API, for the teams that the person may see. Every figure links to the runs or node states
 behind it."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -23,6 +23,7 @@ from headway.billing import capacity
 from headway.billing.periods import Period, days, month_of, previous_month, time_zone
 from headway.domain.operation_kinds import WhatIfParams
 from headway.errors import Refused
+from headway.schemas.billing.forecast import ForecastOut
 from headway.schemas.billing.goodput import CauseOut
 from headway.schemas.billing.purchase import PurchaseIn, PurchaseOut
 from headway.schemas.billing.usage import RunsOut, UsageRow
@@ -36,6 +37,7 @@ from headway.services.billing.ledger.node_states import NodeStateFilter, load_no
 from headway.services.billing.purchase import load_purchase
 from headway.services.billing.reports.capacity import load_capacity
 from headway.services.billing.reports.energy import load_energy
+from headway.services.billing.reports.forecast import load_forecast
 from headway.services.billing.reports.goodput import load_goodput
 from headway.services.billing.reports.report_scope import (
     BilledCluster,
@@ -53,6 +55,7 @@ from headway.store.billing.run_sums import NONE, Only, ReportSpan
 from headway.store.billing.usage import BY, list_filter
 from headway.web.page_routes import page_router
 from headway.web.rendering import render, templates
+from headway.web.views.charts.forecast_chart import forecast_chart, forecast_weeks
 from headway.web.views.charts.month_heatmap import heat
 from headway.web.views.charts.spending_chart import burn_down_chart, day_chart, sum_chart
 from headway.web.views.whatif_table import WhatIfView, whatif_table
@@ -67,6 +70,7 @@ SECTIONS = (
     ("budgets", "Budgets"),
     ("energy", "Energy"),
     ("capacity", "Capacity"),
+    ("forecast", "Forecast"),
     ("buy", "Buy"),
     ("runs", "Runs"),
     ("nodes", "Nodes"),
@@ -172,7 +176,7 @@ async def costs_page(
     by = by if by in _BY.values() else "team"
     nothing = (
         await _no_costs(state, billed, month, who, month_title)
-        if not start and section not in ("budgets", "buy")
+        if not start and section not in ("budgets", "buy", "forecast")
         else ""
     )
     query = CostsQuery(which, start, end, job, lossy, waited, node_states, cause, sort if sort in SORTS else "", cursor)
@@ -198,6 +202,9 @@ async def costs_page(
         heat=heat(found.types, month, where) if section == "capacity" and found else (),
         day_chart=day_chart(found, len(days(month.start, month.end, where))) if isinstance(found, Spending) else None,
         sum_chart=sum_chart(found, month, billed.now) if isinstance(found, Spending) else None,
+        forecast_chart=forecast_chart(found) if isinstance(found, ForecastOut) else None,
+        weeks=forecast_weeks(found) if isinstance(found, ForecastOut) else (),
+        utc_day=lambda at: f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}",
         burn_down_chart=lambda down: burn_down_chart(down, billed.now),
         day_only=lambda at, zone="": f"{datetime.fromtimestamp(at, time_zone(zone) if zone else where):%Y-%m-%d}",
         days=days(month.start, month.end, where),
@@ -329,6 +336,8 @@ async def _load_section(
         return await load_burn_downs(state, billed, scope.visible_teams)
     if section == "energy":
         return await load_energy(state, scope)
+    if section == "forecast":
+        return await load_forecast(state, scope)
     return await load_capacity(state, scope)
 
 

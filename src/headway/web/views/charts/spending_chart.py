@@ -75,7 +75,7 @@ def day_chart(spending: Spending, all_days: int) -> DayChart | None:
     most = max((cents for _, cents, _ in spending.days), default=0) / 100
     if most <= 0:
         return None
-    high = _round_up(most)
+    high = round_up(most)
     bars = tuple(
         DayBar(
             step,
@@ -87,7 +87,7 @@ def day_chart(spending: Spending, all_days: int) -> DayChart | None:
         )
         for number, (step, cents, used) in enumerate(spending.days)
     )
-    return DayChart(bars, all_days, _ticks(high))
+    return DayChart(bars, all_days, ticks_of(high))
 
 
 def cluster_chart(found: Sequence[tuple[str, Spending]], all_days: int) -> ClusterChart | None:
@@ -98,7 +98,7 @@ def cluster_chart(found: Sequence[tuple[str, Spending]], all_days: int) -> Clust
             sums[number] += cents / 100
     if max(sums) <= 0:
         return None
-    high, at = _round_up(max(sums)), [0.0] * len(sums)
+    high, at = round_up(max(sums)), [0.0] * len(sums)
     parts = []
     for of, (_, spending) in enumerate(found):
         for number, (_, cents, _) in enumerate(spending.days):
@@ -106,7 +106,7 @@ def cluster_chart(found: Sequence[tuple[str, Spending]], all_days: int) -> Clust
             top = _height(at[number], high)
             if cents:
                 parts.append(ClusterPart(number, of, cents / 100, top, round(_height(below, high) - top, 2)))
-    return ClusterChart(tuple(name for name, _ in found), tuple(parts), all_days, _ticks(high))
+    return ClusterChart(tuple(name for name, _ in found), tuple(parts), all_days, ticks_of(high))
 
 
 def sum_chart(spending: Spending, month: Period, now: int) -> LineChart | None:
@@ -120,8 +120,8 @@ def sum_chart(spending: Spending, month: Period, now: int) -> LineChart | None:
     most = max((usd for _, usd in [*mine, *before, *forecast]), default=0.0)
     if most <= 0:
         return None
-    high, width = _round_up(most), float(max(month.seconds, before[-1][0] if before else 0))
-    return LineChart(_path(mine, high), _path(forecast, high), _path(before, high), width, _ticks(high))
+    high, width = round_up(most), float(max(month.seconds, before[-1][0] if before else 0))
+    return LineChart(_path(mine, high), _path(forecast, high), _path(before, high), width, ticks_of(high))
 
 
 def burn_down_chart(found: BurnDown, now: int) -> LineChart:
@@ -139,7 +139,7 @@ def burn_down_chart(found: BurnDown, now: int) -> LineChart:
         _path([left[-1], (end[0], max(0.0, end[1]))], high) if left[-1][1] > 0 else "",
         _path([(0.0, budget.limit), (width, 0.0)], high),
         width,
-        _ticks(high),
+        ticks_of(high),
         _height(budget.limit - budget.warn_at, high),
     )
 
@@ -161,11 +161,12 @@ def _height(amount: float, high: float) -> float:
     return round(HEIGHT * (1 - amount / high), 2)
 
 
-def _ticks(high: float) -> tuple[str, ...]:
+def ticks_of(high: float) -> tuple[str, ...]:
+    """Returns the labels of the upper end, the middle and the lower end."""
     return tuple(f"{value:,.0f}" if high >= 10 else f"{value:,.2f}" for value in (high, high / 2, 0))
 
 
-def _round_up(amount: float) -> float:
+def round_up(amount: float) -> float:
     """Returns the next larger 1, 2, 4, 5, 6 or 8 times a power of ten."""
     unit = 10.0 ** math.floor(math.log10(amount))
     return next(step * unit for step in (1, 2, 4, 5, 6, 8, 10) if step * unit >= amount * 0.9999)
