@@ -97,7 +97,8 @@ class Site:
         self.run(f"""set -e
 cat >/etc/slurm/slurm.conf <<'FILE_ENDS'
 {conf}FILE_ENDS
-printf 'CgroupPlugin=disabled\\n' >/etc/slurm/cgroup.conf
+# Slurm 22.05 does not have this plugin
+case $(sinfo --version) in *" 22.05"*) ;; *) echo CgroupPlugin=disabled >/etc/slurm/cgroup.conf ;; esac
 cat >/etc/slurm/slurmdbd.conf <<'FILE_ENDS'
 AuthType=auth/munge
 DbdHost=localhost
@@ -133,7 +134,7 @@ systemctl restart slurmdbd""")
         return self.run(f"sacct -X -n -P -o State -j {job}").strip()
 
 
-@pytest.fixture(params=["debian13"])
+@pytest.fixture(params=["debian13", "debian12"])  # Slurm 24.11 and 22.05
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     made = Bare(tmp_path / "bare", request.param, shared=False, packages=f"{old_site.PACKAGES},slurmd")
     try:

@@ -1,4 +1,4 @@
-"""lint agrees with sbatch of Slurm 26.05 and 24.11. Only slurmctld and slurmd run, without systemd, in a container of each
+"""lint agrees with sbatch of Slurm 26.05, 24.11 and 22.05. Only slurmctld and slurmd run, without systemd, in a container of each
 node image: so the test also runs on hosts on which no cluster of Debian 14 can."""
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ NodeName=n[1-2] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[17001-17002] CPU
 PartitionName=train Nodes=ALL Default=YES MaxTime=2-0
 FILE_ENDS
 echo 'Name=gpu Type=h100 File=/dev/nvidia[0-7]' >/etc/slurm/gres.conf
-echo CgroupPlugin=disabled >/etc/slurm/cgroup.conf
+rm -f /etc/slurm/cgroup.conf
+# Slurm 22.05 does not have this plugin
+case $(sinfo --version) in *" 22.05"*) ;; *) echo CgroupPlugin=disabled >/etc/slurm/cgroup.conf ;; esac
 rm -f /etc/slurm/plugstack.conf
 runuser -u munge -- munged --force
 slurmctld
@@ -76,7 +78,7 @@ class LoneSlurm:
         return Done(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.fixture(params=["debian14", "debian13"])
+@pytest.fixture(params=["debian14", "debian13", "debian12"])
 def slurm(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LoneSlurm]:
     builder = Lab(tmp_path / "state", image=request.param)
     frozen_mirrors_will_do(builder)

@@ -28,15 +28,20 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bare]:
         made.down()
 
 
-def test_imported_cluster_is_the_old_site(site: Bare, tmp_path: Path) -> None:
-    lab = Lab(tmp_path / "state", name=old_site.NAME)
-    folder, ssh = tmp_path / "imported", tmp_path / "bin" / "ssh"
+def searched_path(site: Bare, folder: Path, lab: Lab) -> str:
+    """Returns a PATH on which ssh uses the key of the site."""
+    ssh = folder / "bin" / "ssh"
     ssh.parent.mkdir()
-    known = f"-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={tmp_path}/known_hosts"
+    known = f"-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={folder}/known_hosts"
     ssh.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -i {site.key} {known} "$@"\n')
     ssh.chmod(0o755)
-    path = f"{ssh.parent}:{lab.env['PATH']}"
-    source = f"ssh://ops@{site.address(10)}"
+    return f"{ssh.parent}:{lab.env['PATH']}"
+
+
+def test_imported_cluster_is_the_old_site(site: Bare, tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "state", name=old_site.NAME)
+    folder = tmp_path / "imported"
+    path, source = searched_path(site, tmp_path, lab), f"ssh://ops@{site.address(10)}"
     digests = "find /etc /home /root /tmp /var/tmp -xdev -type f -exec sha256sum {} + | sort"
     before = site.inside(10, "sh", "-c", digests)
 
@@ -80,3 +85,17 @@ def test_imported_cluster_is_the_old_site(site: Bare, tmp_path: Path) -> None:
         assert found.json()["equal"]["partition"] > 1000
     finally:
         lab.down()
+
+
+def test_site_whose_daemons_do_not_answer_is_imported_from_its_files(site: Bare, tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "state", name=old_site.NAME)
+    path, source = searched_path(site, tmp_path, lab), f"ssh://ops@{site.address(10)}"
+    # slurmctld accepts connections and is silent; slurmdbd is gone.
+    site.inside(10, "sh", "-c", "systemctl kill --signal=STOP slurmctld; systemctl stop slurmdbd")
+    told = lab.cli("import", "--from", source, "--to", str(tmp_path / "half"), "-o", "json", PATH=path).json()
+    assert (told["nodes"], len(told["cluster"]["partitions"])) == (52, old_site.PARTITIONS)
+    unread = {name: why for name, why in told["unread"].items() if why}
+    assert {"scontrol-reservations.txt", "sacctmgr.qos", "sacctmgr.dump"} <= set(unread)
+    page = (tmp_path / "half" / "report.md").read_text()
+    assert all(name in page for name in unread)
+    assert old_site.PASSWORD not in page
