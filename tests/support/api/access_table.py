@@ -183,6 +183,8 @@ TABLE: dict[str, Row] = {
     "GET api/clusters/{name}/jobs/{job_id}/script": TOUCH,
     "POST api/clusters/{name}/jobs/{job_id}/requeue": TOUCH,
     "POST api/clusters/{name}/jobs/{job_id}/stacks": TOUCH,
+    # Each job has its own result, also if the person may not act on it.
+    "POST api/clusters/{name}/jobs/actions": Row(WORK, body={"action": "cancel", "jobs": ["11"]}),
     "POST api/clusters/{name}/jobs/{job_id}/hold": TOUCH,
     "POST api/clusters/{name}/jobs/{job_id}/release": TOUCH,
     "GET api/clusters/{name}/jobs/{job_id}/tasks": Row(WORK),

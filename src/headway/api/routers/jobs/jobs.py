@@ -14,9 +14,10 @@ from headway.api.http.path_numbers import PathNumber
 from headway.schemas.base import API_PREFIX
 from headway.schemas.job_list import JobsPage, JobsQuery
 from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobStacksOut, ScriptOut
+from headway.schemas.submission.job_actions import JobsActionIn, JobsActionOut
 from headway.schemas.submission.lineage import LineageOut
 from headway.services.jobs import details
-from headway.services.jobs.actions import act_on_job
+from headway.services.jobs.actions import act_on_job, act_on_jobs
 from headway.services.jobs.lineage import get_lineage
 from headway.services.jobs.rank_stacks import read_rank_stacks
 from headway.services.queue.page_json import jobs_page_json
@@ -72,6 +73,13 @@ async def release_job(name: str, job_id: PathNumber, state: State, who: Member, 
     """Releases a held job."""
     await act_on_job(state, who, name, job_id, "release", task)
     return Response(status_code=204)
+
+
+@router.post("/actions", name="job.actions")
+async def act_on_several_jobs(name: str, state: State, who: Member, request: JobsActionIn) -> JobsActionOut:
+    """Cancels, requeues, holds or releases several jobs. The answer is 200 also where some or all of them could not be acted
+    on: it has the result of each one."""
+    return await act_on_jobs(state, who, name, request)
 
 
 @router.post("/{job_id}/stacks", name="stacks")

@@ -12,7 +12,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.job_states import kind_of
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, Refused
-from headway.services.access.role_rights import Principal
+from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState
 from headway.services.error_report import error_out
 from headway.services.queue.array_counts import array_counts
@@ -50,6 +50,8 @@ async def queue_page(name: str, request: Request, state: State, who: Anyone) -> 
         parts=parts,
         pulse=render_pulse(state, name),
         groups=queue_rows.GROUPS,
+        may_act=who.may(Right.RUN_JOBS) or who.may(Right.ADMIN),
+        own_only=not (who.may(Right.ADMIN) or who.may(Right.LEAD_TEAM)),
         sizes=queue_address.SIZES,
         users=sorted({job.user for job in jobs}),
         teams=[team.name for team in cluster.teams],

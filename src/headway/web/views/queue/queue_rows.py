@@ -63,6 +63,7 @@ class QueueRow:
     page: str  # the last part of the address of its page
     label: str
     name: str
+    user: str
     kind: str
     word: str
     cells: tuple[QueueCell, ...]
@@ -127,6 +128,7 @@ def row(job: JobState, columns: Iterable[QueueColumn], why: PendingReason | None
         page=job_page(job),
         label=job.label,
         name=job.name,
+        user=job.user,
         kind=kind,
         word=word,
         cells=tuple(_cell(job, column, now) for column in columns),
