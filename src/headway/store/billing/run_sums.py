@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, and_, case, delete, func, insert, literal, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.domain.billing.ledger import DAY_S
 from headway.store.billing.daily_rollups import RUNS, DailyRollupStore, days_between
@@ -99,6 +100,11 @@ class RunSumStore(StorePart):
                     values = [round(value or 0) for value in row[count:]]
                     found.append((dict(zip(KIND, row[:count], strict=True)), values))
         return found
+
+    async def kept_days(self, db: AsyncConnection, cluster: str, start: int, end: int, ended_by: int) -> list[int]:
+        """Returns the days between `start` and `end` whose sums of runs are valid; all that are in them had ended by
+        `ended_by`."""
+        return await self._rollups.kept_days(db, cluster, RUNS, start, end, ended_by)
 
     async def save_day(self, cluster: str, day: int) -> None:
         """Stores the sums over the runs that began in the day and have ended; they are valid until one of these runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,14 +12,16 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     and_,
+    case,
     false,
     func,
+    literal,
     literal_column,
     or_,
     select,
 )
 
-from headway.domain.billing.ledger import GroupUsage
+from headway.domain.billing.ledger import DAY_S, GroupUsage
 from headway.store.billing.run_sums import Only, ReportSpan, RunSumStore, matches_filter
 from headway.store.billing.runs import KIND
 from headway.store.db import billing_schema as t
@@ -106,6 +109,19 @@ class UsageSum:
     group: str
     use: GroupUsage
     times: Times = Times()
+
+
+@dataclass(frozen=True, slots=True)
+class SpanUsage:
+    """What was allocated to a team in a node group in the span that begins at `start`: unit-seconds, of which `per_node`
+    are a node for a second, and GPU-seconds."""
+
+    start: int
+    team: str
+    group: str
+    per_node: int
+    unit_s: int
+    gpu_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +226,66 @@ class UsageReports(StorePart):
             UsageSum(names, group, GroupUsage(team, per_node, *sums[:_ALLOCATED]), Times(*sums[_ALLOCATED:]))
             for (names, group, team, per_node), sums in found.items()
         ]
+
+    async def by_span(self, cluster: str, spans: Sequence[tuple[int, int]], now: int) -> list[SpanUsage]:
+        """Returns what was allocated in each of these (start, end), by team and group: the same sums as those of
+        `unit_seconds` for one span after the other. Each span begins where the one before it ends. Days with valid daily sums
+        are not added up again: of their runs only those are read that went on after the day."""
+        spans = [(start, min(end, now)) for start, end in spans if start < now]
+        if not spans:
+            return []
+        k, r, d = t.run_kinds, t.runs, t.run_days
+        names = (k.c.team, k.c.group, k.c.per_node)
+        first, starts = spans[0][0], [low for low, _ in spans]
+        earliest = await self._sums.earliest_start(cluster, first)
+        found: dict[tuple[int, str, str, int], list[int]] = {}
+
+        def add(key: Sequence[Any], unit_s: Any, gpu_s: Any) -> None:
+            mine = found.setdefault((key[0], key[1], key[2], key[3]), [0, 0])
+            mine[0] += unit_s or 0
+            mine[1] += gpu_s or 0
+
+        async with self._database.read() as db:
+            valid = await self._sums.kept_days(db, cluster, first, spans[-1][1], now)
+            kept = {low for low, high in spans if high - low == DAY_S} & set(valid)
+            if kept:
+                query = select(d.c.day, *names, func.sum(d.c.unit_s), func.sum(d.c.gpu_s))
+                joined = query.select_from(k.join(d, d.c.kind == k.c.id)).where(
+                    k.c.cluster == cluster, d.c.day.in_(kept)
+                )
+                for *key, unit_s, gpu_s in await db.execute(joined.group_by(d.c.day, *names)):
+                    add(key, unit_s, gpu_s)
+            runs_of = k.join(r, r.c.kind == k.c.id)
+            ended = case((r.c.end == 0, literal(now, BigInteger)), else_=r.c.end)
+            for low, high in spans:
+                if low in kept:
+                    continue
+                during = self._sums.least(ended, literal(high, BigInteger)) - r.c.start
+                query = select(
+                    literal(low, BigInteger), *names, func.sum(r.c.units * during), func.sum(r.c.gpus * during)
+                )
+                mine = query.select_from(runs_of).where(k.c.cluster == cluster, r.c.start >= low, r.c.start < high)
+                for *key, unit_s, gpu_s in await db.execute(mine.group_by(*names)):
+                    add(key, unit_s, gpu_s)
+            for low, high in [(earliest, first), *spans]:
+                longer = select(*names, r.c.start, r.c.end, r.c.units, r.c.gpus).select_from(runs_of)
+                goes_on = or_(r.c.end > high, r.c.end == 0)
+                for *of, start, end, units, gpus in await db.execute(
+                    longer.where(k.c.cluster == cluster, r.c.start >= low, r.c.start < high, goes_on)
+                ):
+                    if low in kept:  # its sum has the whole of runs that have ended, and nothing of others
+                        during = high - end if end else high - start
+                        add((low, *of), units * during, gpus * during)
+                    for at in range(bisect_right(starts, start), len(spans)):
+                        begin, stop = spans[at]
+                        if begin >= (end or now):
+                            break
+                        add(
+                            (begin, *of),
+                            units * (min(end or now, stop) - begin),
+                            gpus * (min(end or now, stop) - begin),
+                        )
+        return [SpanUsage(*key, round(unit_s), round(gpu_s)) for key, (unit_s, gpu_s) in found.items()]
 
     async def groups(self, cluster: str) -> list[str]:
         """Returns the groups whose nodes were allocated to runs; "" is for nodes that were in no cluster file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from headway.services.billing.ledger import daily_rollups
 from headway.store import Store
 from headway.store.billing.daily_rollups import HOURS, RUNS, SUMS
 from headway.store.billing.run_sums import Only, ReportSpan
+from headway.store.billing.usage import SpanUsage
 from tests.support.clusters import builders
 
 [MAIN] = builders.cluster(4).groups
@@ -67,7 +69,23 @@ async def reports(store: Store, now: int = NOW) -> list[object]:
             allocated = await daily_rollups.load_allocated_seconds_by_day_sums(store, "lab", span, whole)
             found.append({key: seconds for key, seconds in allocated.items() if any(seconds)})
             found.append(await daily_rollups.load_touched_seconds(store, "lab", span, whole, sets))
+    found.append(await by_span(store, list(pairwise(range(D0 - DAY_S, NOW + DAY_S, DAY_S))), now))
+    found.append(await by_span(store, [(D0 - 9, D0 + 40_000), (D0 + 40_000, D0 + DAY_S), (D0 + DAY_S, NOW - 7)], now))
     return found
+
+
+async def by_span(store: Store, spans: list[tuple[int, int]], now: int) -> list[SpanUsage]:
+    """What was allocated in each span, which is the same as that of one span after the other."""
+    told = await store.usage.by_span("lab", spans, now)
+    apart: dict[tuple[int, str, str, int], int] = {}
+    for start, end in spans:
+        for cell in await store.usage.unit_seconds("lab", ReportSpan(start, end, now)):
+            key = (start, cell.use.team, cell.group, cell.use.per_node)
+            apart[key] = apart.get(key, 0) + cell.use.unit_s
+    assert {(u.start, u.team, u.group, u.per_node): u.unit_s for u in told if u.unit_s} == {
+        k: s for k, s in apart.items() if s
+    }
+    return sorted((one for one in told if one.unit_s or one.gpu_s), key=repr)
 
 
 async def unsummed(store: Store, what: str) -> list[int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
+from itertools import pairwise
 
 from headway.billing import cluster_invoice
 from headway.billing.money import apportion, cents
@@ -18,9 +20,9 @@ from headway.schemas.billing.budgets import BudgetOut
 from headway.services.app_state import AppState
 from headway.services.billing.budgets import load_visible_budgets
 from headway.services.billing.monthly_bill import load_bill
-from headway.services.billing.priced_usage import usage_cost
+from headway.services.billing.priced_usage import priced_segments, usage_cost
 from headway.services.billing.reports.report_scope import BilledCluster, ReportScope
-from headway.store.billing.run_sums import Only, ReportSpan
+from headway.store.billing.run_sums import Only
 
 MONTHS = 6  # of the comparison
 MAX_AGE_S = 60.0
@@ -153,11 +155,23 @@ async def _allocated_by_day(
 async def _costs_by_team(
     state: AppState, billed: BilledCluster, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int, dict[str, Fraction]]]:
-    found = []
-    for start, end in spans:
-        costs = await usage_cost(state, billed, Period("", start, end), by=("team",))
-        found.append((start, end, {team: usd for (team,), usd in costs}))
-    return found
+    """Returns the price of the nodes that were allocated to each team in each span. The spans follow one another."""
+    if not spans:
+        return []
+    segments = await priced_segments(state, billed, Period("", spans[0][0], spans[-1][1]))
+    edges = sorted({edge for part in (*spans, *((one.start, one.end) for one in segments)) for edge in part})
+    by_group: dict[str, list[Segment]] = {}
+    for segment in segments:
+        by_group.setdefault(segment.group, []).append(segment)
+    costs: list[dict[str, Fraction]] = [{} for _ in spans]
+    starts = [start for start, _ in spans]
+    for use in await state.store.usage.by_span(billed.name, list(pairwise(edges)), billed.now):
+        price = next((one for one in by_group.get(use.group, ()) if one.start <= use.start < one.end), None)
+        if price is not None:
+            mine = costs[bisect_right(starts, use.start) - 1]
+            cost = Fraction(use.unit_s, use.per_node) * price.usd_per_second
+            mine[use.team] = mine.get(use.team, Fraction(0)) + cost
+    return [(start, end, cost) for (start, end), cost in zip(spans, costs, strict=True)]
 
 
 async def _first_cost(state: AppState, billed: BilledCluster) -> int:
@@ -234,11 +248,11 @@ async def _used_by_team(
     spans = _steps(billed, Period(budget.per, budget.start, budget.end))
     if budget.unit == "usd":
         return await _costs_by_team(state, billed, spans)
-    found = []
-    for start, end in spans:
-        totals = await state.store.usage.totals(billed.name, ReportSpan(start, end, billed.now), ["team"])
-        found.append((start, end, {total.by[0]: Fraction(total.gpu_s, 3600) for total in totals}))
-    return found
+    used: dict[int, dict[str, Fraction]] = {start: {} for start, _ in spans}
+    for use in await state.store.usage.by_span(billed.name, spans, billed.now):
+        mine = used[use.start]
+        mine[use.team] = mine.get(use.team, Fraction(0)) + Fraction(use.gpu_s, 3600)
+    return [(start, end, used[start]) for start, end in spans]
 
 
 def _steps(billed: BilledCluster, period: Period) -> list[tuple[int, int]]:
