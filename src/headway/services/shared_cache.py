@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 MAX_ENTRIES = 500
+KEPT_S = 600.0  # the longest time for which a value is used; older ones are dropped
 T = TypeVar("T")
 
 
@@ -26,12 +27,12 @@ class SharedCache:
 
     clock: Callable[[], float] = time.time
     _entries: dict[str, _Entry] = field(default_factory=dict)
+    _dropped_at: float = float("-inf")
 
     async def get(self, key: str, max_age_s: float, load: Callable[[], Awaitable[T]]) -> T:
         """Returns the value under `key` if it is younger than `max_age_s`, otherwise what `load` returns. Callers that
         come while it is being loaded wait for that value. Exceptions of `load` are raised and not stored."""
-        if len(self._entries) > MAX_ENTRIES:
-            self._entries = {name: kept for name, kept in self._entries.items() if kept.lock.locked()}
+        self._drop_old_entries()
         entry = self._entries.setdefault(key, _Entry())
         async with entry.lock:
             if not 0 <= self.clock() - entry.loaded_at < max_age_s:
@@ -39,6 +40,18 @@ class SharedCache:
                 entry.loaded_at = self.clock()
             value: T = entry.value
             return value
+
+    def _drop_old_entries(self) -> None:
+        """Drops what was loaded before KEPT_S seconds, and everything if there are too many entries; not what is being
+        loaded."""
+        now, many = self.clock(), len(self._entries) > MAX_ENTRIES
+        if many or not 0 <= now - self._dropped_at < KEPT_S / 10:
+            self._dropped_at = now
+            self._entries = {
+                name: kept
+                for name, kept in self._entries.items()
+                if kept.lock.locked() or (not many and now - kept.loaded_at < KEPT_S)
+            }
 
     def peek(self, key: str) -> Any:
         """Returns the value under `key` at any age, or None."""
