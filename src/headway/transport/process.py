@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Awaitable, Mapping, Sequence
@@ -47,13 +48,13 @@ def command_result(
     return ran
 
 
-async def _start(argv: Sequence[str], *, hint: str = "", **options: Any) -> asyncio.subprocess.Process:
+async def _start(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(*argv, start_new_session=True, **options)
     except FileNotFoundError as error:
         if options.get("cwd") and not Path(options["cwd"]).is_dir():
             raise HeadwayError(f"there is no folder {options['cwd']} to run {argv[0]} in") from error
-        hint = hint or f"install {argv[0]} (`make setup`)"
+        hint = f"install {argv[0]} (`make setup`)"
         raise CommandFailed(argv, 127, "the program is not installed here", hint=hint) from error
     except PermissionError as error:
         raise CommandFailed(argv, 126, str(error)) from error
@@ -146,17 +147,35 @@ async def start_process(argv: Sequence[str], *, stderr: int | None = None) -> as
     return await _start(argv, stdin=pipe, stdout=pipe, stderr=stderr, limit=1024 * 1024)
 
 
+# The kernel sends the shell SIGTERM when its parent dies, also by SIGKILL, and the shell ends the whole group; it waits for the
+# program, so that a stop leaves it the time to end by itself. Its exit code is the program's.
+_WITH_PARENT = """trap 'trap "" TERM; kill -TERM 0' TERM
+"$@" &
+program=$!
+wait $program
+code=$?
+while kill -0 $program 2>/dev/null; do wait $program; code=$?; done
+exit $code"""
+
+
 async def start_logged_process(
     argv: Sequence[str], *, log: Path, env: Mapping[str, str], cwd: Path, install_hint: str
 ) -> asyncio.subprocess.Process:
-    """Starts a program that runs until it is stopped; its output is appended to `log`, mode 600. `env` is added to this
-    process's environment; `install_hint` says how to install the program if it is missing. The caller must call
-    `stop_process_group`."""
+    """Starts a program that runs until it is stopped, or until this process ends in any way; its output is appended to `log`,
+    mode 600. `env` is added to this process's environment; `install_hint` says how to install the program if it is missing. A
+    program that a signal ended has the exit code 128 plus its number. The caller must call `stop_process_group`."""
+    if shutil.which(argv[0]) is None:
+        raise CommandFailed(argv, 127, "the program is not installed here", hint=install_hint)
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         none = asyncio.subprocess.DEVNULL
         return await _start(
-            argv, hint=install_hint, stdin=none, stdout=handle, stderr=handle, env={**os.environ, **env}, cwd=cwd
+            ["setpriv", "--pdeathsig", "TERM", "sh", "-c", _WITH_PARENT, "sh", *argv],
+            stdin=none,
+            stdout=handle,
+            stderr=handle,
+            env={**os.environ, **env},
+            cwd=cwd,
         )
     finally:
         os.close(handle)

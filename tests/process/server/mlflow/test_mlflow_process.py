@@ -76,7 +76,7 @@ async def test_the_mlflow_server_is_kept_running(tmp_path: Path) -> None:
     await until(lambda: pauses == 2)
     assert status.state == FAILED
     assert status.http is None
-    assert "exit code -9" in status.error
+    assert "exit code 137" in status.error
     await until(lambda: not runs(first_child))
     due.set()
     await until(lambda: status.state == RUNNING)
@@ -88,6 +88,30 @@ async def test_the_mlflow_server_is_kept_running(tmp_path: Path) -> None:
     assert not Path(f"/proc/{second}").exists()
     await until(lambda: not runs(second_child))
     assert (folder / "mlflow.log").stat().st_mode & 0o777 == 0o600
+
+
+async def test_mlflow_ends_with_a_headway_server_that_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / FOLDER
+    (folder / "env" / "bin").mkdir(parents=True)
+    program = folder / "env" / "bin" / "mlflow"
+    program.write_text(STAND_IN.format(python=sys.executable))
+    program.chmod(0o755)
+    (folder / "env" / LOCK_DIGEST).write_text("digest\n")
+    script = (
+        "import asyncio, pathlib, sys\n"
+        "from headway.server.mlflow.process import MlflowProcess\n"
+        "from headway.services.mlflow.status import MlflowStatus\n"
+        "asyncio.run(MlflowProcess(pathlib.Path(sys.argv[1]), MlflowStatus()).run())\n"
+    )
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path))
+    try:
+        await until((folder / "pid").exists)
+        started = processes(folder)
+        assert all(runs(pid) for pid in started)
+    finally:
+        server.kill()
+        await server.wait()
+    await until(lambda: not any(runs(pid) for pid in started))
 
 
 async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
