@@ -17,14 +17,16 @@ def load_class(share: float) -> int:
 
 
 def expected_waits(
-    waits: Mapping[int, Mapping[int, int]], past: Sequence[float], coming: Sequence[float]
+    waits: Mapping[int, Mapping[int, int]], past: Sequence[float | None], coming: Sequence[float]
 ) -> Counter[int]:
     """Returns the seconds to expect, with weights. `waits`: by day (index in `past`) the seconds waited and the number of runs.
-    `past` and `coming`: the share of allocated GPUs of each day. A coming day counts as much as its runs did on a mean day of
-    its class; without a day of that class the nearest one counts, the fuller of two."""
+    `past` and `coming`: the share of allocated GPUs of each day, None for a day without machines, which does not count. A
+    coming day counts as much as its runs did on a mean day of its class; without a day of that class the nearest one counts,
+    the fuller of two."""
     days_of: dict[int, list[int]] = {}
     for day, share in enumerate(past):
-        days_of.setdefault(load_class(share), []).append(day)
+        if share is not None:
+            days_of.setdefault(load_class(share), []).append(day)
     found: Counter[int] = Counter()
     for wanted, count in Counter(load_class(share) for share in coming).items():
         if not days_of:

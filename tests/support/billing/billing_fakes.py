@@ -124,7 +124,7 @@ class Ledger:
         waits = [WaitForecastOut(name="vision", runs=7, p50_s=5, p90_s=600, next_p50_s=60, next_p90_s=None)]
         return ForecastOut(
             cluster=cluster, gpus=8, used=[], forecast=days, no_forecast="", method="trend", error=0.25, total_error=0.1,
-            within=0.8, tested_days=77, full_days=3, teams=parts, sizes=[], team_waits=waits, size_waits=[],
+            within=0.8, tested_days=77, compared_days=28, full_days=3, teams=parts, sizes=[], team_waits=waits, size_waits=[],
             fills=FillOut(expected=None, earliest=NOW, latest=None),
         )  # fmt: skip
 

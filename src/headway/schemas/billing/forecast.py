@@ -69,6 +69,7 @@ class ForecastOut(ResponseModel):
     total_error: float | None
     within: float | None
     tested_days: int
+    compared_days: int
     full_days: int
     fills: FillOut | None
     teams: list[PartForecastOut]

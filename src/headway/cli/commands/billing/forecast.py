@@ -49,21 +49,27 @@ def _summary(found: ForecastOut) -> list[str]:
         lines.append(f"{words} ({found.tested_days} days compared, method: {found.method})")
     else:
         lines.append("the error is unknown: there is less than a week to compare a forecast with")
-    if found.fills is not None:
-        lines.append(_fill_words(found))
+    lines.append(_fill_words(found))
     if found.full_days:
         lines.append(
-            f"on {found.full_days} of the last 28 days 95 % of the GPUs were allocated: jobs would have used more than is shown"
+            f"on {found.full_days} of the last {found.compared_days} days 95 % of the GPUs were allocated: jobs would have used"
+            " more than is shown"
         )
     return lines
 
 
 def _fill_words(found: ForecastOut) -> str:
     fills = found.fills
-    if fills is None or fills.earliest is None:
+    if fills is None:
+        return "no machine with GPUs exists now, so that it is unknown when they fill"
+    if fills.earliest is None:
         return f"the {found.gpus} GPUs do not fill within {len(found.forecast) // _WEEK} weeks"
     words = f"the {found.gpus} GPUs are 95 % allocated from {formatting.utc_day(fills.earliest)} at the earliest"
-    words += f", expected {formatting.utc_day(fills.expected)}" if fills.expected else ", and not as expected"
+    weeks = len(found.forecast) // _WEEK
+    if fills.expected:
+        words += f", expected {formatting.utc_day(fills.expected)}"
+    else:
+        words += f", in the expected case not within {weeks} weeks"
     return words + (f", {formatting.utc_day(fills.latest)} at the latest" if fills.latest else "")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,10 +30,11 @@ from headway.schemas.billing.forecast import (
 )
 from headway.services.app_state import AppState
 from headway.services.billing.reports.capacity import present_gpu_seconds
-from headway.services.billing.reports.fragmentation import gpus_by_node
+from headway.services.billing.reports.fragmentation import gpu_plans_by_group, gpus_by_node
 from headway.services.billing.reports.report_scope import HOUR_S, BilledCluster, ReportScope
 from headway.store.billing.run_sums import ReportSpan
 
+MAX_AGE_S = 600
 NEXT_DAYS = 4 * WEEK  # that teams, sizes and waits are compared over
 _SIZES = rules.SIZES[1:]  # jobs without a GPU use none
 _LEAST = tuple(least for least, _ in _SIZES)
@@ -40,21 +42,22 @@ _LEAST = tuple(least for least, _ in _SIZES)
 
 @dataclass(frozen=True, slots=True)
 class _Past:
-    """`used`: GPU-hours of each day by (team, size). `present`: GPU-hours that machines offered each day. `waits`: by (team,
-    size) and day the seconds waited and the number of runs."""
+    """`used`: GPU-hours of each day by (team, size, group). `present`: GPU-hours that machines of `groups` offered each day;
+    those of removed groups are unknown. `waits`: by (team, size) and day the seconds waited and the number of runs. `gpus`: in
+    machines that exist now."""
 
     marks: range
-    used: Mapping[tuple[str, str], Sequence[float]]
+    groups: frozenset[str]
+    used: Mapping[tuple[str, str, str], Sequence[float]]
     present: Sequence[float]
     waits: Mapping[tuple[str, str], Mapping[int, Counter[int]]]
+    gpus: int
 
-    def sum_by(self, which: int | None) -> dict[str, list[float]]:
-        """Returns the GPU-hours of each day by team (0), by size (1), or of all under "" (None)."""
+    def sum_by(self, which: int) -> dict[str, list[float]]:
+        """Returns the GPU-hours of each day by team (0) or by size (1)."""
         found: dict[str, list[float]] = {}
         for key, hours in self.used.items():
-            sums = found.setdefault("" if which is None else key[which], [0.0] * len(hours))
-            for day, value in enumerate(hours):
-                sums[day] += value
+            _add(found.setdefault(key[which], [0.0] * len(hours)), hours)
         return found
 
     def waits_by(self, which: int) -> dict[str, dict[int, Counter[int]]]:
@@ -66,20 +69,46 @@ class _Past:
                 mine.setdefault(day, Counter()).update(counts)
         return found
 
+    def shares(self) -> list[float | None]:
+        """Returns the allocated share of the GPUs of each day, None for days without machines."""
+        used = [0.0] * (len(self.marks) - 1)
+        for (_, _, group), hours in self.used.items():
+            if group in self.groups:
+                _add(used, hours)
+        return [min(1.0, hours / had) if had else None for hours, had in zip(used, self.present, strict=True)]
+
 
 async def load_forecast(state: AppState, scope: ReportScope) -> ForecastOut:
     """Returns the forecast of the cluster for all teams together; single teams are those that the person may see."""
-    billed = scope.billed
-    past = await _load_past(state, billed)
-    used = past.sum_by(None).get("", [0.0] * (len(past.marks) - 1))
+    billed, seen = scope.billed, scope.visible_teams
+
+    async def load() -> ForecastOut:
+        past = await _load_past(state, billed)
+        return await asyncio.to_thread(_report, billed.name, past)  # seconds, if there are a million runs
+
+    # Days that are over seldom change.
+    found = await state.cache.get(f"{billed.name}/forecast/{billed.now // DAY_S}", MAX_AGE_S, load)
+    if seen is None:
+        return found
+    teams = [part for part in found.teams if part.name in seen]
+    return found.model_copy(
+        update={"teams": teams, "team_waits": [row for row in found.team_waits if row.name in seen]}
+    )
+
+
+def _report(name: str, past: _Past) -> ForecastOut:
+    """Returns the forecast with all teams."""
+    today, gpus, shares = past.marks[-1], past.gpus, past.shares()
+    used = [0.0] * (len(past.marks) - 1)
+    for hours in past.used.values():
+        _add(used, hours)
     forecast = forecast_days(used)
-    gpus = sum(gpus_by_node(state, billed).values())
-    shares = [min(1.0, hours / had) if had else 0.0 for hours, had in zip(used, past.present, strict=True)]
-    coming = [day.expected / (gpus * 24) if gpus else 0.0 for day in forecast.days[:NEXT_DAYS]] if forecast else []
-    seen = scope.visible_teams
-    today = past.marks[-1]
+    coming = [day.expected / (gpus * 24) for day in forecast.days[:NEXT_DAYS]] if forecast and gpus else []
+    teams, sizes = past.sum_by(0), past.sum_by(1)
+    team_waits, size_waits = past.waits_by(0), past.waits_by(1)
+    order = [words for _, words in _SIZES]
     return ForecastOut(
-        cluster=billed.name,
+        cluster=name,
         gpus=gpus,
         used=[UsedDayOut(day=day, gpu_hours=_round(hours)) for day, hours in zip(past.marks, used, strict=False)],
         forecast=[
@@ -97,47 +126,60 @@ async def load_forecast(state: AppState, scope: ReportScope) -> ForecastOut:
         total_error=forecast.total_error if forecast else None,
         within=forecast.within if forecast else None,
         tested_days=forecast.tested_days if forecast else 0,
-        full_days=sum(share >= FULL for share in shares[-NEXT_DAYS:]),
+        compared_days=min(NEXT_DAYS, len(used)),
+        full_days=sum(share is not None and share >= FULL for share in shares[-NEXT_DAYS:]),
         fills=_fills(forecast, gpus, today) if forecast and gpus else None,
-        teams=[part for part in _parts(past.sum_by(0), sorted(past.sum_by(0))) if seen is None or part.name in seen],
-        sizes=_parts(past.sum_by(1), [words for _, words in _SIZES]),
-        team_waits=[
-            row
-            for row in _waits(past.waits_by(0), sorted(past.waits_by(0)), shares, coming)
-            if seen is None or row.name in seen
-        ],
-        size_waits=_waits(past.waits_by(1), [words for _, words in _SIZES], shares, coming),
+        teams=_parts(teams, sorted(teams)),
+        sizes=_parts(sizes, order),
+        team_waits=_waits(team_waits, sorted(team_waits), shares, coming),
+        size_waits=_waits(size_waits, order, shares, coming),
     )
 
 
 async def _load_past(state: AppState, billed: BilledCluster) -> _Past:
-    """Returns the whole UTC days of the last HISTORY_DAYS, from the day of the first run on."""
+    """Returns the whole UTC days of the last HISTORY_DAYS, from the first run and the first machine on: of days before its first
+    machine the ledger knows single long runs at most."""
     today, store = billed.now // DAY_S * DAY_S, state.store
+    oldest = today - HISTORY_DAYS * DAY_S
     first = await store.demand.first_start(billed.name)
-    start = today if first is None else max(today - HISTORY_DAYS * DAY_S, first // DAY_S * DAY_S)
+    lives = await store.machine_lifetimes.between(billed.name, oldest, billed.now + 1)
+    plans, by_node = gpu_plans_by_group(billed), gpus_by_node(state, billed)
+    gpus = sum(
+        by_node.get(life.machine, plans[life.group].gpus) for life in lives if not life.ended and life.group in plans
+    )
+    start = today
+    if first is not None and lives:
+        start = max(oldest, *(at // DAY_S * DAY_S for at in (first, min(life.began for life in lives))))
     marks = range(min(start, today), today + 1, DAY_S)
     if len(marks) < 2:
-        return _Past(marks, {}, [], {})
+        return _Past(marks, frozenset(), {}, [], {}, gpus)
     began, ended = await store.demand.gpu_changes(billed.name, marks, _LEAST, billed.now)
+    counted = range(0, marks[-1] - marks[0] + 1, DAY_S)  # from the first mark, as the sums are
     used = {
-        (team, _SIZES[size][1]): [
-            gpu_s / HOUR_S
-            for gpu_s in allocated_between(marks, *(_ends(one.get((team, size), {})) for one in (began, ended)))
+        (team, _SIZES[size][1], group): [
+            max(0.0, gpu_s / HOUR_S)
+            for gpu_s in allocated_between(
+                counted, *(_ends(one.get((team, size, group), {})) for one in (began, ended))
+            )
         ]
-        for team, size in began
+        for team, size, group in began
     }
     span = ReportSpan(marks[0], marks[-1], billed.now)
-    lives = await store.machine_lifetimes.between(billed.name, span.start, span.end)
-    there = present_gpu_seconds(billed, gpus_by_node(state, billed), lives, span, marks)
+    there = present_gpu_seconds(billed, by_node, lives, span, marks)
     present = [sum(of_day) / HOUR_S for of_day in zip(*there.values(), strict=True)] or [0.0] * (len(marks) - 1)
     waits: dict[tuple[str, str], dict[int, Counter[int]]] = {}
     for day, team, size, waited, count in await store.demand.waits(billed.name, marks, _LEAST):
         waits.setdefault((team, _SIZES[size][1]), {}).setdefault(day, Counter())[waited] += count
-    return _Past(marks, used, present, waits)
+    return _Past(marks, frozenset(plans), used, present, waits, gpus)
 
 
-def _ends(sums: Mapping[int, tuple[int, int]]) -> dict[int, Ends]:
+def _ends(sums: Mapping[int, tuple[float, float]]) -> dict[int, Ends]:
     return {at: Ends(*pair) for at, pair in sums.items()}
+
+
+def _add(sums: list[float], hours: Sequence[float]) -> None:
+    for day, value in enumerate(hours):
+        sums[day] += value
 
 
 def _fills(forecast: Forecast, gpus: int, today: int) -> FillOut:
@@ -165,7 +207,7 @@ def _parts(by_name: Mapping[str, Sequence[float]], names: Iterable[str]) -> list
 def _waits(
     by_name: Mapping[str, Mapping[int, Counter[int]]],
     names: Iterable[str],
-    past: Sequence[float],
+    past: Sequence[float | None],
     coming: Sequence[float],
 ) -> list[WaitForecastOut]:
     found, last = [], range(max(0, len(past) - NEXT_DAYS), len(past))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.domain.billing.ledger import GroupAllocation
 from headway.services.billing.ledger.collector import ledger_entries
 from tests.support.billing.billing_cluster import OCTOBER, Accounting, H, at, got, lab, machines, run
 from tests.support.clusters import builders
@@ -100,6 +101,51 @@ async def test_page_shows_the_figures_of_the_api(server: Server) -> None:
         assert words in page, words
     week = sum(day["gpu_hours"] for day in found["forecast"][:7])
     assert f"{week:,.2f}" in page
+
+
+async def test_parts_of_a_gpu_over_midnight_sum_up(tmp_path: Path) -> None:
+    async with lab(tmp_path, Accounting()) as made:
+        await machines(made, 1)
+        half = GroupAllocation("main", ("lab-1-1",), "h100", 0.5, 8, 4, 64)
+        runs = [(run(10 + day, day * DAY + 18 * H, day * DAY + 30 * H, gpus=0.5), [half], 0) for day in range(15)]
+        await made.store.runs.save("lab", runs, collected_to=OCTOBER.start)
+        at(made, 15 * DAY + 3 * H)
+        found = await got(await made.client(), "forecast")
+        assert [day["gpu_hours"] for day in found["used"]] == [3.0] + [6.0] * 14
+        assert found["sizes"][0]["gpu_hours"] == 87.0
+
+
+async def test_days_before_the_first_machine_do_not_count(tmp_path: Path) -> None:
+    async with lab(tmp_path, Accounting()) as made:
+        await machines(made, 1, began=20 * DAY)
+        await put(made, run(1, 0, 21 * DAY, gpus=1), run(2, 20 * DAY, 20 * DAY + H))
+        at(made, 21 * DAY + H)
+        found = await got(await made.client(), "forecast")
+        assert [day["gpu_hours"] for day in found["used"]] == [32.0]
+        assert found["no_forecast"] == "a forecast needs 14 whole days since the first job; there are 1"
+
+
+async def test_use_of_a_removed_group_fills_no_day(tmp_path: Path) -> None:
+    async with lab(tmp_path, Accounting()) as made:
+        await machines(made, 1)
+        rented = GroupAllocation("rented", ("lab-2-1",), "h100", 8, 64, 8, 8)
+        runs = [(run(10 + day, day * DAY, day * DAY + DAY, nodes=("lab-2-1",)), [rented], 0) for day in range(20)]
+        await made.store.runs.save("lab", runs, collected_to=OCTOBER.start)
+        at(made, 20 * DAY)
+        found = await got(await made.client(), "forecast")
+        assert (found["used"][-1]["gpu_hours"], found["full_days"], found["compared_days"]) == (192.0, 0, 20)
+
+
+async def test_cluster_without_machines_does_not_say_that_it_never_fills(tmp_path: Path) -> None:
+    async with lab(tmp_path, Accounting()) as made:
+        await machines(made, 1, ended=19 * DAY)
+        await put(made, *(run(10 + day, day * DAY, day * DAY + 6 * H) for day in range(18)))
+        at(made, 20 * DAY)
+        found = await got(await made.client(), "forecast")
+        assert (found["gpus"], found["fills"]) == (0, None)
+        page = (await (await made.client()).get("/clusters/lab/costs?section=forecast")).text
+        assert "no machine with GPUs exists now" in page
+        assert "not expected" not in page
 
 
 async def test_full_cluster_is_said_to_be_full(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ def test_forecast_says_its_error_and_when_the_gpus_are_in_use(capsys: pytest.Cap
         "error of a day in the past: 25.0 % of its GPU-hours; of four weeks: 10.0 %; 80.0 % of the days were in the band"
         " (77 days compared, method: trend)"
     )
-    assert lines[1] == f"the 8 GPUs are 95 % allocated from {utc_day(NOW)} at the earliest, and not as expected"
+    assert lines[1] == (
+        f"the 8 GPUs are 95 % allocated from {utc_day(NOW)} at the earliest, in the expected case not within 2 weeks"
+    )
     assert lines[2].startswith("on 3 of the last 28 days 95 % of the GPUs were allocated")
     rows = [line.split() for line in lines if line]
     assert [utc_day(NOW), "672.0", "50.0", "%"] in rows
