@@ -11,6 +11,8 @@ from headway.errors import HeadwayError
 
 _SECTION = re.compile(r"^reservations:[ \t]*(#.*)?\n(?:[ \t]*(?:#.*)?\n)*(?P<indent> +)[^\s#]", re.MULTILINE)
 
+_EMPTY = re.compile(r"^reservations:[ \t]*(?:\{[ \t]*\}|~|null)?(?P<comment>[ \t]*|[ \t]+#.*)$\n?", re.MULTILINE)
+
 
 def with_reservation(spec: Mapping[str, Any], name: str, part: Mapping[str, Any] | None) -> dict[str, Any]:
     """Returns the file's mapping with this reservation, or without it if `part` is None."""
@@ -45,6 +47,8 @@ def _with(text: str, name: str, part: Mapping[str, Any]) -> str:
     section = _SECTION.search(text)
     indent = section["indent"] if section else "  "
     lines = "".join(f"{indent}{line}\n" for line in dump_yaml({name: dict(part)}).splitlines())
+    if section is None and (empty := _EMPTY.search(text)):
+        return f"{text[: empty.start()]}reservations:{empty['comment']}\n{lines}{text[empty.end() :]}"
     if section is None:
         return f"{text.rstrip()}\nreservations:\n{lines}"
     begin = section.start("indent")
@@ -57,9 +61,9 @@ def _without(text: str, name: str) -> str:
     if section is None:
         return text
     indent, word = re.escape(section["indent"]), re.escape(name)
-    entry = rf"^{indent}(?:{word}|'{word}'|\"{word}\"):.*\n(?:{indent}[ \t]+\S.*\n?|[ \t]*\n)*"
+    entry = rf"^{indent}(?:{word}|'{word}'|\"{word}\"):.*\n(?:(?:[ \t]*\n)*{indent}[ \t]+\S.*\n?)*"
     begin = section.start("indent")
     made = text[:begin] + re.sub(entry, "", text[begin:], count=1, flags=re.MULTILINE)
     if _SECTION.search(made):
         return made
-    return re.sub(r"^reservations:.*\n(?:[ \t]*(?:#.*)?\n)*", "", made, count=1, flags=re.MULTILINE)
+    return re.sub(r"^reservations:.*\n(?:(?:[ \t]*\n)*[ \t]+#.*\n?)*", "", made, count=1, flags=re.MULTILINE)

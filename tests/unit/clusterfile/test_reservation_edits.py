@@ -40,6 +40,25 @@ def test_only_that_entry_is_removed() -> None:
     assert "nodes: 4" in edit_reservation(edit_reservation(LISTED, "night", None), "course", None)
 
 
+def test_comments_that_follow_the_section_stay() -> None:
+    before = "name: lab\nreservations:\n  # ours\n  a: {start: x}\n\n  # all of it\n"
+    after = "\n# Users of this site. Ask Eva before changing them.\nusers: []\n"
+    assert edit_reservation(before + after, "a", None) == "name: lab\n" + after
+    assert edit_reservation(before + after[1:], "a", None) == "name: lab\n" + after[1:]
+
+
+@pytest.mark.parametrize(
+    "empty", ["reservations: {}", "reservations:", "reservations: { }  # none", "reservations: null"]
+)
+@pytest.mark.parametrize("after", ["", "\n", "\n# users\nusers: []\n"])
+def test_added_to_an_empty_section(empty: str, after: str) -> None:
+    made = edit_reservation(f"name: lab\n{empty}{after}", "window", PART)
+    assert parse_yaml(made)["reservations"] == {"window": PART}
+    assert ("# none" in made) == ("# none" in empty)
+    assert made.endswith(after)
+    assert parse_yaml(edit_reservation(made, "window", None)).keys() == parse_yaml(f"name: lab{after}").keys()
+
+
 def test_replaced_under_the_same_name() -> None:
     made = edit_reservation(LISTED, "night", PART)
     assert parse_yaml(made)["reservations"]["night"] == PART
