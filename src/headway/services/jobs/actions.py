@@ -13,6 +13,7 @@ from headway.services.access.ownership_rights import authorize_action
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.find_job import read_job_now, slurm_target
+from headway.services.read_model.snapshot import Snapshot
 
 Action = JobAction
 AT_ONCE = 4  # jobs of one request that are acted on in parallel
@@ -30,11 +31,21 @@ _WHY_NOT = {
 }
 
 
-async def act_on_job(state: AppState, who: Principal, name: str, job_id: int, action: Action, task: str = "") -> None:
+async def act_on_job(
+    state: AppState,
+    who: Principal,
+    name: str,
+    job_id: int,
+    action: Action,
+    task: str = "",
+    *,
+    snapshot: Snapshot | None = None,
+) -> None:
     """Carries out the action as the person's user, or as Headway's Slurm operator for a lead or admin. The number of an
-    array covers all of its tasks. Raises NotAllowed, and Conflict in a state where Slurm would refuse."""
+    array covers all of its tasks. `snapshot`: a reading made for this request. Raises NotAllowed, and Conflict in a state
+    where Slurm would refuse."""
     _, cluster = await state.clusters.get(name)
-    job = await read_job_now(state, cluster, job_id)
+    job = await read_job_now(state, cluster, job_id, snapshot=snapshot)
     target, states = slurm_target(state, cluster, job, job_id, task)
     as_operator = await authorize_action(state, cluster, who, job, f"{action} job {target}")
     if not POSSIBLE_IN[action].intersection(states):
@@ -52,15 +63,16 @@ async def act_on_job(state: AppState, who: Principal, name: str, job_id: int, ac
 
 async def act_on_jobs(state: AppState, who: Principal, name: str, request: JobsActionIn) -> JobsActionOut:
     """Carries out the action on each of the jobs as `act_on_job`, and returns the result of each one: a job that cannot be
-    acted on does not keep others from it. Raises NotFound if the cluster does not exist."""
-    await state.clusters.row(name)
+    acted on does not keep others from it. The queue is read once. Raises NotFound if the cluster does not exist."""
+    _, cluster = await state.clusters.get(name)
+    snapshot = await state.readings.refresh(cluster)
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(job: str) -> JobActionOut:
         number, _, task = job.partition("_")
         try:
             async with slots:
-                await act_on_job(state, who, name, int(number), request.action, task)
+                await act_on_job(state, who, name, int(number), request.action, task, snapshot=snapshot)
         except HeadwayError as error:
             result = "refused" if isinstance(error, NotAllowed) else "failed"
             detail = {"job": job, "why": error.message[:200]}

@@ -11,12 +11,14 @@ from headway.jobs.view.array_tasks import tasks_of
 from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
+from headway.services.read_model.snapshot import Snapshot
 from headway.store import JobRecord
 
 
-async def read_job_now(state: AppState, cluster: Cluster, job_id: int) -> JobState:
-    """Returns the job in Slurm's present state, for code that is about to act on it. Raises NotFound."""
-    known = (await state.readings.refresh(cluster)).by_id.get(job_id)
+async def read_job_now(state: AppState, cluster: Cluster, job_id: int, *, snapshot: Snapshot | None = None) -> JobState:
+    """Returns the job in Slurm's present state, for code that is about to act on it. `snapshot`: the reading to look in,
+    instead of a new one. Raises NotFound."""
+    known = (snapshot or await state.readings.refresh(cluster)).by_id.get(job_id)
     return known if known is not None else await state.backend.slurm.job(cluster, job_id)
 
 

@@ -72,6 +72,8 @@ class QueueRow:
     starts_at: int = 0
     planned: str = ""
     array: ArrayPart | None = None
+    pick: str = ""  # the job that its box selects; "" without a box
+    pick_words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,8 @@ def row(job: JobState, columns: Iterable[QueueColumn], why: PendingReason | None
         needs=why.needs if why else (),
         starts_at=why.starts_at if why else 0,
         planned=planned if why and why.starts_at else "",
+        pick=_pick(job, kind),
+        pick_words=f"{job.label} {job.name} of {job.user}, {word}",
     )
 
 
@@ -143,6 +147,13 @@ def job_page(job: JobState) -> str:
     """Returns the last part of the address of a job's page: "104", "18_3" for a task, "18" for tasks that share a
     record."""
     return job.label if job.array_task.isdigit() else str(job.array_job_id or job.id)
+
+
+def _pick(job: JobState, kind: str) -> str:
+    """Returns the job that the box of a row selects. Ended jobs have no box, nor has a record that stands for several tasks:
+    Slurm acts on its number for the whole array."""
+    several = bool(job.array_task) and not job.array_task.isdigit()
+    return "" if several or kind not in ("running", "waiting") else job_page(job)
 
 
 def _array_row(
@@ -171,7 +182,21 @@ def _array_row(
         found.counts, query.toggle(array), array in query.open, tuple(map(one, shown)), len(found.tasks) - len(shown)
     )
     cells = tuple(_cell(whole, column, now) for column in query.columns)
-    return replace(made, id=array, page=str(array), label=str(array), kind=kind, word=word, cells=cells, array=part)
+    counts = [
+        f"{n:,} {state}" for n, state in ((found.counts.running, "running"), (found.counts.pending, "pending")) if n
+    ]
+    return replace(
+        made,
+        id=array,
+        page=str(array),
+        label=str(array),
+        kind=kind,
+        word=word,
+        cells=cells,
+        array=part,
+        pick=str(array) if counts else "",
+        pick_words=f"{first.name} of {first.user}, all tasks of array {array} ({', '.join(counts)})",
+    )
 
 
 def _task_order(job: JobState) -> tuple[int, bool, int]:

@@ -40,3 +40,17 @@ async def test_many_or_odd_jobs_are_refused(server: Server) -> None:
     for jobs in ([], ["x"], ["1;2"], [str(n) for n in range(201)]):
         assert (await client.post(f"{JOBS}/actions", json={"action": "cancel", "jobs": jobs})).status_code == 422
     assert (await client.post(f"{JOBS}/actions", json={"action": "suspend", "jobs": ["1"]})).status_code == 422
+
+
+async def test_the_queue_is_read_once_for_a_request(server: Server) -> None:
+    await server.apply()
+    jobs = [builders.job(number, "RUNNING", user="eve") for number in range(1, 13)]
+
+    def cancel(*_: object, **__: object) -> None:
+        server.state.clock.now += 1  # type: ignore[attr-defined]
+
+    server.backend.answers |= {"machines": (), "read": reading(*jobs), "cancel": cancel}
+    eve = await server.client("eve", "member")
+    told = (await eve.post(f"{JOBS}/actions", json={"action": "cancel", "jobs": [str(job.id) for job in jobs]})).json()
+    assert told["done"] == 12
+    assert len(server.backend.named("read")) == 1
