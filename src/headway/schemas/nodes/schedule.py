@@ -44,6 +44,15 @@ class ScheduledReservationOut(ResponseModel):
     in_file: bool = False
 
 
+class ReservationNotInSlurmOut(ResponseModel):
+    """A reservation of the cluster file that Slurm does not have: an apply has not made it yet, Slurm has refused it, or it
+    is over. `text`: when it is, in the head's time zone, and where; `over`: it has certainly ended."""
+
+    name: str
+    text: str
+    over: bool = False
+
+
 class ScheduleOut(ResponseModel):
     """The schedule as Slurm has it. `unplanned`: pending jobs for which Slurm has planned no start."""
 
@@ -51,4 +60,5 @@ class ScheduleOut(ResponseModel):
     nodes: list[ScheduledNodeOut]  # by leaf switch
     jobs: list[ScheduledJobOut]  # running ones first, then planned ones in the order of their starts
     reservations: list[ScheduledReservationOut]
+    not_in_slurm: list[ReservationNotInSlurmOut] = []
     unplanned: int = 0

@@ -3,18 +3,29 @@ reservations. Headway plans nothing here: what Slurm has not planned is only cou
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime, timedelta
 
+from headway.changes.reservation_changes import description, is_over
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import natural_key
 from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import FLAKY_NODES, OURS, SPARES, JobState, NodeState, Reservation
 from headway.domain.slurm.reservations import MAINTENANCE
-from headway.schemas.nodes.schedule import ScheduledJobOut, ScheduledNodeOut, ScheduledReservationOut, ScheduleOut
+from headway.schemas.nodes.schedule import (
+    ReservationNotInSlurmOut,
+    ScheduledJobOut,
+    ScheduledNodeOut,
+    ScheduledReservationOut,
+    ScheduleOut,
+)
 from headway.services.app_state import AppState
 from headway.services.queue.pending_reasons import pending_reason
 from headway.services.read_model.snapshot import Snapshot
 
+_LATEST_ZONE = timedelta(hours=12)  # behind UTC
 _NO_END_S = 10 * 365 * 86_400  # Slurm has no reservation without end: Headway gives those until the year 2100
 
 
@@ -22,6 +33,19 @@ async def get_schedule(state: AppState, name: str) -> ScheduleOut:
     """Returns the schedule of the cluster, as last read from Slurm. Raises NotFound."""
     _, cluster = await state.clusters.get(name)
     return schedule_of(state, cluster, await state.readings.snapshot(cluster))
+
+
+async def schedule_json(state: AppState, name: str, *, compressed: bool = False) -> bytes:
+    """Returns the schedule as JSON, gzipped if `compressed`. It is encoded once per reading for all viewers: with thousands
+    of jobs it has more than a megabyte. Raises NotFound."""
+    _, cluster = await state.clusters.get(name)
+    snapshot = await state.readings.snapshot(cluster)
+    schedule, key = schedule_of(state, cluster, snapshot), ("schedule json", compressed)
+    known: tuple[ScheduleOut, bytes] | None = snapshot.derived.get(key)
+    if known is None or known[0] is not schedule:
+        body = schedule.model_dump_json().encode()
+        known = snapshot.derived[key] = schedule, gzip.compress(body, 4, mtime=0) if compressed else body
+    return known[1]
 
 
 def schedule_of(state: AppState, cluster: Cluster, snapshot: Snapshot) -> ScheduleOut:
@@ -40,6 +64,7 @@ def _schedule(state: AppState, cluster: Cluster, snapshot: Snapshot) -> Schedule
     waiting = [job for job in snapshot.jobs if job.state in WAITING]
     planned = [job for job in waiting if _planned_start(state, cluster, job, now)]
     in_file = {one.name for one in cluster.reservations}
+    reservations = _reservations(snapshot.reservations, in_file, now)
     return ScheduleOut(
         as_of=snapshot.as_of,
         nodes=[ScheduledNodeOut(name=node.name, leaf=leaf_of.get(node.name, ""), out=_out(node)) for node in nodes],
@@ -47,7 +72,8 @@ def _schedule(state: AppState, cluster: Cluster, snapshot: Snapshot) -> Schedule
             *sorted(running, key=lambda job: (job.end or float("inf"), job.id)),
             *sorted((_planned(job) for job in planned), key=lambda job: (job.start, job.id)),
         ],
-        reservations=_reservations(snapshot.reservations, in_file, now),
+        reservations=reservations,
+        not_in_slurm=_not_in_slurm(cluster, {one.name for one in reservations}, now),
         unplanned=len(waiting) - len(planned),
     )
 
@@ -102,6 +128,17 @@ def _reservations(found: Iterable[Reservation], in_file: set[str], now: float) -
         if one.end_time > now
     ]
     return sorted(outs, key=lambda one: (one.start, one.name))
+
+
+def _not_in_slurm(cluster: Cluster, listed: AbstractSet[str], now: float) -> list[ReservationNotInSlurmOut]:
+    """Returns the other reservations of the file. Their times are in the head's time zone, which the server does not know:
+    one is over when its end has passed in every time zone."""
+    passed = datetime.fromtimestamp(now, UTC).replace(tzinfo=None) - _LATEST_ZONE
+    return [
+        ReservationNotInSlurmOut(name=one.name, text=description(one), over=is_over(one, passed))
+        for one in cluster.reservations
+        if one.name not in listed
+    ]
 
 
 def _kind(one: Reservation) -> str:

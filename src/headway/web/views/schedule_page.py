@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from headway.errors import Refused
-from headway.schemas.nodes.schedule import ScheduledJobOut, ScheduledReservationOut, ScheduleOut
+from headway.schemas.nodes.schedule import (
+    ReservationNotInSlurmOut,
+    ScheduledJobOut,
+    ScheduledReservationOut,
+    ScheduleOut,
+)
 from headway.services.nodes.planned_windows import PlannedWindow
 
-ROWS = 100  # jobs of the table
+ROWS = 100  # jobs of each kind in the table
 _LATEST = 4_102_444_800  # the year 2100
 _FIELDS = ("remove", "window", "kind", "nodes", "start", "start_at", "hours", "users", "teams")
 NEW_WINDOW = dict.fromkeys(_FIELDS, "") | {"kind": "maintenance", "hours": "4"}  # the form of a window, by field
@@ -26,13 +31,14 @@ KINDS = {
 
 @dataclass(frozen=True)
 class ScheduleTable:
-    """The table below the chart: reservations and the first jobs. `more`: jobs that are left out; `unplaced`: planned
-    starts for which Slurm names no nodes, so that the chart cannot show them."""
+    """The table below the chart: reservations and the first jobs. `more`: by state, jobs that are left out; `unplaced`:
+    planned starts for which Slurm names no nodes, so that the chart cannot show them."""
 
     cluster: str
     reservations: tuple[ScheduledReservationOut, ...]
+    not_in_slurm: tuple[ReservationNotInSlurmOut, ...]
     jobs: tuple[ScheduledJobOut, ...]
-    more: int
+    more: Mapping[str, int]
     running: int
     planned: int
     unplanned: int
@@ -44,13 +50,15 @@ class ScheduleTable:
 
 def schedule_table(cluster: str, schedule: ScheduleOut, *, may_change: bool) -> ScheduleTable:
     """Returns the table of a schedule. `may_change`: the person may remove reservations of the file."""
-    planned = [job for job in schedule.jobs if job.state == "planned"]
+    kinds = {state: [job for job in schedule.jobs if job.state == state] for state in ("running", "planned")}
+    planned = kinds["planned"]
     return ScheduleTable(
         cluster=cluster,
         reservations=tuple(schedule.reservations),
-        jobs=tuple(schedule.jobs[:ROWS]),
-        more=max(0, len(schedule.jobs) - ROWS),
-        running=len(schedule.jobs) - len(planned),
+        not_in_slurm=tuple(schedule.not_in_slurm),
+        jobs=tuple(job for jobs in kinds.values() for job in jobs[:ROWS]),
+        more={state: len(jobs) - ROWS for state, jobs in kinds.items() if len(jobs) > ROWS},
+        running=len(kinds["running"]),
         planned=len(planned),
         unplanned=schedule.unplanned,
         unplaced=sum(not job.nodes for job in planned),
@@ -66,7 +74,7 @@ def window_of(sent: Mapping[str, str]) -> PlannedWindow:
     start = _start(sent)
     name = sent.get("window", "").strip()
     if not name:
-        name = f"{'maintenance' if maintenance else 'reservation'}-{datetime.fromtimestamp(start, UTC):%m%d-%H%M}"
+        name = f"{'maintenance' if maintenance else 'reservation'}-{datetime.fromtimestamp(start, UTC):%Y%m%d-%H%M}"
     try:
         hours = float(sent.get("hours", ""))
     except ValueError:

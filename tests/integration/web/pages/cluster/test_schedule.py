@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 
+from headway.catalog.plans import load_catalogue
+from headway.clusterfile.load import resolve_cluster_file
 from headway.domain.changeset import Disturbs
 from headway.domain.slurm.nodes_and_jobs import SPARES, Reservation
-from headway.services.cluster_backend import SlurmReading
+from headway.schemas.clusters import Document
+from headway.services.cluster_backend import ResolvedCluster, SlurmReading
+from headway.services.queue.schedule import schedule_json
 from headway.validation.yaml_parser import parse_yaml
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes
@@ -122,7 +128,7 @@ async def test_reservation_is_for_users_and_can_be_removed(server: Server) -> No
     sent = window(now, kind="reservation", users="alice, bob", nodes="", window="")
     shown = await client.post(AT, data=sent)
     name = field(shown.text, "window")
-    assert name.startswith("reservation-")
+    assert name == f"reservation-{datetime.fromtimestamp(now + HOUR_S, UTC):%Y%m%d-%H%M}"
     await client.post(
         f"{AT}/apply", data={**sent, "window": name, "digest": field(shown.text, "digest"), "confirmed": "1"}
     )
@@ -160,3 +166,58 @@ async def test_viewer_sees_the_schedule_without_the_form(server: Server) -> None
     await opened(server)
     client = await server.client("vic", "viewer", origin=server_fakes.URL)
     assert 'id="window-form"' not in (await client.get(AT)).text
+
+
+async def test_reservations_that_slurm_does_not_have_are_listed_and_can_be_removed(server: Server) -> None:
+    server.state.clock.now = 1_800_000_000.0  # type: ignore[attr-defined]
+    client, now = await opened(server)
+    listed = {
+        name: {
+            "start": f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M}",
+            "duration": "04:00:00",
+            "maintenance": True,
+        }
+        for name, at in (("refused", now + HOUR_S), ("ended", now - 17 * HOUR_S), ("cooling", now + HOUR_S))
+    }
+
+    async def resolve(document: Document) -> ResolvedCluster:
+        return ResolvedCluster(*resolve_cluster_file(document.spec, load_catalogue({}), owner=document.owner))
+
+    server.backend.lifecycle.resolve = resolve  # type: ignore[method-assign]
+    await server.apply(reservations=listed)
+    told = (await client.get(API)).json()
+    assert [(one["name"], one["over"]) for one in told["not_in_slurm"]] == [("refused", False), ("ended", True)]
+    assert told["not_in_slurm"][1]["text"].endswith(" for 4 h, all nodes, for root")
+    page = (await client.get(AT)).text
+    assert all(f'name="remove" value="{name}"' in page for name in listed)
+    shown = await client.post(AT, data={"remove": "refused"})
+    await client.post(f"{AT}/apply", data={"remove": "refused", "digest": field(shown.text, "digest")})
+    operation = await server.store.operations.active("lab")
+    assert operation is not None
+    assert set(operation.document["spec"]["reservations"]) == {"ended", "cooling"}
+
+
+async def test_many_running_jobs_leave_planned_starts_in_the_table(server: Server) -> None:
+    client, now = await opened(server)
+    running = [builders.job(100 + i, "RUNNING", nodes=("lab-1-1",), start_time=now - 60) for i in range(103)]
+    server.backend.answers["read"] = SlurmReading((builders.node("lab-1-1"),), (*running, *reading(now).jobs[2:4]))
+    page = (await client.get(AT)).text
+    assert page.count('<span class="word is-running">running</span>') == 100
+    assert page.count('<span class="word is-waiting">planned</span>') == 2
+    assert "and 3 more running: <a" in page
+
+
+async def test_answer_is_encoded_once_for_each_reading(server: Server) -> None:
+    client, _ = await opened(server)
+    plain = await client.get(API, headers={"accept-encoding": "identity"})
+    packed = await client.get(API, headers={"accept-encoding": "gzip"})
+    assert (plain.headers.get("content-encoding"), packed.headers["content-encoding"]) == (None, "gzip")
+    assert plain.json() == packed.json()
+    _, cluster = await server.state.clusters.get("lab")
+    first = await schedule_json(server.state, "lab", compressed=True)
+    assert await schedule_json(server.state, "lab", compressed=True) is first
+    assert gzip.decompress(first) == await schedule_json(server.state, "lab")
+    server.backend.answers["read"] = SlurmReading((), ())
+    server.state.clock.now += 5  # type: ignore[attr-defined]
+    await server.state.readings.refresh(cluster)
+    assert json.loads(await schedule_json(server.state, "lab"))["jobs"] == []
