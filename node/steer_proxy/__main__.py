@@ -3,14 +3,14 @@ again and again; what is as asked already stays untouched.
 
 Input: {"port": PORT, "keys": {HASH: "TEAM:NAME"}, "limits": {HASH: REQUESTS A MINUTE},
 "services": [{"name": "TEAM:NAME", "health": PATH, "hold_s": S, "servers": [{"name": NAME, "node": NODE, "port": PORT,
-"state": "new" | "ready" | "drain" | "canary", "weight": 1..256}], "percent": 0..50}], "unchanged": ["TEAM:NAME"]}
+"state": "new" | "ready" | "drain", "weight": 1..256}]}], "unchanged": ["TEAM:NAME"]}
 Output: {"services": {"TEAM:NAME": {"requests": N, ..., "servers": {NAME: {"healthy": BOOL, "sessions": N, "check": TEXT}}}}}
 
 Services, servers and keys change through HAProxy's runtime socket. HAProxy can't add a backend at run time, so the file has a
 number of backends that are alike (slots), and maps say which service has which. When they do not suffice, or a new version of
 this program has another file, HAProxy starts a new process that takes over the listening socket, and the old one finishes its
 requests. The file always has all servers, so a HAProxy that is started again carries on alone. A server that is new gets no
-request until its health check has passed. Servers in state "canary" get `percent` of the requests of their service."""
+request until its health check has passed."""
 
 import csv
 import json
@@ -26,7 +26,6 @@ from steer_proxy.configuration import (
     RUN,
     SERVICE_UNIT,
     SLOTS,
-    canary_map,
     configuration,
     name_of,
     server_words,
@@ -82,7 +81,6 @@ def maps(request):
     return {
         "health.map": {service["slot"]: service["health"] for service in services},
         "holds.map": {service["name"]: service["hold_s"] for service in services},
-        "canary.map": canary_map(services),
         "slots.map": {service["name"]: service["slot"] for service in services},
         "limits.map": request["limits"],
         "keys.map": request["keys"],

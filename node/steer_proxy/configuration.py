@@ -109,8 +109,6 @@ frontend serve
     http-request del-header Authorization
     http-request replace-path /serve/[^/]+/[^/]+/?(.*) /\\1
     http-request set-var(txn.hold) var(txn.service),map_str_int({folder}/holds.map,0)
-    http-request set-var-fmt(txn.draw) "%[var(txn.service)]:%[rand(100)]"
-    http-request set-var(txn.server) var(txn.draw),map_str({folder}/canary.map)
     use_backend %[var(txn.service),map_str({folder}/slots.map)]
 """
 BACKEND = """
@@ -121,7 +119,6 @@ backend {name}
     http-check expect status 200-299
     http-request return status 503 content-type text/plain string "too many requests at once\\n" if {{ be_conn gt {most} }}
     http-request lua.hold
-    use-server %[var(txn.server)] if {{ var(txn.server) -m found }}
 """
 # Requests that a service may have at once, with those that are held. Less than a third of `maxconn`: also three services at this
 # limit leave connections for others.
@@ -138,17 +135,6 @@ def configuration(request):
             weight = server["weight"] if server["state"] == "ready" else 0
             text += f"    server {name_of(server)} {server_words(server)} weight {weight}\n"
     return text
-
-
-def canary_map(services):
-    """Returns which of a hundred equally frequent numbers go to which canary server: SERVICE:NUMBER -> its name in HAProxy. One
-    that is down gets none of them: HAProxy then chooses as for all other requests."""
-    found = {}
-    for service in services:
-        names = [name_of(server) for server in service["servers"] if server["state"] == "canary"]
-        for number in range(service.get("percent", 0) if names else 0):
-            found[f"{service['name']}:{number}"] = names[number % len(names)]
-    return found
 
 
 def address_of(server):

@@ -15,7 +15,6 @@ class ServerState(StrEnum):
     NEW = "new"  # only health checks
     READY = "ready"  # requests, while its health check passes
     DRAIN = "drain"  # no new requests; those that run are finished
-    CANARY = "canary"  # its part of the share of the requests that canaries get
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,6 @@ class ProxyService:
     health: str  # path that health checks ask for
     hold_s: int
     servers: tuple[ProxyServer, ...]
-    percent: int = 0  # of its requests go to servers in state CANARY, while one is healthy
 
 
 @dataclass(frozen=True, slots=True)

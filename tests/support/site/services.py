@@ -27,6 +27,7 @@ async def put(state: AppState) -> None:
         "demo", "vision", "chat", person="alice", user="alice", document=stored.document(), least=2, most=4
     )
     now = time.time()
+    await state.store.services.log_event("demo", row.id, "1 to 2 replicas: 14 requests run or wait, 8 for each replica")
     await state.store.services.add_replicas(
         [
             ReplicaRow(

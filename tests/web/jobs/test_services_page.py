@@ -18,6 +18,7 @@ def test_service_shows_its_replicas_and_can_be_stopped(demo: Site, page: Page) -
     expect(page.get_by_role("row", name="exit code 1")).to_contain_text("failed")
     expect(page.get_by_role("row", name="all")).to_contain_text("1,240")
     expect(page.get_by_role("row", name="all")).to_contain_text("0.2 %")
+    expect(page.get_by_role("row", name="14 requests run or wait")).to_have_count(1)
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#service .head")).to_contain_text("stopped it")
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headway.domain.slurm.job_states import RUNNING
 from headway.domain.slurm.nodes_and_jobs import OUT, JobState, NodeState
-from headway.jobs.serving.service_file import Replicas, Service, warned_s
+from headway.jobs.serving.service_file import Service, warned_s
 from headway.store.db.rows import ReplicaRow
 
 COMING = ("submitting", "pending", "starting")
@@ -25,16 +24,6 @@ class NextStep:
     start: int
     drain: Mapping[int, str]
     end: Mapping[int, str]
-
-
-def wanted_replicas(limits: Replicas, now_wanted: int, active: int, low_since: float | None, now: float) -> int:
-    """Returns how many replicas are to run. `active`: requests that run or wait. More start at once; fewer follow when for
-    `limits.idle_s` fewer would have sufficed. The defaults of `limits` are in `service_file.Replicas`."""
-    needed = min(max(math.ceil(active / limits.requests), limits.min), limits.max)
-    current = min(max(now_wanted, limits.min), limits.max)
-    if needed >= current:
-        return needed
-    return needed if low_since is not None and now - low_since >= limits.idle_s else current
 
 
 def reason_to_leave(

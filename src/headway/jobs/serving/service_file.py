@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from headway.domain.access.credential_redaction import mask_environment
 from headway.errors import Fault, InvalidSpec
+from headway.jobs.pipelines.cron import parse_cron
 from headway.jobs.pipelines.pipeline_file import StepFields, StrictModel, command_words
 from headway.schemas.submission.job_field_types import GitIn
 from headway.schemas.submission.run_request import RunIn
@@ -25,14 +26,40 @@ _FILE = "the service file"
 _PORT = "{port}"
 
 
+def _cron(text: str) -> str:
+    parse_cron(text)
+    return text
+
+
+class ScheduledReplicas(StrictModel):
+    """A window: for `hours` from each time of `cron` (UTC) on, `min` and `max` replace those of `replicas`."""
+
+    cron: Annotated[str, Field(max_length=200), AfterValidator(_cron)]
+    hours: float = Field(gt=0, le=24 * 31)
+    min: int | None = Field(default=None, ge=0, le=MAX_REPLICAS)
+    max: int | None = Field(default=None, ge=1, le=MAX_REPLICAS)
+
+    @model_validator(mode="after")
+    def _has_limit(self) -> ScheduledReplicas:
+        if self.min is None and self.max is None:
+            raise ValueError("needs min, max or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError("min must not be above max")
+        return self
+
+
 class Replicas(StrictModel):
     """How many replicas run: at least `min`; more, up to `max`, while more than `requests` requests for each of them run or
-    wait."""
+    wait, or 95 % of the answers take longer than `p95_ms`. `standby`: healthy replicas beyond these that get no requests until
+    another one is lost."""
 
     min: int = Field(default=1, ge=0, le=MAX_REPLICAS)
     max: int = Field(default=1, ge=1, le=MAX_REPLICAS)
     requests: int = Field(default=8, ge=1, le=100_000)
+    p95_ms: int | None = Field(default=None, ge=1, le=3_600_000)
     idle_s: int = Field(default=300, ge=10, le=86_400)
+    standby: int = Field(default=0, ge=0, le=100)
+    schedule: list[ScheduledReplicas] = Field(default=[], max_length=50)
 
     @model_validator(mode="after")
     def _ordered(self) -> Replicas:

@@ -60,7 +60,7 @@ class ReplicaOut(ResponseModel):
 
     number: int
     version: int
-    state: str  # submitting, pending, starting, serving, unhealthy, draining, ending, ended
+    state: str  # submitting, pending, starting, serving, standby, unhealthy, draining, ending, ended
     since: float
     job_id: int = 0
     node: str = ""
@@ -70,6 +70,13 @@ class ReplicaOut(ResponseModel):
     why: str = ""
     failed: bool = False
     ended_at: float | None = None
+
+
+class ServiceEventOut(ResponseModel):
+    """A decision about a service, in words. `at`: Unix seconds."""
+
+    at: float
+    text: str
 
 
 class ServiceOut(ResponseModel):
@@ -91,7 +98,9 @@ class ServiceOut(ResponseModel):
     health: str = ""
     min: int = 0
     max: int = 0
-    wanted: int = 0  # replicas that should run now
+    wanted: int = 0  # replicas that should get requests now
+    standby: int = 0  # replicas that should be ready beyond these
+    events: list[ServiceEventOut] = []  # the latest decisions; only of one service
     healthy: int = 0  # replicas that answer requests
     replicas: list[ReplicaOut] = []
     active: int = 0  # requests that run or wait

@@ -9,20 +9,13 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
 from headway.domain.access.role import Role
 from headway.domain.cluster import Cluster
-from headway.domain.service_proxy import (
-    ProxyServer,
-    ProxyService,
-    ProxySettings,
-    ServerState,
-    ServiceReading,
-    service_path,
-)
+from headway.domain.service_proxy import ServiceReading, service_path
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.nodes_and_jobs import OUT, JobState
 from headway.errors import HeadwayError, InvalidSpec, NotFound, TooManySubmits, Unanswered, Unreachable
@@ -34,38 +27,23 @@ from headway.jobs.serving.replica_decisions import (
     preempted_at,
     reason_to_leave,
     start_failed,
-    wanted_replicas,
     with_step,
 )
-from headway.jobs.serving.service_file import Replicas, replica_run
+from headway.jobs.serving.scaling import WantedReplicas, has_settled, limits_now, wanted_replicas
+from headway.jobs.serving.service_file import replica_run
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState
 from headway.services.jobs.tagged_submission import absent_person, submit_tagged
 from headway.services.read_model.snapshot import Snapshot
+from headway.services.serving.metrics import recent_figures
+from headway.services.serving.proxy_settings import IN_PROXY, ObservedService, is_active, proxy_settings
 from headway.services.serving.stored_service import StoredService, server_name
 from headway.store import ReplicaRow, ServiceRow
 
 # Ports of replicas. Below those that the launcher gives to ranks (node/programs/rank_launcher.py).
 PORTS = range(17000, 20000)
-IN_PROXY = {
-    "starting": ServerState.NEW,
-    "serving": ServerState.READY,
-    "unhealthy": ServerState.READY,
-    "draining": ServerState.DRAIN,
-}
 
 log = structlog.get_logger("headway.services.serving")
-
-
-@dataclass(frozen=True)
-class _Observed:
-    """A service with its replicas as their jobs are now. `before`: as they are stored."""
-
-    row: ServiceRow
-    stored: StoredService
-    before: tuple[ReplicaRow, ...]
-    replicas: tuple[ReplicaRow, ...]
-    jobs: Mapping[int, JobState]
 
 
 async def advance_services(state: AppState, name: str, rows: Sequence[ServiceRow]) -> None:
@@ -80,11 +58,11 @@ async def advance_services(state: AppState, name: str, rows: Sequence[ServiceRow
         async with _others_continue(state, row):
             mine = [one for one in stored if one.service == row.id]
             found.append(await _observe(state, cluster, snapshot, row, mine))
-    carried = [one for one in found if one.row.state == "running" or any(map(_active, one.replicas))]
+    carried = [one for one in found if one.row.state == "running" or any(map(is_active, one.replicas))]
     unread = {row.proxy_name for row in rows} - {one.row.proxy_name for one in found}
-    proxy = await state.backend.proxy.steer_proxy(cluster, await _settings(state, name, carried, unread))
+    proxy = await state.backend.proxy.steer_proxy(cluster, await proxy_settings(state, name, carried, unread))
     state.proxies[name] = proxy
-    taken = {one.port for one in stored if _active(one)}
+    taken = {one.port for one in stored if is_active(one)}
     ends = await _ends_of_nodes(state, name, snapshot, stored)
     for one in found:
         reading = proxy.services.get(one.row.proxy_name, ServiceReading())
@@ -112,7 +90,7 @@ async def _ends_of_nodes(
     state: AppState, cluster: str, snapshot: Snapshot, replicas: Sequence[ReplicaRow]
 ) -> dict[str, float]:
     """Returns the nodes with replicas whose provider reclaims them -> when jobs end there, in unix seconds."""
-    used = {replica.node for replica in replicas if _active(replica)}
+    used = {replica.node for replica in replicas if is_active(replica)}
     if all(OUT.isdisjoint(node.states) for node in snapshot.nodes if node.name in used):
         return {}
     incidents = await state.store.incidents.open_and_recent(cluster, latest=0)
@@ -120,19 +98,15 @@ async def _ends_of_nodes(
     return {one.node: float(end) for one in known if isinstance(end := one.found("ends"), int | float)}
 
 
-def _active(replica: ReplicaRow) -> bool:
-    return replica.ended_at is None
-
-
 async def _observe(
     state: AppState, cluster: Cluster, snapshot: Snapshot, row: ServiceRow, known: Sequence[ReplicaRow]
-) -> _Observed:
+) -> ObservedService:
     """Returns the replicas as their jobs are now."""
     jobs: dict[int, JobState] = {}
     replicas = []
     for replica in known:
         new = replica
-        if replica.job_id and _active(replica):
+        if replica.job_id and is_active(replica):
             job = snapshot.by_id.get(replica.job_id)
             if job is None:
                 with contextlib.suppress(NotFound):
@@ -141,7 +115,7 @@ async def _observe(
             if job is not None:
                 jobs[replica.number] = job
         replicas.append(new)
-    return _Observed(row, StoredService.of(row), tuple(known), tuple(replicas), jobs)
+    return ObservedService(row, StoredService.of(row), tuple(known), tuple(replicas), jobs)
 
 
 def _with_job(replica: ReplicaRow, job: JobState | None, now: float) -> ReplicaRow:
@@ -164,36 +138,11 @@ def _with_job(replica: ReplicaRow, job: JobState | None, now: float) -> ReplicaR
     return replace(replica, why=job_reason(job))
 
 
-async def _settings(
-    state: AppState, cluster: str, found: Sequence[_Observed], unread: Collection[str]
-) -> ProxySettings:
-    """Returns the servers and keys that the proxy is to have. `unread`: services that stay in the proxy as they are."""
-    services = tuple(
-        ProxyService(
-            one.row.proxy_name,
-            one.stored.service.health,
-            one.stored.service.hold_s,
-            tuple(
-                ProxyServer(server_name(replica), replica.node, replica.port, IN_PROXY[replica.state])
-                for replica in one.replicas
-                if replica.state in IN_PROXY and replica.node
-            ),
-        )
-        for one in found
-    )
-    names = {service.name for service in services} | set(unread)
-    keys = await state.store.services.keys(cluster) if names else ()
-    opening = [key for key in keys if key.service in names]
-    limits = {key.hash: key.per_minute for key in opening if key.per_minute is not None}
-    opens = {key.hash: key.service for key in opening}
-    return ProxySettings(opens, services, limits, unchanged=tuple(sorted(unread)))
-
-
 async def _advance(
     state: AppState,
     cluster: Cluster,
     snapshot: Snapshot,
-    one: _Observed,
+    one: ObservedService,
     reading: ServiceReading,
     taken: set[int],
     ends_of_nodes: Mapping[str, float],
@@ -205,42 +154,90 @@ async def _advance(
         _start_failed(replica, reading, service.start_s, now) if start_failed(service, replica, now) else replica
         for replica in replicas
     ]
-    wanted, low_since = 0, None
-    if row.state == "running":
-        limits = Replicas(
-            min=row.least, max=row.most, requests=service.replicas.requests, idle_s=service.replicas.idle_s
-        )
-        wanted = wanted_replicas(limits, row.wanted, reading.active, row.low_since, now)
-        fewer = wanted_replicas(limits, 0, reading.active, None, now) < wanted
-        low_since = (row.low_since or now) if fewer else None
-    nodes = {node.name: node for node in snapshot.nodes}
-    leaving = {
-        replica.number: why
-        for replica in replicas
-        if _active(replica)
-        if (why := reason_to_leave(service, row.version, replica, one.jobs.get(replica.number), nodes, now))
-    }
+    wanted = await _wanted(state, one, reading, replicas, now)
+    leaving, at_once = _leaving(cluster, snapshot, one, replicas, ends_of_nodes, now)
     failures, until = pause_after_failures(replicas)
+    standby = service.replicas.standby if row.state == "running" else 0
+    step = next_step(wanted.number + standby, replicas, leaving, may_start=now >= until, at_once=at_once)
+    replicas = with_step(replicas, step, now)
+    await state.store.services.update_replicas(new for old, new in zip(one.before, replicas, strict=True) if new != old)
+    why = row.why if row.state == "stopped" else _why(replicas, failures, until, now)
+    if (wanted.number, wanted.low_since, why) != (row.wanted, row.low_since, row.why):
+        await state.store.services.change(row.id, wanted=wanted.number, low_since=wanted.low_since, why=why)
+    await _log_changes(state, one, replicas, wanted)
+    await _end(state, cluster, one, [replica for replica in replicas if replica.state == "ending"])
+    if row.state == "running":
+        await _start(state, cluster, one, replicas, step.start, taken)
+    elif not any(map(is_active, one.before)):  # the proxy no longer has it: this round began without replicas
+        await state.store.services.close(row.id)
+
+
+async def _wanted(
+    state: AppState, one: ObservedService, reading: ServiceReading, replicas: Sequence[ReplicaRow], now: float
+) -> WantedReplicas:
+    """Returns how many replicas a service is to have now."""
+    row, file = one.row, one.stored.service.replicas
+    if row.state != "running":
+        return WantedReplicas(0, "", None)
+    figures = None
+    mine = [replica for replica in replicas if replica.version == row.version]
+    if file.p95_ms is not None:
+        figures = await recent_figures(state, row.id, 1, row.version)
+    limits = limits_now(file, row.least, row.most, now)
+    return wanted_replicas(
+        file, limits, row.wanted, reading.active, row.low_since, now, figures=figures, settled=has_settled(mine, now)
+    )
+
+
+def _leaving(
+    cluster: Cluster,
+    snapshot: Snapshot,
+    one: ObservedService,
+    replicas: Sequence[ReplicaRow],
+    ends_of_nodes: Mapping[str, float],
+    now: float,
+) -> tuple[dict[int, str], list[int]]:
+    """Returns (the replicas that others are to replace -> the reason, those of them that must finish their requests at once)."""
+    nodes = {node.name: node for node in snapshot.nodes}
     graces = {partition.name: partition.grace_s for partition in cluster.partitions}
+    leaving: dict[int, str] = {}
     at_once = []
-    for replica in (replica for replica in replicas if replica.number in leaving):
+    service = one.stored.service
+    for replica in filter(is_active, replicas):
         job = one.jobs.get(replica.number)
+        why = reason_to_leave(service, one.row.version, replica, job, nodes, now)
+        if not why:
+            continue
+        leaving[replica.number] = why
         ends = [ends_of_nodes[replica.node]] if replica.node in ends_of_nodes else []
         if job is not None and (since := preempted_at(job)):
             ends.append(since + graces.get(job.partition, 0))
         if must_drain(service, job, ends, now):
             at_once.append(replica.number)
-    step = next_step(wanted, replicas, leaving, may_start=now >= until, at_once=at_once)
-    replicas = with_step(replicas, step, now)
-    await state.store.services.update_replicas(new for old, new in zip(one.before, replicas, strict=True) if new != old)
-    why = row.why if row.state == "stopped" else _why(replicas, failures, until, now)
-    if (wanted, low_since, why) != (row.wanted, row.low_since, row.why):
-        await state.store.services.change(row.id, wanted=wanted, low_since=low_since, why=why)
-    await _end(state, cluster, row, one.stored, [replica for replica in replicas if replica.state == "ending"])
-    if row.state == "running":
-        await _start(state, cluster, row, one.stored, replicas, step.start, taken)
-    elif not any(map(_active, one.before)):  # the proxy no longer has it: this round began without replicas
-        await state.store.services.close(row.id)
+    return leaving, at_once
+
+
+async def _log_changes(
+    state: AppState, one: ObservedService, replicas: Sequence[ReplicaRow], wanted: WantedReplicas
+) -> None:
+    """Stores what was decided as events of the service."""
+    told = []
+    if wanted.why and wanted.number != one.row.wanted:
+        told.append(f"{one.row.wanted} to {wanted.number} replicas: {wanted.why}")
+    for old, new in zip(one.before, replicas, strict=True):
+        if new.state == old.state:
+            continue
+        name = f"replica {new.number} (version {new.version})"
+        if new.state == "serving":
+            told.append(f"{name} is healthy, on {new.node}")
+        elif new.state == "unhealthy":
+            told.append(f"{name} is unhealthy: {new.why}")
+        elif new.state == "draining":
+            told.append(f"{name} gets no new requests: {new.why}")
+        elif new.state in ("ending", "ended") and new.failed and not old.failed:
+            told.append(f"{name} failed: {new.why}")
+    for text in told:
+        await state.store.services.log_event(one.row.cluster, one.row.id, text)
 
 
 def _with_health(replica: ReplicaRow, reading: ServiceReading, drain_s: int, now: float) -> ReplicaRow:
@@ -276,32 +273,28 @@ def _why(replicas: Sequence[ReplicaRow], failures: int, until: float, now: float
     return f"{failures} replicas failed in a row; replica {last.number}: {last.why}{pause}"
 
 
-async def _end(
-    state: AppState, cluster: Cluster, row: ServiceRow, stored: StoredService, ending: Sequence[ReplicaRow]
-) -> None:
+async def _end(state: AppState, cluster: Cluster, one: ObservedService, ending: Sequence[ReplicaRow]) -> None:
     """Cancels the jobs of replicas that are to end, again in each round until they have ended."""
     jobs = []
     for replica in ending:
-        if job := replica.job_id or await _interrupted_submission(state, cluster, row, stored, replica):
+        if job := replica.job_id or await _interrupted_submission(state, cluster, one, replica):
             jobs.append(job)
             with contextlib.suppress(NotFound):
-                await state.backend.jobs.cancel(cluster, str(job), row.user, as_operator=False)
+                await state.backend.jobs.cancel(cluster, str(job), one.row.user, as_operator=False)
     if jobs:
         state.live.request_refresh(cluster.name, tuple(jobs))
 
 
-async def _interrupted_submission(
-    state: AppState, cluster: Cluster, row: ServiceRow, stored: StoredService, replica: ReplicaRow
-) -> int:
+async def _interrupted_submission(state: AppState, cluster: Cluster, one: ObservedService, replica: ReplicaRow) -> int:
     """Returns and stores the job of a replica that is to end and whose submission got no answer; 0 if it is not known yet, or if
     there is none: then the replica has ended.
 
     The head tells the job only to the same submission. If it never got one, it submits the job now, which is on hold until it is
     cancelled."""
     # Not absent_person: a person who may no longer submit can have left a job that must end.
-    who = Principal(row.person, Role.MEMBER, assigned_user=row.user)
+    who = Principal(one.row.person, Role.MEMBER, assigned_user=one.row.user)
     try:
-        job = await _submit(state, who, cluster, row, stored, replica, on_hold=True)
+        job = await _submit(state, who, cluster, one, replica, on_hold=True)
     except (TooManySubmits, Unreachable, InvalidSpec) as error:  # tried again in the next round
         why = f"it is not known whether it has a job: {error.message}"
         if replica.why != why:
@@ -319,13 +312,13 @@ async def _submit(
     state: AppState,
     who: Principal,
     cluster: Cluster,
-    row: ServiceRow,
-    stored: StoredService,
+    one: ObservedService,
     replica: ReplicaRow,
     *,
     on_hold: bool = False,
 ) -> int:
     """Submits the job of a replica, or finds the one that was submitted before, and returns its number in Slurm."""
+    row, stored = one.row, one.stored
     path = service_path(row.team, row.name)
     run = replica_run(
         stored.service, replica.number, path=path, port=replica.port, bundle=stored.bundle, git=stored.git
@@ -341,20 +334,20 @@ async def _submit(
 async def _start(
     state: AppState,
     cluster: Cluster,
-    row: ServiceRow,
-    stored: StoredService,
+    one: ObservedService,
     replicas: Sequence[ReplicaRow],
     count: int,
     taken: set[int],
 ) -> None:
     """Submits new replicas, after those whose submission was interrupted."""
-    last = max((one.number for one in replicas), default=0)
+    row = one.row
+    last = max((replica.number for replica in replicas), default=0)
     new = []
     for number in range(last + 1, last + 1 + count):
         port = _free_port(taken)
         taken.add(port)
         new.append(ReplicaRow(row.id, row.cluster, number, row.version, port, state.clock(), state.clock()))
-    waiting = [one for one in replicas if one.state == "submitting"] + new
+    waiting = [replica for replica in replicas if replica.state == "submitting"] + new
     if not waiting:
         return
     try:
@@ -365,7 +358,7 @@ async def _start(
     await state.store.services.add_replicas(new)
     for replica in waiting:
         try:
-            job = await _submit(state, who, cluster, row, stored, replica)
+            job = await _submit(state, who, cluster, one, replica)
         except (TooManySubmits, Unreachable) as error:  # tried again in the next round
             log.info("a replica waits for its submission", service=row.id, replica=replica.number, error=error.message)
             if not isinstance(error, Unanswered):

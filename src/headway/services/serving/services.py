@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from headway.domain.cluster import Cluster
 from headway.domain.service_proxy import SERVICE_PORT, ProxyReading, ServiceReading, service_path
 from headway.errors import Conflict, NotAllowed, Refused
+from headway.jobs.serving.scaling import spare_replicas
 from headway.jobs.serving.service_file import Service, read_service, replica_run
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_run
 from headway.schemas.submission.run_request import ScriptLine
 from headway.schemas.submission.services import (
     ReplicaOut,
+    ServiceEventOut,
     ServiceIn,
     ServiceKeyIn,
     ServiceKeyOut,
@@ -29,6 +31,8 @@ from headway.services.serving.rounds import PORTS
 from headway.services.serving.stored_service import StoredService, server_name
 from headway.services.storage.declared_environments import runtime_of_command
 from headway.store import ReplicaRow, ServiceKeyRow, ServiceRow
+
+SHOWN_EVENTS = 50
 
 
 async def start_service(state: AppState, who: Principal, name: str, request: ServiceIn) -> ServiceOut:
@@ -63,6 +67,7 @@ async def start_service(state: AppState, who: Principal, name: str, request: Ser
         most=limits.max,
     )
     await write_audit_line(state, who, "service", name, service=row.proxy_name, user=user, version=row.version)
+    await state.store.services.log_event(name, row.id, f"{who.person} gave the file of version {row.version}")
     state.services_due.set()
     shown = service_out(state, row, await state.store.services.replicas(row.id))
     return shown.model_copy(update={"warning": found.warning})
@@ -101,6 +106,9 @@ async def get_service(state: AppState, name: str, service: str) -> ServiceOut:
 async def get_service_with_file(state: AppState, who: Principal, name: str, service: str) -> ServiceOut:
     """Returns the service with this id, TEAM:NAME or name, with its file if the person may change it. Raises NotFound."""
     found = await get_service(state, name, service)
+    found.events = [
+        ServiceEventOut(at=one.at, text=one.text) for one in await state.store.services.events(found.id, SHOWN_EVENTS)
+    ]
     with contextlib.suppress(NotAllowed):
         row = await _to_change(state, who, name, found.id, "read the file of")
         found.file = StoredService.of(row).document()["file"]
@@ -125,6 +133,8 @@ async def scale_service(
     if row.state != "running":
         raise Conflict(f"service {row.name} is stopped", hint="headway serve up starts it again")
     await state.store.services.change(row.id, least=request.min, most=request.max)
+    text = f"{who.person} set {request.min} to {request.max} replicas"
+    await state.store.services.log_event(name, row.id, text)
     await write_audit_line(state, who, "service-scale", name, service=row.proxy_name, min=request.min, max=request.max)
     state.services_due.set()
     return await get_service(state, name, row.id)
@@ -194,6 +204,7 @@ def key_out(key: ServiceKeyRow) -> ServiceKeyOut:
 def service_out(state: AppState, row: ServiceRow, replicas: Sequence[ReplicaRow]) -> ServiceOut:
     """Returns the answer about a service."""
     service = StoredService.of(row).service
+    spare = spare_replicas(replicas, row.wanted, service.replicas.standby, row.version)
     proxy = state.proxies.get(row.cluster, ProxyReading())
     reading = proxy.services.get(row.proxy_name, ServiceReading())
     if row.ended_at is not None or not row.id:
@@ -216,7 +227,8 @@ def service_out(state: AppState, row: ServiceRow, replicas: Sequence[ReplicaRow]
         max=row.most,
         wanted=row.wanted if row.state == "running" else 0,
         healthy=sum(one.state == "serving" for one in replicas),
-        replicas=[_replica_out(one, reading) for one in replicas],
+        standby=service.replicas.standby if row.state == "running" else 0,
+        replicas=[_replica_out(one, reading, one.number in spare) for one in replicas],
         active=reading.active,
         requests=reading.requests,
         errors_4xx=reading.errors_4xx,
@@ -232,12 +244,12 @@ def _url(head: str, row: ServiceRow) -> str:
     return f"http://{head}:{SERVICE_PORT}{service_path(row.team, row.name)}" if head else ""
 
 
-def _replica_out(replica: ReplicaRow, reading: ServiceReading) -> ReplicaOut:
+def _replica_out(replica: ReplicaRow, reading: ServiceReading, spare: bool) -> ReplicaOut:
     server = reading.servers.get(server_name(replica))
     return ReplicaOut(
         number=replica.number,
         version=replica.version,
-        state=replica.state,
+        state="standby" if spare else replica.state,
         since=replica.since,
         job_id=replica.job_id,
         node=replica.node,

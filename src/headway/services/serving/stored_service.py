@@ -32,7 +32,11 @@ class StoredService:
     @classmethod
     def of(cls, row: ServiceRow) -> StoredService:
         """Returns the service of a row."""
-        kept: Mapping[str, Any] = row.document
+        return cls.read(row.document)
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any]) -> StoredService:
+        """Returns the service of a stored document."""
         git = GitIn.model_validate(kept["git"]) if kept["git"] else None
         return cls(read_service(kept["file"]), kept["mark"], kept["bundle"], git)
 

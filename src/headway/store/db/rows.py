@@ -418,7 +418,6 @@ class ServiceRow:
     wanted: int
     low_since: float | None  # since when fewer than `wanted` replicas would suffice
     ended_at: float | None  # when its last replica had ended
-    canary: Mapping[str, Any] | None = None  # the version that gets a share of the requests, or the last one that did
 
     @property
     def account(self) -> str:

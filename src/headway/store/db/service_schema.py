@@ -24,7 +24,6 @@ services = Table(
     Column("most", Integer, nullable=False),
     Column("wanted", Integer, nullable=False),
     Column("low_since", Float),
-    Column("canary", JSON),
     Column("ended_at", Float),
     Index("ix_services_cluster_ended_at", "cluster", "ended_at"),
 )

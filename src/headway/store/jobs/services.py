@@ -7,16 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from headway.errors import Conflict, NotFound
 from headway.store.access.credential_cache import digest
 from headway.store.db import service_schema as t
-from headway.store.db.rows import ReplicaRow, ServiceKeyRow, ServiceRow
+from headway.store.db.rows import ReplicaRow, ServiceEventRow, ServiceKeyRow, ServiceRow
 from headway.store.db.transactions import StorePart
 
 _KEY_PREFIX = "hws_"
 _MOST_OF_NAME = 100  # services with one name that are read
+KEPT_EVENTS_S = 30 * 86_400.0
 KEPT_REPLICAS = 50  # ended replicas of a service that are read
 
 
@@ -98,6 +99,20 @@ class ServiceStore(StorePart):
         s = t.services
         async with self._database.write() as db:
             await db.execute(update(s).where(s.c.id == service).values(**values))
+
+    async def log_event(self, cluster: str, service: str, text: str) -> None:
+        """Stores a decision about a service, and deletes those that are older than 30 days."""
+        e, now = t.service_events, self._database.now()
+        async with self._database.write() as db:
+            await db.execute(insert(e).values(cluster=cluster, service=service, at=now, text=text))
+            await db.execute(delete(e).where(e.c.service == service, e.c.at < now - KEPT_EVENTS_S))
+
+    async def events(self, service: str, latest: int) -> tuple[ServiceEventRow, ...]:
+        """Returns the latest decisions about a service, the newest first."""
+        e = t.service_events
+        query = select(e.c.at, e.c.text).where(e.c.service == service).order_by(e.c.number.desc()).limit(latest)
+        async with self._database.read() as db:
+            return tuple(ServiceEventRow(row.at, row.text) for row in await db.execute(query))
 
     async def stop(self, service: str, why: str) -> bool:
         """Stores that a running service is to end. Returns False if that was stored before."""

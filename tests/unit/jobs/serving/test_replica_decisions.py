@@ -11,10 +11,9 @@ from headway.jobs.serving.replica_decisions import (
     pause_after_failures,
     reason_to_leave,
     start_failed,
-    wanted_replicas,
     with_step,
 )
-from headway.jobs.serving.service_file import Replicas, Service, read_service
+from headway.jobs.serving.service_file import Service, read_service
 from headway.store import ReplicaRow
 from tests.support.clusters import builders
 
@@ -115,14 +114,3 @@ def test_pauses_grow_with_failures_in_a_row() -> None:
     assert pause_after_failures([failed(1, 10.0), failed(2, 20.0), failed(3, 30.0)]) == (3, 38.0)
     assert pause_after_failures([failed(1, 10.0), replica(2, healthy_at=15.0)]) == (0, 0.0)
     assert pause_after_failures([failed(n, 10.0 * n) for n in range(1, 20)]) == (19, 190.0 + 300.0)
-
-
-def test_number_follows_requests_up_at_once_and_down_after_a_while() -> None:
-    limits = Replicas(min=1, max=4, requests=8, idle_s=300)
-    assert wanted_replicas(limits, 1, 0, None, 0.0) == 1
-    assert wanted_replicas(limits, 1, 17, None, 0.0) == 3
-    assert wanted_replicas(limits, 1, 1000, None, 0.0) == 4
-    assert wanted_replicas(limits, 4, 9, 0.0, 299.0) == 4
-    assert wanted_replicas(limits, 4, 9, 0.0, 300.0) == 2
-    assert wanted_replicas(Replicas(min=0, max=1), 0, 0, None, 0.0) == 0
-    assert wanted_replicas(Replicas(min=0, max=1), 0, 1, None, 0.0) == 1

@@ -28,7 +28,15 @@ keys = typer.Typer(
 )
 app.add_typer(keys, name="key")
 Which = Annotated[str, typer.Argument(metavar="SERVICE", help="Name of the service, or TEAM/NAME.")]
-_STYLES = {"running": "good", "serving": "good", "unhealthy": "bad", "ended": "dim", "stopped": "dim"}
+_STYLES = {
+    "running": "good",
+    "serving": "good",
+    "standby": "good",
+    "unhealthy": "bad",
+    "ended": "dim",
+    "stopped": "dim",
+}
+_EVENTS = 8  # that are shown, the latest
 _ENDED = 3  # ended replicas that are shown, the latest
 
 
@@ -60,7 +68,8 @@ def up(
         from headway.sdk.submission import send_files
 
         digest, git = send_files(api.bundles, name, file.resolve().parent, user=user)
-    found = api.services.start(name, ServiceIn(document=document, bundle=digest, git=git, user=user, dry_run=dry_run))
+    request = ServiceIn(document=document, bundle=digest, git=git, user=user, dry_run=dry_run)
+    found = api.services.start(name, request)
     if found.warning:
         common.print_note(f"warning: {found.warning}")
     if output is Format.json:
@@ -298,6 +307,9 @@ def _show(found: ServiceOut) -> None:
         common.print_line(found.url)
     limits = f"{found.min}" if found.min == found.max else f"{found.min} to {found.max}"
     common.print_line(f"version {found.version}; {found.healthy} of {found.wanted} replicas healthy (limits: {limits})")
+    if found.standby:
+        ready = sum(one.state == "standby" for one in found.replicas)
+        common.print_line(f"{ready} of {found.standby} replicas on standby are ready")
     if found.requests or found.active:
         common.print_line(
             f"{found.requests:,} requests, {found.active:,} active, {found.errors_4xx:,} with status 4xx, "
@@ -308,6 +320,11 @@ def _show(found: ServiceOut) -> None:
     shown = [*ended, *(one for one in found.replicas if one.ended_at is None)]
     if shown:
         _print_replicas(shown)
+    if found.events:
+        from headway.cli.output import formatting
+
+        columns = [tables.Column("AT"), tables.Column("EVENT", shrink=True, min_width=20)]
+        tables.print_table(columns, [[formatting.local_time(one.at), one.text] for one in found.events[:_EVENTS]])
 
 
 def _print_replicas(replicas: list[ReplicaOut]) -> None:

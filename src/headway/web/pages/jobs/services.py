@@ -22,6 +22,7 @@ ENDED = 5  # ended replicas that are shown, the latest
 # State of a service or replica -> the word whose colour it has
 _WORDS = {
     "serving": "running",
+    "standby": "running",
     "submitting": "waiting",
     "pending": "waiting",
     "starting": "waiting",
@@ -46,7 +47,7 @@ async def service_page(name: str, service: str, state: State, who: Anyone) -> Re
     """Returns the page of one service."""
     _, cluster = await state.clusters.get(name)
     row = await state.store.services.get(name, service)
-    found = await services.get_service(state, name, row.id)
+    found = await services.get_service_with_file(state, who, name, row.id)
     ended = [one for one in found.replicas if one.ended_at is not None][-ENDED:]
     figures = await service_metrics(state, who, name, row.id, MINUTES)
     shown = [*(one for one in found.replicas if one.ended_at is None), *reversed(ended)]

@@ -572,7 +572,6 @@ def _create_tables() -> None:
         sa.Column("most", sa.Integer(), nullable=False),
         sa.Column("wanted", sa.Integer(), nullable=False),
         sa.Column("low_since", sa.Float(), nullable=True),
-        sa.Column("canary", sa.JSON(), nullable=True),
         sa.Column("ended_at", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_services"),
     )
