@@ -16,12 +16,16 @@ import json
 import math
 import socket
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 SOCKET = "/run/headway-serve/admin.sock"
 ANSWER_S = 10
-METRICS_S = 2  # for the counters of a replica
+METRICS_S = 2  # for the counters of a replica, after it has been connected
+COLLECT_S = 20  # after which no further replica is read
+MOST_BUCKETS = 100  # of a replica
+MOST_OF_UPPER = 32  # characters of a bucket's upper bound
 MOST_BYTES = 4 << 20
 THREADS = 16
 # Of vLLM, SGLang, TGI and llama.cpp
@@ -42,9 +46,10 @@ def main():
     asked = json.load(sys.stdin)
     lines = finished_requests()
     after, requests = count(lines, asked["after"], asked["growth"])
+    ends = time.monotonic() + COLLECT_S
     with ThreadPoolExecutor(THREADS) as threads:
-        texts = list(threads.map(lambda one: metrics_of(one["node"], one["port"]), asked["replicas"]))
-    counters = {one["name"]: read_counters(text) for one, text in zip(asked["replicas"], texts, strict=True) if text}
+        found = list(threads.map(lambda one: counters_of(one["node"], one["port"], ends), asked["replicas"]))
+    counters = {one["name"]: read for one, read in zip(asked["replicas"], found, strict=True)}
     print(json.dumps({"after": after, "requests": requests, "counters": {k: v for k, v in counters.items() if v}}))
 
 
@@ -101,25 +106,49 @@ def mark_of(line):
     return " ".join(line.split(" ", 2)[:2])
 
 
+def counters_of(node, port, ends):
+    """Returns the counters that a replica publishes at /metrics; none if it publishes nothing in time, or `ends` (monotonic) is
+    over."""
+    return read_counters(metrics_of(node, port)) if time.monotonic() < ends else {}
+
+
 def metrics_of(node, port):
     """Returns what a replica publishes at /metrics; "" if it publishes nothing in time."""
-    ends = time.monotonic() + METRICS_S
     connection = http.client.HTTPConnection(node, port, timeout=METRICS_S)
+    late = threading.Event()
     parts = []
+    timer = None
     try:
+        connection.connect()
+        timer = threading.Timer(METRICS_S, end_connection, (connection.sock, late))
+        timer.daemon = True
+        timer.start()
         connection.request("GET", "/metrics")
         answer = connection.getresponse()
         if answer.status != 200:
             return ""
+        size = 0
         while part := answer.read1(65536):
             parts.append(part)
-            if time.monotonic() > ends or sum(map(len, parts)) > MOST_BYTES:
+            size += len(part)
+            if late.is_set() or size > MOST_BYTES:
                 return ""
     except (OSError, http.client.HTTPException):
         return ""
     finally:
+        if timer is not None:
+            timer.cancel()
         connection.close()
-    return b"".join(parts).decode(errors="replace")
+    return "" if late.is_set() else b"".join(parts).decode(errors="replace")
+
+
+def end_connection(connection, late):
+    """Ends a connection that takes too long: its reader then gets nothing more."""
+    late.set()
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
 
 
 def read_counters(text):
@@ -138,8 +167,8 @@ def read_counters(text):
         else:
             _, _, rest = line.partition('le="')
             upper = rest.partition('"')[0]
-            if upper:
-                buckets = found.setdefault("first_token", {})
+            buckets = found.setdefault("first_token", {})
+            if 0 < len(upper) <= MOST_OF_UPPER and (upper in buckets or len(buckets) < MOST_BUCKETS):
                 buckets[upper] = buckets.get(upper, 0) + value
     return found
 

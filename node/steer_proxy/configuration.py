@@ -52,7 +52,8 @@ LimitNOFILE=20000
 [Install]
 WantedBy=multi-user.target
 """
-# The ring has the latest finished requests, for node/programs/read_service_metrics.py.
+# The ring has the latest finished requests, for node/programs/read_service_metrics.py, but for those that were refused: requests
+# without a key would else replace those of services.
 # The old process of a reload ends after `hard-stop-after`, with whatever requests it still has.
 HEAD = """\
 global
@@ -88,7 +89,9 @@ defaults
 frontend serve
     bind :{port}
     log ring@requests format raw daemon
+    option dontlognull
     log-format "%pid %rt %[var(txn.service)] %b %s %ts %ST %Ta %Td"
+    http-request set-log-level silent unless {{ path_beg /serve/ }}
     http-request return status 404 content-type text/plain string "no such service\\n" unless {{ path_beg /serve/ }}
     http-request set-var(txn.team) path,field(3,/)
     http-request set-var(txn.name) path,field(4,/)
@@ -97,6 +100,7 @@ frontend serve
     http-request set-var(txn.granted) var(txn.key),map_str({folder}/keys.map)
     acl known_key var(txn.granted) -m found
     acl key_of_service var(txn.granted),strcmp(txn.service) eq 0
+    http-request set-log-level silent unless known_key key_of_service
     http-request return status 401 content-type text/plain string "invalid key\\n" hdr WWW-Authenticate Bearer unless known_key
     http-request return status 403 content-type text/plain string "key of another service\\n" unless key_of_service
     stick-table type string len 64 size 100k expire 2m store http_req_rate(1m)
@@ -105,6 +109,7 @@ frontend serve
     http-request set-var(txn.limit) var(txn.key),map_str_int({folder}/limits.map)
     acl has_limit var(txn.limit) -m found
     acl over_limit var(txn.limit),sub(txn.rate) lt 0
+    http-request set-log-level silent if has_limit over_limit
     http-request return status 429 content-type text/plain string "too many requests\\n" if has_limit over_limit
     http-request del-header Authorization
     http-request replace-path /serve/[^/]+/[^/]+/?(.*) /\\1

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+_NUMBERS = ("requests", "errors", "aborted", "prompt_tokens", "generated_tokens")
+_BUCKETS = ("total", "first", "first_token")
 GROWTH = 1.1  # of the bounds of buckets; bucket N has times up to GROWTH**N milliseconds
 
 
@@ -28,16 +30,7 @@ class ServiceFigures:
     first_token: Mapping[int, int] = field(default_factory=dict)
 
     def __add__(self, other: ServiceFigures) -> ServiceFigures:
-        return ServiceFigures(
-            self.requests + other.requests,
-            self.errors + other.errors,
-            self.aborted + other.aborted,
-            self.prompt_tokens + other.prompt_tokens,
-            self.generated_tokens + other.generated_tokens,
-            _sum(self.total, other.total),
-            _sum(self.first, other.first),
-            _sum(self.first_token, other.first_token),
-        )
+        return sum_figures((self, other))
 
     @property
     def error_rate(self) -> float:
@@ -51,19 +44,22 @@ class ServiceFigures:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> ServiceFigures:
         """Returns the figures of a document."""
-        buckets = ("total", "first", "first_token")
-        numbers = {name: value for name, value in document.items() if name not in buckets}
-        read: dict[str, Any] = {name: {int(at): n for at, n in document.get(name, {}).items()} for name in buckets}
+        numbers = {name: value for name, value in document.items() if name not in _BUCKETS}
+        read: dict[str, Any] = {name: {int(at): n for at, n in document.get(name, {}).items()} for name in _BUCKETS}
         return cls(**numbers, **read)
-
-
-def _sum(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
-    return {at: one.get(at, 0) + other.get(at, 0) for at in {*one, *other}}
 
 
 def sum_figures(figures: Iterable[ServiceFigures]) -> ServiceFigures:
     """Returns the figures of all together."""
-    return sum(figures, ServiceFigures())
+    numbers: dict[str, Any] = dict.fromkeys(_NUMBERS, 0)
+    buckets: dict[str, Any] = {name: {} for name in _BUCKETS}
+    for one in figures:
+        for name in _NUMBERS:
+            numbers[name] += getattr(one, name)
+        for name, total in buckets.items():
+            for at, count in getattr(one, name).items():
+                total[at] = total.get(at, 0) + count
+    return ServiceFigures(**numbers, **buckets)
 
 
 def percentile_ms(buckets: Mapping[int, int], share: float) -> float | None:

@@ -5,13 +5,14 @@ Source of the format: POSIX crontab(1), with steps (*/15) and names as Vixie cro
 from __future__ import annotations
 
 import calendar
+import functools
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
-_MOST_DAYS = 366 * 8 + 1  # between two 29ths of February there can be eight years
+_MOST_YEARS = 8  # between two 29ths of February
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,10 @@ class CronTimes:
         """Returns the first time after `at` (both Unix seconds). Raises ValueError if there is none."""
         first = datetime.fromtimestamp(at, UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
         day = first
-        for _ in range(_MOST_DAYS):
+        while day.year <= first.year + _MOST_YEARS:
+            if day.month not in self.months:
+                day = (day.replace(day=1, hour=0, minute=0) + timedelta(days=31)).replace(day=1)
+                continue
             if self._has_day(day):
                 found = self._time_on(day)
                 if found is not None:
@@ -39,8 +43,6 @@ class CronTimes:
         raise ValueError("has no time: there is no such day")
 
     def _has_day(self, day: datetime) -> bool:
-        if day.month not in self.months:
-            return False
         in_month, in_week = (
             day.day in self.days,
             (calendar.weekday(day.year, day.month, day.day) + 1) % 7 in self.weekdays,
@@ -58,6 +60,7 @@ class CronTimes:
         return None
 
 
+@functools.lru_cache(maxsize=1024)
 def parse_cron(text: str) -> CronTimes:
     """Returns the times that a text such as `0 3 * * mon` names. Raises ValueError for any other text."""
     words = text.lower().split()

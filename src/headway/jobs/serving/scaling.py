@@ -3,6 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from headway.jobs.serving.service_file import Replicas, ScheduledReplicas
 from headway.store.db.rows import ReplicaRow
 
 FEWEST_ANSWERS = 20  # whose times count
-SETTLED_S = 60.0  # that a replica has been healthy before times of answers ask for another
+SETTLED_S = (
+    120.0  # that a replica has been healthy before times of answers ask for another: they are of up to two minutes
+)
 LOW_SHARE = 0.5  # of the target: below it, fewer replicas may suffice
 
 
@@ -51,7 +54,12 @@ def limits_now(replicas: Replicas, least: int, most: int, now: float) -> Limits:
 
 def is_open(window: ScheduledReplicas, now: float) -> bool:
     """Returns whether a window is open: it began within its hours before now."""
-    return parse_cron(window.cron).next_after(now - window.hours * 3600) <= now
+    return _is_open(window.cron, window.hours, int(now // 60))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_open(cron: str, hours: float, minute: int) -> bool:
+    return parse_cron(cron).next_after(60 * minute - hours * 3600) <= 60 * minute
 
 
 def has_settled(replicas: Sequence[ReplicaRow], now: float) -> bool:

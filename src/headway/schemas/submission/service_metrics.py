@@ -33,9 +33,10 @@ class ServiceRates(ResponseModel):
 
 
 class ServiceRatesOfMinute(ResponseModel):
-    """What was counted in the minute that begins at `at` (Unix seconds)."""
+    """What was counted in the minute that begins at `at` (Unix seconds), or in several: a course has at most about 500 steps."""
 
     at: float
+    minutes: int = 1
     rates: ServiceRates
 
 

@@ -5,7 +5,8 @@ Requests, errors and times are those of the proxy's list of finished requests; t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from headway.billing.periods import Period
@@ -24,9 +25,10 @@ from headway.services.billing.priced_usage import run_costs
 from headway.services.billing.reports.report_scope import load_billed_cluster
 from headway.services.serving.stored_service import server_name
 from headway.store import ServiceRow
-from headway.store.jobs.service_figures import LastReading
+from headway.store.jobs.service_figures import LastReading, ServiceMinute
 
 _ANSWERS = ("serving", "unhealthy", "draining")
+MOST_STEPS = 500  # of a course; a longer one has several minutes in each
 
 
 async def collect_service_metrics(state: AppState, name: str, rows: Sequence[ServiceRow]) -> None:
@@ -79,38 +81,51 @@ async def service_metrics(state: AppState, who: Principal, name: str, service: s
     NotFound."""
     _, cluster = await state.clusters.get(name)
     row = await state.store.services.get(name, service)
-    now = state.clock()
-    start = max(now - 60 * minutes, row.at)
+    now = state.clock() if row.ended_at is None else min(state.clock(), row.ended_at)
+    first = int((now - 60 * minutes) // 60)
+    start = max(60.0 * first, row.at)
     seconds = max(1.0, now - start)
-    rows = await state.store.service_figures.since(row.id, int(start // 60))
-    whole = sum_figures(one.figures for one in rows)
-    found = ServiceMetricsOut(
-        service=row.id,
-        start=start,
-        seconds=seconds,
-        all=rates(whole, seconds),
-        versions={
-            version: rates(sum_figures(one.figures for one in rows if one.version == version), seconds)
-            for version in sorted({one.version for one in rows})
-        },
-        by_minute=[
-            ServiceRatesOfMinute(at=60.0 * at, rates=rates(sum_figures(o.figures for o in rows if o.minute == at), 60))
-            for at in sorted({one.minute for one in rows})
-        ],
-    )
+    rows = await state.store.service_figures.since(row.id, first)
+    found = await asyncio.to_thread(_answer, row.id, rows, start, seconds, -(-minutes // MOST_STEPS))
     if may_see_team_usage(cluster, who, row.team) or who.user == row.user:
         usd = await _cost(state, row, start, now)
-        tokens = whole.generated_tokens + whole.prompt_tokens
+        tokens = found.all.generated_tokens + found.all.prompt_tokens
         found.usd = None if usd is None else float(usd)
         found.usd_per_million_tokens = None if usd is None or not tokens else float(usd * 1_000_000 / tokens)
     return found
+
+
+def _answer(service: str, rows: Sequence[ServiceMinute], start: float, seconds: float, step: int) -> ServiceMetricsOut:
+    """Returns the figures of minutes, with a course of steps of so many minutes."""
+    versions: dict[int, list[ServiceFigures]] = {}
+    steps: dict[int, list[ServiceFigures]] = {}
+    for one in rows:
+        versions.setdefault(one.version, []).append(one.figures)
+        steps.setdefault(one.minute - one.minute % step, []).append(one.figures)
+    return ServiceMetricsOut(
+        service=service,
+        start=start,
+        seconds=seconds,
+        all=rates(sum_figures(one.figures for one in rows), seconds),
+        versions={version: rates(sum_figures(versions[version]), seconds) for version in sorted(versions)},
+        by_minute=list(_course(steps, step, start, start + seconds)),
+    )
+
+
+def _course(
+    steps: Mapping[int, Iterable[ServiceFigures]], step: int, start: float, end: float
+) -> Iterable[ServiceRatesOfMinute]:
+    for minute in sorted(steps):
+        begin = max(start, 60.0 * minute)
+        seconds = max(1.0, min(end, 60.0 * (minute + step)) - begin)
+        yield ServiceRatesOfMinute(at=60.0 * minute, minutes=step, rates=rates(sum_figures(steps[minute]), seconds))
 
 
 async def _cost(state: AppState, row: ServiceRow, start: float, now: float) -> Fraction | None:
     """Returns what the jobs of a service's replicas cost in a period, in USD; None if the ledger has none of them, or
     no price of one."""
     billed = await load_billed_cluster(state, row.cluster)
-    jobs = [one.job_id for one in await state.store.services.replicas(row.id) if one.job_id]
+    jobs = await state.store.services.jobs_of_replicas(row.id, start)
     ends = await state.store.operations.data_deletion_times(row.cluster)
     runs = [run for run in await state.store.usage.runs_of_jobs(row.cluster, jobs) if run.start >= max(ends, default=0)]
     priced = {price.group for price in await state.store.prices.of_cluster(row.cluster)}

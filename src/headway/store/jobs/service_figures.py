@@ -48,7 +48,7 @@ class ServiceFiguresStore(StorePart):
         self, cluster: str, minute: int, reading: LastReading, figures: Mapping[tuple[str, int], ServiceFigures]
     ) -> None:
         """Adds figures, by (service, version), to those of a minute, together with the reading that they come from: a server
-        that is killed counts nothing twice. Deletes figures that are older than a week."""
+        that is killed counts nothing twice."""
         m, r = t.service_minutes, t.service_readings
         async with self._database.write() as db:
             for (service, version), more in figures.items():
@@ -60,7 +60,6 @@ class ServiceFiguresStore(StorePart):
                 )
                 keys = ["service", "minute", "version"]
                 await db.execute(one.on_conflict_do_update(index_elements=keys, set_={"figures": one.excluded.figures}))
-                await db.execute(delete(m).where(m.c.service == service, m.c.minute < minute - KEPT_MINUTES))
             values = {
                 "after": reading.after,
                 "counters": {name: asdict(one) for name, one in reading.counters.items()},
@@ -68,6 +67,12 @@ class ServiceFiguresStore(StorePart):
             last = insert_into(db, r).values(cluster=cluster, **values)
             change = {name: last.excluded[name] for name in values}
             await db.execute(last.on_conflict_do_update(index_elements=["cluster"], set_=change))
+
+    async def delete_old(self) -> None:
+        """Deletes the figures of all services that are older than a week."""
+        m = t.service_minutes
+        async with self._database.write() as db:
+            await db.execute(delete(m).where(m.c.minute < int(self._database.now() // 60) - KEPT_MINUTES))
 
     async def since(self, service: str, minute: int) -> tuple[ServiceMinute, ...]:
         """Returns the figures of a service from this minute on, the oldest first."""

@@ -18,6 +18,7 @@ from headway.store.db.transactions import StorePart
 _KEY_PREFIX = "hws_"
 _MOST_OF_NAME = 100  # services with one name that are read
 KEPT_EVENTS_S = 30 * 86_400.0
+KEPT_EVENTS = 1000  # of a service
 KEPT_REPLICAS = 50  # ended replicas of a service that are read
 
 
@@ -101,11 +102,20 @@ class ServiceStore(StorePart):
             await db.execute(update(s).where(s.c.id == service).values(**values))
 
     async def log_event(self, cluster: str, service: str, text: str) -> None:
-        """Stores a decision about a service, and deletes those that are older than 30 days."""
+        """Stores a decision about a service, and deletes all but the latest 1,000."""
         e, now = t.service_events, self._database.now()
         async with self._database.write() as db:
             await db.execute(insert(e).values(cluster=cluster, service=service, at=now, text=text))
-            await db.execute(delete(e).where(e.c.service == service, e.c.at < now - KEPT_EVENTS_S))
+            numbers = select(e.c.number).where(e.c.service == service).order_by(e.c.number.desc())
+            last = (await db.execute(numbers.offset(KEPT_EVENTS).limit(1))).scalar()
+            if last is not None:
+                await db.execute(delete(e).where(e.c.service == service, e.c.number <= last))
+
+    async def delete_old_events(self) -> None:
+        """Deletes what was decided about all services more than 30 days ago."""
+        e = t.service_events
+        async with self._database.write() as db:
+            await db.execute(delete(e).where(e.c.at < self._database.now() - KEPT_EVENTS_S))
 
     async def events(self, service: str, latest: int) -> tuple[ServiceEventRow, ...]:
         """Returns the latest decisions about a service, the newest first."""
@@ -139,6 +149,13 @@ class ServiceStore(StorePart):
                 rows = [ReplicaRow(**row._mapping) for result in (there, ended) for row in result]
                 found += sorted(rows, key=lambda row: row.number)
         return tuple(found)
+
+    async def jobs_of_replicas(self, service: str, start: float) -> list[int]:
+        """Returns the jobs of all replicas of a service that had not ended at this time."""
+        r = t.service_replicas
+        mine = (r.c.service == service, r.c.job_id != 0, r.c.ended_at.is_(None) | (r.c.ended_at >= start))
+        async with self._database.read() as db:
+            return list((await db.execute(select(r.c.job_id).where(*mine))).scalars())
 
     async def add_replicas(self, replicas: Sequence[ReplicaRow]) -> None:
         """Stores new replicas."""

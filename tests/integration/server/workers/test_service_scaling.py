@@ -49,7 +49,7 @@ async def test_number_follows_times_and_windows_and_says_why(lab: Lab) -> None:
     lab.clock.now = 1_000_000 // 86400 * 86400 + 3600.0  # 01:00 UTC
     window = {"cron": "0 8 * * *", "hours": 1, "min": 4}
     eve = await serving(lab, replicas={"min": 2, "max": 5, "p95_ms": 500, "schedule": [window]})
-    await lab.round(61)
+    await lab.round(121)
     await lab.count({"r1": answered(50, 2.0)})
     await lab.round()
     found = await shown(eve)

@@ -57,3 +57,14 @@ def test_next_time(text: str, after: str, expected: str) -> None:
 def test_other_texts_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_cron(text)
+
+
+def test_rare_days_are_found_month_by_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    times = parse_cron("0 0 29 2 *")
+    of_day = type(times)._has_day
+    monkeypatch.setattr(type(times), "_has_day", lambda self, day: looked.append(day) or of_day(self, day))
+    begin = datetime(2096, 3, 1, tzinfo=UTC).timestamp()
+    assert datetime.fromtimestamp(times.next_after(begin), UTC).date().isoformat() == "2104-02-29"
+    assert len(looked) < 300, "days of other months are left out"
+    assert parse_cron("0 0 29 2 *") is times

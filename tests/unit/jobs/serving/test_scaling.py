@@ -145,10 +145,10 @@ def test_faulty_windows_are_refused(window: dict[str, Any]) -> None:
 
 
 def test_number_has_settled_when_all_have_been_healthy_for_a_while() -> None:
-    assert has_settled([replica(1, since=0.0)], 60.0)
-    assert not has_settled([replica(1, since=1.0)], 60.0)
-    assert not has_settled([replica(1, since=0.0), replica(2, "pending")], 60.0)
-    assert has_settled([replica(1, since=0.0), replica(2, "ended", ended_at=1.0)], 60.0)
+    assert has_settled([replica(1, since=0.0)], 120.0), "times are those of up to two minutes"
+    assert not has_settled([replica(1, since=1.0)], 120.0)
+    assert not has_settled([replica(1, since=0.0), replica(2, "pending")], 120.0)
+    assert has_settled([replica(1, since=0.0), replica(2, "ended", ended_at=1.0)], 120.0)
 
 
 def test_healthy_replicas_beyond_the_wanted_ones_are_spare() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import StringIO
 
 import pytest
 
@@ -89,3 +94,49 @@ def test_replica_whose_metrics_do_not_end_is_left_out(monkeypatch: pytest.Monkey
 def test_proxy_that_does_not_run_has_no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_service_metrics, "SOCKET", "/nonexistent/admin.sock")
     assert read_service_metrics.finished_requests() == []
+
+
+def drip(listener: socket.socket) -> None:
+    """Sends each client headers that never end, a byte at a time."""
+    while True:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        with client:
+            try:
+                client.sendall(b"HTTP/1.1 200 OK\r\n")
+                while True:
+                    client.sendall(b"x")
+                    time.sleep(0.02)
+            except OSError:
+                continue
+
+
+def test_replica_whose_headers_do_not_end_holds_no_thread(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(read_service_metrics, "METRICS_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=drip, args=(listener,), daemon=True).start()
+        port = listener.getsockname()[1]
+        assert read_service_metrics.metrics_of("127.0.0.1", port) == ""
+        monkeypatch.setattr(read_service_metrics, "SOCKET", "/nonexistent/admin.sock")
+        monkeypatch.setattr(read_service_metrics, "THREADS", 1)
+        monkeypatch.setattr(read_service_metrics, "COLLECT_S", 0.5)
+        replicas = [{"name": f"red:chat/r{number}", "node": "127.0.0.1", "port": port} for number in range(1000)]
+        asked = {"after": "7 1", "growth": 1.1, "replicas": replicas}
+        monkeypatch.setattr(sys, "stdin", StringIO(json.dumps(asked)))
+        began = time.monotonic()
+        read_service_metrics.main()
+        assert time.monotonic() - began < 20, "not a fifth of a second for each of a thousand"
+        assert json.loads(capsys.readouterr().out) == {"after": "7 1", "requests": {}, "counters": {}}
+
+
+def test_buckets_of_a_replica_are_limited() -> None:
+    lines = [f'vllm:time_to_first_token_seconds_bucket{{le="{number}.5"}} 1' for number in range(1000)]
+    lines.append('vllm:time_to_first_token_seconds_bucket{le="0.5"} 2')
+    found = read_counters("\n".join(lines))["first_token"]
+    assert (len(found), found["0.5"]) == (100, 3)
+    long = "1" * 33
+    assert read_counters(f'vllm:time_to_first_token_seconds_bucket{{le="{long}"}} 1').get("first_token", {}) == {}

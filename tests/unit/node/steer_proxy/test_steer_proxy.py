@@ -55,6 +55,17 @@ def test_service_with_too_many_requests_refuses_them_before_it_holds_them() -> N
     assert lines.index("backend slot1") < refused < lines.index("http-request lua.hold")
 
 
+def test_refused_requests_are_not_logged() -> None:
+    lines = [line.strip() for line in steer_proxy.configuration(settings()).splitlines()]
+    silent = [lines[at - 1] for at, line in enumerate(lines) if " return status 4" in line]
+    assert silent == [
+        "http-request set-log-level silent unless { path_beg /serve/ }",
+        "http-request set-log-level silent unless known_key key_of_service",
+        next(line for line in lines if "return status 401" in line),
+        "http-request set-log-level silent if has_limit over_limit",
+    ]
+
+
 def test_server_without_an_address_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = settings("ready", "ready")
     asked["services"][0]["servers"][0]["node"] = "gone"
