@@ -45,6 +45,10 @@ class ClusterUsage(Protocol):
         if accounting or the head does not answer."""
         ...
 
+    async def runs_of_jobs(self, cluster: Cluster, jobs: Sequence[int]) -> tuple[JobRun, ...]:
+        """Returns every run of the jobs with these numbers that accounting knows. Raises as `usage_runs`."""
+        ...
+
     async def node_events(self, cluster: Cluster, since: int) -> tuple[NodeSpan, ...]:
         """Returns the periods after `since` (unix seconds) in which nodes were down or drained. Raises as `usage_runs`."""
         ...

@@ -3,7 +3,7 @@ since the start of October."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -59,6 +59,9 @@ class Accounting:
         self.asked.append((since, until))
         return tuple(one for one in self.runs if one.start <= until and (not one.end or one.end >= since))
 
+    def by_number(self, _: Cluster, jobs: Sequence[int]) -> tuple[JobRun, ...]:
+        return tuple(one for one in self.runs if one.job in jobs)
+
 
 @asynccontextmanager
 async def lab(folder: Path, accounting: Accounting, **of_cluster: Any) -> AsyncIterator[Server]:
@@ -67,7 +70,8 @@ async def lab(folder: Path, accounting: Accounting, **of_cluster: Any) -> AsyncI
     clock.now = float(OCTOBER.start)
     made = await server_fakes.start(folder, clock)
     made.backend.answers |= {
-        "usage_runs": accounting, "node_events": lambda *_: tuple(accounting.events),
+        "usage_runs": accounting, "runs_of_jobs": accounting.by_number,
+        "node_events": lambda *_: tuple(accounting.events),
         "restart_losses": {}, "checkpoint_stats": {}, "query_metrics": (), "hold_team_jobs": None, "send_alerts": None,
         "read": server_fakes.reading(), "machines": (), "shares": (),
     }  # fmt: skip

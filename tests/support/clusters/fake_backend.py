@@ -356,6 +356,9 @@ class FakeUsageSources(_Part):
     async def usage_runs(self, cluster: Cluster, since: int, until: int) -> Any:
         return await self._fake.call("usage_runs", cluster, since, until)
 
+    async def runs_of_jobs(self, cluster: Cluster, jobs: Any) -> Any:
+        return await self._fake.call("runs_of_jobs", cluster, jobs)
+
     async def node_events(self, cluster: Cluster, since: int) -> Any:
         return await self._fake.call("node_events", cluster, since)
 

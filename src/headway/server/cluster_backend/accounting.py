@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headway.domain.billing.ledger import CheckpointStats, JobRun, NodeSpan
 from headway.domain.cluster import Cluster
 from headway.server.cluster_backend.connections import ConnectionPool
@@ -18,6 +20,12 @@ class UsageBackend:
 
         slurm = await self._pool.slurm(cluster)
         return await sacct_usage.read_runs(slurm.links, slurm.head, since, until)
+
+    async def runs_of_jobs(self, cluster: Cluster, jobs: Sequence[int]) -> tuple[JobRun, ...]:
+        from headway.slurm.accounting import sacct_usage
+
+        slurm = await self._pool.slurm(cluster)
+        return await sacct_usage.read_runs_of_jobs(slurm.links, slurm.head, jobs)
 
     async def node_events(self, cluster: Cluster, since: int) -> tuple[NodeSpan, ...]:
         from headway.slurm.accounting import sacct_usage

@@ -8,7 +8,7 @@ import structlog
 
 from headway.errors import HeadwayError
 from headway.services.app_state import AppState
-from headway.services.billing.billing_round import ROUND_EVERY_S
+from headway.services.billing.ledger.collector import ROUND_EVERY_S
 from headway.services.billing.ledger.daily_rollups import sum_days
 from headway.services.billing.ledger.ledger_refresh import ensure_ledger_fresh
 

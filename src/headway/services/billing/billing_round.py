@@ -12,8 +12,6 @@ from headway.services.billing import cost_notifications
 from headway.services.billing.budget_enforcement import enforce_budgets
 from headway.services.billing.ledger.collector import read_accounting, read_measurements
 
-ROUND_EVERY_S = 60
-
 log = structlog.get_logger("headway.billing")
 
 

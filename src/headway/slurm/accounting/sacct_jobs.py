@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -95,13 +95,13 @@ def _sacct(version: str) -> list[str]:
 def parse_jobs(output: str, version: str) -> list[JobState]:
     """Returns jobs from lines of sacct; lines that are not a record (from a name with a line break) are skipped."""
     declared = columns(version)
-    jobs = []
+    jobs, kept = [], dict[str, str]()
     for line in output.splitlines():
         words = line.split(_BREAK)
         if len(words) != len(declared):
             continue
         found = {column.name: column.parse(word) for column, word in zip(declared, words, strict=True)}
-        found |= {name: sys.intern(found[name]) for name in _ALIKE}
+        found |= {name: kept.setdefault(found[name], found[name]) for name in _ALIKE}
         jobs.append(_job(found))
     return jobs
 
@@ -127,21 +127,29 @@ async def _whole_code(connections: Remote, head: Machine, job_id: int) -> int:
     return codes[-1] if codes else 0
 
 
+def _seconds() -> float:
+    """Returns seconds of a clock that goes on while the machine is suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))  # macOS: the latter does
+
+
 class RecentJobs:
     """All users' jobs of the last HISTORY_DAYS days, as accounting has them. A complete reading is made every COMPLETE_S
     seconds. Those between read only the jobs that were active since the last one: otherwise slurmdbd and the server would
     need memory for all these jobs again and again. `clock` returns seconds."""
 
-    def __init__(
-        self, connections: Remote, head: Machine, version: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, connections: Remote, head: Machine, version: str, clock: Callable[[], float] = _seconds) -> None:
         self._connections, self._head, self._version, self._clock = connections, head, version, clock
         self._jobs: dict[int, JobState] = {}
         self._read_at = self._complete_at = -math.inf
+        self._reading = asyncio.Lock()  # so that an older answer does not replace a newer one
 
     async def read(self) -> tuple[JobState, ...]:
         """Returns the jobs, the latest run of each. Exit codes from 128 on are 128 too small here: `read_job` returns
         them right, and reads some kilobytes for each job. Raises the errors of `remote`."""
+        async with self._reading:
+            return await self._read()
+
+    async def _read(self) -> tuple[JobState, ...]:
         now = self._clock()
         complete = now - self._complete_at >= COMPLETE_S
         since = f"{HISTORY_DAYS}days" if complete else f"{math.ceil(now - self._read_at) + LATE_S}seconds"

@@ -4,7 +4,7 @@ fields are declared once, below; none contains user-written text, so no text can
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -123,11 +123,17 @@ class _Read:
 def runs_argv(since: int, until: int) -> list[str]:
     """Returns the command whose output `parse_runs` reads: all runs that ran at some time from `since` to `until`
     (unix seconds)."""
+    return [*_sacct(), f"--starttime={_time(since)}", f"--endtime={_time(until)}"]
+
+
+def runs_of_jobs_argv(jobs: Sequence[int]) -> list[str]:
+    """Returns the command whose output `parse_runs` reads: all runs of these jobs, and of the arrays with these numbers."""
+    return [*_sacct(), "-j", ",".join(map(str, jobs))]
+
+
+def _sacct() -> list[str]:
     names = ",".join(column.source for column in COLUMNS)
-    return [
-        *_env(), "sacct", "-n", "-P", "--allusers", "--duplicates",
-        f"--starttime={_time(since)}", f"--endtime={_time(until)}", f"--format={names}",
-    ]  # fmt: skip
+    return [*_env(), "sacct", "-n", "-P", "--allusers", "--duplicates", f"--format={names}"]
 
 
 def parse_runs(output: str) -> list[JobRun]:
@@ -178,6 +184,21 @@ async def read_runs(connections: Remote, head: Machine, since: int, until: int) 
     return (
         *await read_runs(connections, head, since, middle),
         *await read_runs(connections, head, middle, until),
+    )
+
+
+async def read_runs_of_jobs(connections: Remote, head: Machine, jobs: Sequence[int]) -> tuple[JobRun, ...]:
+    """Returns every run of these jobs. Raises the same errors as `read_runs`. If the answer is too long, the jobs are asked
+    for in halves."""
+    ran = await connections.remote(head, runs_of_jobs_argv(jobs), timeout_s=TIMEOUT_S)
+    if len(ran.stdout) < MAX_OUTPUT // 2:
+        return tuple(run for run in parse_runs(ran.stdout) if run.job in jobs)
+    if len(jobs) < 2:
+        raise HeadwayError(f"accounting on {head.name} says more of job {jobs[0]} than can be read")
+    middle = len(jobs) // 2
+    return (
+        *await read_runs_of_jobs(connections, head, jobs[:middle]),
+        *await read_runs_of_jobs(connections, head, jobs[middle:]),
     )
 
 

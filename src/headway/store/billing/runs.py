@@ -123,13 +123,13 @@ class RunStore(StorePart):
         were: Mapping[tuple[int, int], Sequence[GroupAllocation]],
     ) -> list[tuple[JobRun, int]]:
         """Returns (run, earlier start) for the runs that are stored with an earlier start on the same nodes and have
-        not ended.
+        not ended, or were ended because accounting no longer had them.
 
         Accounting has one record per job and submit time, and a requeue changes the submit time. After a restore that
         record may belong to another run, so the nodes must be the same; if not, the earlier run did hold its nodes."""
         r, of = t.runs, {(run.job, run.submit): run for run in runs}
-        jobs, found = sorted({job for job, _ in of}), []
-        known = select(r.c.job, r.c.submit, r.c.start).where(r.c.cluster == cluster, OPEN, r.c.first == 1)
+        jobs, found, unended = sorted({job for job, _ in of}), [], or_(OPEN, r.c.state == "UNKNOWN")
+        known = select(r.c.job, r.c.submit, r.c.start).where(r.c.cluster == cluster, unended, r.c.first == 1)
         for at in range(0, len(jobs), _BATCH):
             for job, submit, start in await db.execute(
                 known.where(self._database.is_one_of(r.c.job, jobs[at : at + _BATCH]))

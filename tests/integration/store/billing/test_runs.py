@@ -260,6 +260,13 @@ async def test_run_missing_from_accounting_ends_when_last_seen(store: Store) -> 
     assert await store.runs.still_running("lab") == []
 
 
+async def test_run_whose_start_moved_after_it_was_taken_for_ended_is_one_run(store: Store) -> None:
+    await put(store, run(1, 0, 0, submit=T0 - 60))
+    await store.runs.end("lab", [(1, T0)], T0 + 60)
+    await put(store, run(1, 90, 0, submit=T0 - 60))
+    assert [(one.start - T0, one.state) for one in await store.usage.runs_of_job("lab", 1)] == [(90, "RUNNING")]
+
+
 async def test_forgotten_long_run_counts_in_its_last_hour(store: Store) -> None:
     await put(store, run(1, 0, 0), run(2, 8 * H, 8 * H + 60))
     await store.runs.end("lab", [(1, T0)], T0 + 10 * H)

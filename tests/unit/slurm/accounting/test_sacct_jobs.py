@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -119,3 +122,50 @@ def test_texts_that_many_jobs_share_are_kept_once() -> None:
     line = (RECORDED / "sacct.txt").read_text().splitlines()[0]
     first, second = sacct_jobs.parse_jobs(f"{line}\n{line}\n", "24.11")
     assert all(getattr(first, name) is getattr(second, name) for name in ("user", "account", "partition", "workdir"))
+
+
+def test_names_of_jobs_are_not_kept_for_ever() -> None:
+    """Interned text is never freed by Python 3.12."""
+    line = (RECORDED / "sacct.txt").read_text().splitlines()[0]
+    name = f"fails-{time.time_ns()}"
+    [found] = sacct_jobs.parse_jobs(line.replace("fails.sbatch", name, 1), "24.11")
+    assert found.name == name
+    assert sys.intern(name) is not found.name
+
+
+async def test_older_answer_does_not_replace_a_newer_one() -> None:
+    _, line = (RECORDED / "sacct.txt").read_text().splitlines()[:2]
+    running = line.replace("\x1fCANCELLED by 0\x1f", "\x1fRUNNING\x1f")
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(FakeSacct):
+        async def remote(self, machine: Any, argv: Any, **more: Any) -> CommandResult:
+            answer = await super().remote(machine, argv, **more)
+            if len(self.argv) == 1:
+                asked.set()
+                await go.wait()
+            return answer
+
+    sacct = Slow(f"{running}\n")
+    recent = sacct_jobs.RecentJobs(sacct, machine("lab-head"), "24.11", lambda: 1000.0)
+    first = asyncio.create_task(recent.read())
+    await asked.wait()
+    sacct.stdout = f"{line}\n"
+    second = asyncio.create_task(recent.read())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    go.set()
+    assert [job.state for job in await first] == ["RUNNING"]
+    assert [job.state for job in await second] == ["CANCELLED"]
+    assert [job.state for job in await recent.read()] == ["CANCELLED"]
+    assert sacct.argv[1][-1] == "--starttime=now-300seconds"
+
+
+async def test_jobs_are_read_whole_after_the_machine_was_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    sacct, now = FakeSacct(), {time.CLOCK_BOOTTIME: 50.0}
+    monkeypatch.setattr(sacct_jobs.time, "clock_gettime", lambda clock: now[clock])
+    recent = sacct_jobs.RecentJobs(sacct, machine("lab-head"), "24.11")
+    await recent.read()
+    now[time.CLOCK_BOOTTIME] += 900  # time.monotonic stands still meanwhile
+    await recent.read()
+    assert [argv[-1] for argv in sacct.argv] == ["--starttime=now-7days"] * 2

@@ -86,3 +86,32 @@ async def test_splits_time_span_when_sacct_output_is_too_long(monkeypatch: pytes
     monkeypatch.setattr(sacct_usage, "MAX_OUTPUT", 2)
     with pytest.raises(HeadwayError, match="one second"):
         await sacct_usage.read_runs(links, builders.machine("lab-head"), 0, 8)
+
+
+async def test_runs_of_jobs_are_asked_for_by_number_in_halves() -> None:
+    class Sacct:
+        """Answers for each number with the job and a task of its array; too much for more than two numbers."""
+
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        async def remote(self, _: object, argv: list[str], **__: object) -> CommandResult:
+            assert "--duplicates" in argv
+            assert not any("time=" in word for word in argv)
+            self.asked.append(argv[argv.index("-j") + 1])
+            numbers = [int(word) for word in self.asked[-1].split(",")]
+            rows = [
+                f"{job}|7|ann|vision|train|vision|COMPLETED|n1|cpu=1|1|1|1|9|60|"
+                for n in numbers
+                for job in (n, n + 50)
+            ]
+            return CommandResult(tuple(argv), 0, "\n".join(rows) + ("x" * 900 if len(numbers) > 2 else ""), "", 0.1)
+
+    sacct = Sacct()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sacct_usage, "MAX_OUTPUT", 1000)
+        found = await sacct_usage.read_runs_of_jobs(sacct, builders.machine("lab-head"), [3, 4, 5, 6])
+        assert ([one.job for one in found], sacct.asked) == ([3, 4, 5, 6], ["3,4,5,6", "3,4", "5,6"])
+        patch.setattr(sacct_usage, "MAX_OUTPUT", 2)
+        with pytest.raises(HeadwayError, match="job 3"):
+            await sacct_usage.read_runs_of_jobs(sacct, builders.machine("lab-head"), [3])

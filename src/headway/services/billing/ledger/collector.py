@@ -2,8 +2,8 @@
 can be interrupted and repeated.
 
 Each reading of accounting starts some minutes before the end of the last one, because records come late, four times an
-hour an hour before it, and once a day a month back. A record that is read again updates the same row. Closed invoices are
-not changed."""
+hour more than an hour before it, and once a day, and a quarter of an hour after accounting was away, a month back. A
+record that is read again updates the same row. Closed invoices are not changed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ from headway.domain.cluster import Cluster
 from headway.services.app_state import AppState
 from headway.store.billing.runs import Sample
 
+ROUND_EVERY_S = 60
 OVERLAP_S = 600  # records come minutes late
 LATE_S = 3600  # or later, if accounting was down
 LATE_EVERY_S = 900  # so often records are read that are so late
 PIECE_S = 900  # of the last hours, the time of one query
 SWEEP_S = 31 * DAY_S  # how far back the daily reading goes
 FEW_RUNS = 2000  # if a query returns no more, the next one may cover a longer time
+FEW_JOBS = 200  # asked for by number in one query
 SAMPLE_S = 60  # period of one sample of power and utilisation
 MAX_BACKLOG_S = 3600  # older measurements are skipped if Prometheus was away for longer
 MAX_BATCH = 10_000  # values in one transaction, unless one minute has more
@@ -50,16 +52,19 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     mark = await store.ledger_progress.get(name)
     if mark.collected_to:
         last_round = min(mark.collected_to, now)
-        since = last_round - (OVERLAP_S if last_round // LATE_EVERY_S == now // LATE_EVERY_S else LATE_S)
-        if not 0 <= now - mark.swept_at < DAY_S:  # also if the clock was ahead the last time
+        late = last_round // LATE_EVERY_S != now // LATE_EVERY_S
+        since = last_round - (LATE_S + LATE_EVERY_S + ROUND_EVERY_S if late else OVERLAP_S)
+        if mark.collected_to > now or not 0 <= now - mark.swept_at < DAY_S:  # or the clock was ahead the last time
             since = min(since, now - SWEEP_S)
     else:
         row = await state.clusters.row(name)
         first = min((life.began for life in await store.machine_lifetimes.between(name, 0, now + 1)), default=now)
         since = int(min(first, row.created_at)) - DAY_S
-    swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
-    # Runs that accounting no longer has, as after a restored backup, are assumed to have ended then.
     last = min(mark.collected_to, now) or now
+    swept = mark.swept_at if since > now - SWEEP_S and mark.collected_to else now
+    if now - last > LATE_EVERY_S:  # slurmdbd may answer before slurmctld has sent it what ended meanwhile
+        swept = now - DAY_S + LATE_EVERY_S
+        await store.ledger_progress.update(name, swept_at=swept)  # also if this reading does not get to its end
     at, step = since, DAY_S if now - since > 2 * LATE_S else PIECE_S
     while at < now:
         until = min(at + step, now)
@@ -67,13 +72,12 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
         progress = {"collected_to": max(until, mark.collected_to if mark.collected_to <= now else 0)}
         await store.runs.save(name, ledger_entries(cluster, found), **progress)
         if until == now:
-            here = {(run.job, run.start) for run in found}
-            gone = [run for run in await store.runs.still_running(name) if run not in here]
-            await store.runs.end(name, gone, last)
+            await _end_gone(state, cluster, found, last)
         if step != PIECE_S:
             step = DAY_S if len(found) > FEW_RUNS else min(2 * step, SWEEP_S)
         at = until
-    spans = await state.backend.usage.node_events(cluster, since)
+    # The runs may have been read some times since the node states were.
+    spans = await state.backend.usage.node_events(cluster, min(since, now - LATE_S))
     known = {(span.node, span.kind, span.began) for span in spans}
     lost = [
         replace(span, ended=max(span.began, last))
@@ -84,6 +88,20 @@ async def read_accounting(state: AppState, cluster: Cluster, now: int) -> None:
     await _losses(state, cluster)
     await _saves(state, cluster, now)
     await store.ledger_progress.update(name, swept_at=swept, error="")
+
+
+async def _end_gone(state: AppState, cluster: Cluster, found: Iterable[JobRun], at: int) -> None:
+    """Ends at `at` the stored runs that accounting no longer has, as after a restored backup. Those that are not in `found`,
+    the latest answer, are asked for by number: their end may have been recorded late, or their start moved since."""
+    name, store = cluster.name, state.store
+    here = {(run.job, run.start) for run in found}
+    jobs = sorted({job for job, start in await store.runs.still_running(name) if (job, start) not in here})
+    for i in range(0, len(jobs), FEW_JOBS):
+        told = await state.backend.usage.runs_of_jobs(cluster, jobs[i : i + FEW_JOBS])
+        await store.runs.save(name, ledger_entries(cluster, told))
+        here |= {(run.job, run.start) for run in told}
+    if jobs:
+        await store.runs.end(name, [run for run in await store.runs.still_running(name) if run not in here], at)
 
 
 def ledger_entries(cluster: Cluster, runs: Iterable[JobRun]) -> list[tuple[JobRun, list[GroupAllocation], int]]:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from headway.cluster.monitoring.metric_queries import MetricRow
-from headway.domain.billing.ledger import CheckpointStats
+from headway.domain.billing.ledger import CheckpointStats, JobRun, NodeSpan, SpanKind
 from headway.domain.cluster import Cluster
+from headway.errors import Unreachable
 from headway.services.billing.billing_round import run_billing_round
 from headway.services.billing.ledger import collector as collecting
 from headway.store import StoreUnavailable
@@ -167,4 +168,97 @@ async def test_each_minute_reads_few_minutes_and_each_quarter_hour_finds_late_re
         assert max(until - since for since, until in accounting.asked) <= 900
         found.append((len(accounting.asked), len(await server.store.usage.runs_of_job("lab", 1))))
     assert found[:14] == [(1, 0)] * 14
-    assert found[14] == (5, 1)
+    assert found[14] == (6, 1)
+
+
+async def round_at(server: Server, moment: int) -> None:
+    cluster = (await server.state.clusters.get("lab"))[1]
+    at(server, moment)
+    await run_billing_round(server.state, cluster)
+
+
+async def runs_of(server: Server, job: int) -> list[tuple[int, int, str]]:
+    """Returns (start, end, state); times in seconds of October, an end of 0 means running."""
+    found = await server.store.usage.runs_of_job("lab", job)
+    return [(one.start - OCTOBER.start, one.end and one.end - OCTOBER.start, one.state) for one in found]
+
+
+@pytest.mark.parametrize("arrives", [0, 60, 840])  # seconds after a late reading
+async def test_record_that_is_almost_an_hour_late_is_found_within_a_quarter_of_an_hour(
+    server: Server, accounting: Accounting, arrives: int
+) -> None:
+    for minute in range(arrives // 60 + 1):
+        await round_at(server, 4 * H + 30 + 60 * minute)
+    came = 4 * H + 31 + arrives
+    accounting.runs = [run(1, came - 3690, came - 3590)]
+    for minute in range(arrives // 60 + 1, 16):
+        await round_at(server, 4 * H + 30 + 60 * minute)
+    assert await runs_of(server, 1) == [(came - 3690, came - 3590, "COMPLETED")]
+
+
+@pytest.mark.parametrize("away_s", [2400, 3 * H, 30 * H])
+async def test_slurmdbd_answers_after_an_outage_before_it_has_what_ended_meanwhile(
+    server: Server, accounting: Accounting, away_s: int
+) -> None:
+    accounting.runs = [run(1, 0, 0)]
+    await round_at(server, 2 * H + 30)
+    accounting.away = True
+    back = 2 * H + 30 + away_s
+    with pytest.raises(Unreachable):
+        await round_at(server, back - 60)
+    accounting.away = False
+    await round_at(server, back)
+    assert await runs_of(server, 1) == [(0, 0, "RUNNING")]
+    accounting.runs = [run(1, 0, 2 * H + 600), run(2, 2 * H + 700, 2 * H + 900)]  # slurmctld has sent its queue
+    await round_at(server, back + 60)
+    assert await runs_of(server, 1) == [(0, 2 * H + 600, "COMPLETED")]
+    for minute in range(2, 16):
+        await round_at(server, back + 60 * minute)
+    assert await runs_of(server, 2) == [(2 * H + 700, 2 * H + 900, "COMPLETED")]
+    accounting.asked.clear()
+    await round_at(server, back + 960)
+    assert len(accounting.asked) == 1, "the month is read once"
+
+
+async def test_run_whose_node_boots_during_a_round_is_one_run(server: Server, accounting: Accounting) -> None:
+    submit = {"submit": OCTOBER.start + H}
+    accounting.runs = [run(1, 2 * H, 0, state="CONFIGURING", **submit)]
+    await round_at(server, 2 * H + 870)
+    now = 2 * H + 930
+
+    def answer(cluster: Cluster, since: int, until: int) -> tuple[JobRun, ...]:
+        if until == OCTOBER.start + now:
+            accounting.runs = [run(1, now + 5, 0, **submit)]
+        return accounting(cluster, since, until)
+
+    server.backend.answers["usage_runs"] = answer
+    await round_at(server, now)
+    assert await runs_of(server, 1) == [(now + 5, 0, "RUNNING")]
+
+
+async def test_month_is_read_again_after_the_clock_was_ahead(server: Server, accounting: Accounting) -> None:
+    await round_at(server, 10 * H)
+    accounting.runs = [run(1, H, H + 60)]
+    await round_at(server, 9 * H)
+    assert await runs_of(server, 1) == [(H, H + 60, "COMPLETED")]
+
+
+async def test_node_state_that_ended_while_its_events_were_not_read_gets_its_end(
+    server: Server, accounting: Accounting
+) -> None:
+    """sacct may answer where sacctmgr does not: the runs are read further than the node states then."""
+    began = OCTOBER.start + H
+    events = [NodeSpan("lab-1-1", SpanKind.DOWN, began, 0, "broken")]
+    server.backend.answers["node_events"] = lambda _, since: tuple(
+        one for one in events if not one.ended or one.ended >= since
+    )
+    await round_at(server, 2 * H + 30)
+    known, server.backend.answers["node_events"] = server.backend.answers["node_events"], Unreachable("sacctmgr")
+    for minute in range(1, 13):
+        with pytest.raises(Unreachable):
+            await round_at(server, 2 * H + 30 + 60 * minute)
+    events[0] = NodeSpan("lab-1-1", SpanKind.DOWN, began, OCTOBER.start + 2 * H + 60, "broken")
+    server.backend.answers["node_events"] = known
+    await round_at(server, 2 * H + 30 + 780)
+    [span] = await server.store.node_spans.between("lab", began, OCTOBER.start + 3 * H)
+    assert span.ended == OCTOBER.start + 2 * H + 60
