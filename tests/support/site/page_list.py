@@ -199,6 +199,7 @@ NO_PAGE = {
     "/clusters/{name}/schedule/live",
     "/clusters/{name}/jobs/{job_id}/live",
     "/clusters/{name}/jobs/{job_id}/efficiency",
+    "/clusters/{name}/jobs/{job_id}/alternatives",
     "/operations/{operation_id}/live",
     "/clusters/{name}/notebooks/{notebook_id}/open",
 }

@@ -16,11 +16,13 @@ from headway.schemas.job_list import JobsPage, JobsQuery
 from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobStacksOut, ScriptOut
 from headway.schemas.submission.job_actions import JobsActionIn, JobsActionOut
 from headway.schemas.submission.lineage import LineageOut
+from headway.schemas.submission.start_alternatives import StartAlternativesOut
 from headway.services.jobs import details
 from headway.services.jobs.actions import act_on_job, act_on_jobs
 from headway.services.jobs.lineage import get_lineage
 from headway.services.jobs.rank_stacks import read_rank_stacks
 from headway.services.queue.page_json import jobs_page_json
+from headway.services.queue.start_alternatives import load_start_alternatives
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/jobs", tags=["jobs"])
 
@@ -80,6 +82,13 @@ async def act_on_several_jobs(name: str, state: State, who: Member, request: Job
     """Cancels, requeues, holds or releases several jobs. The answer is 200 also where some or all of them could not be acted
     on: it has the result of each one."""
     return await act_on_jobs(state, who, name, request)
+
+
+@router.get("/{job_id}/alternatives")
+async def list_start_alternatives(name: str, job_id: PathNumber, state: State, who: Member) -> StartAlternativesOut:
+    """Returns when a pending job would start as it is and if it asked for less, by Slurm's own test of a new job. Submits
+    nothing."""
+    return await load_start_alternatives(state, who, name, job_id)
 
 
 @router.post("/{job_id}/stacks", name="stacks")

@@ -17,7 +17,7 @@ from headway.api.http.path_numbers import PathNumber
 from headway.api.http.security_headers import PAGE_HEADERS
 from headway.domain.cluster import Cluster
 from headway.domain.slurm.hostlist import compress
-from headway.domain.slurm.job_states import RUNNING
+from headway.domain.slurm.job_states import RUNNING, WAITING
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotAllowed, NotFound
 from headway.jobs.explain.efficiency import headline
@@ -34,6 +34,7 @@ from headway.services.jobs.actions import Action
 from headway.services.jobs.clone import can_clone
 from headway.services.monitoring.efficiency import get_efficiency
 from headway.services.queue.pending_reasons import pending_reason
+from headway.services.queue.start_alternatives import load_start_alternatives
 from headway.web import form_idempotency
 from headway.web.page_context import redirect_with_message
 from headway.web.page_routes import page_router
@@ -77,6 +78,7 @@ async def job_page(
         label=job_id,
         parts=parts,
         mine=mine,
+        may_ask_less=as_owner and found.state in WAITING,
         script=await read_script(name, number, state, who) if mine else None,
         lineage=lineage,
         kept=[*reversed(kept_steps(lineage.checkpoints))] if lineage is not None and resumable else [],
@@ -157,6 +159,18 @@ async def _resume(
         await audit_failure(request, error)
         return redirect_with_message(page, f"{error.message}{f'; {error.hint}' if error.hint else ''}", is_error=True)
     return form_idempotency.FormDone(f"/clusters/{name}/jobs/{done.job_id}")
+
+
+@router.get("/clusters/{name}/jobs/{job_id}/alternatives")
+async def show_alternatives(name: str, job_id: PathNumber, state: State, who: Member) -> Response:
+    """Returns the table of smaller requests with their starts, as a part of the page."""
+    try:
+        found = await load_start_alternatives(state, who, name, job_id)
+    except NotAllowed:
+        raise
+    except HeadwayError as error:
+        return HTMLResponse(render_part("start_alternatives", error), headers=PAGE_HEADERS)
+    return HTMLResponse(render_part("start_alternatives", found), headers=PAGE_HEADERS)
 
 
 @router.post("/clusters/{name}/jobs/{job_id}/{verb}", response_model=None)
