@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from headway.billing.demand_forecast import FEWEST_DAYS, HISTORY_DAYS, forecast_days
+from headway.billing.forecasts.demand_forecast import FEWEST_DAYS, HISTORY_DAYS, forecast_days
 from headway.domain.billing.ledger import DAY_S
 from headway.whatif.sacct_trace import read_sacct
 

@@ -43,8 +43,6 @@ from headway.api.routers.cluster import (
     activity,
     backups,
     clusters,
-    datasets,
-    environments,
     event_stream,
     fabric_tests,
     incidents,
@@ -55,7 +53,6 @@ from headway.api.routers.cluster import (
     rentals,
     rollouts,
     schedule,
-    storage,
     whatif,
 )
 from headway.api.routers.jobs import (
@@ -75,6 +72,7 @@ from headway.api.routers.jobs import (
     training_metrics,
     trainings,
 )
+from headway.api.routers.storage import datasets, environments, storage
 from headway.schemas.base import API_PREFIX, PROBLEM_JSON, Problem
 from headway.services.app_state import AppState
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from headway.domain.cluster import Cluster
-from headway.domain.job_qos import JobQos
+from headway.domain.jobs.job_qos import JobQos
 from headway.domain.machines.gpu_parts import tres_of_part
 from headway.domain.slurm.accounts import OPERATOR, Account, Accounts, Association, Qos
 from headway.domain.teams import Team, UserLimits

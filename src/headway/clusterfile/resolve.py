@@ -20,10 +20,10 @@ from headway.clusterfile.models.groups import GroupPart
 from headway.clusterfile.models.health import FABRIC_TEST_EVERY_S, HealthPart
 from headway.clusterfile.models.hosts import HostPart
 from headway.clusterfile.models.network import resolve_network, resolve_team_network
+from headway.clusterfile.models.scheduling.job_limits import resolve_job_limits, resolve_user_limits, resource_limits
 from headway.clusterfile.models.scheduling.partitions import PartitionPart
 from headway.clusterfile.models.scheduling.qos import resolve_qos
 from headway.clusterfile.models.scheduling.reservations import resolve_reservations
-from headway.clusterfile.models.scheduling.shared_limits import resolve_job_limits, resolve_user_limits, resource_limits
 from headway.clusterfile.models.software.containers import SignaturesPart
 from headway.clusterfile.models.software.environments import resolve_environments
 from headway.clusterfile.models.software.packages import resolve_packages

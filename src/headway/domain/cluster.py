@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import cached_property
 
 from headway.domain.billing.cost_settings import CostSettings
-from headway.domain.job_qos import JobQos
+from headway.domain.jobs.job_qos import JobQos
 from headway.domain.machines.cloud_settings import CloudSettings
 from headway.domain.machines.gpu_driver import GpuDriver
 from headway.domain.machines.gpu_parts import WHOLE, GpuParts

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.domain.bundle_limits import MAX_ARCHIVE, MAX_FILES, MAX_UNPACKED
+from headway.domain.jobs.bundle_limits import MAX_ARCHIVE, MAX_FILES, MAX_UNPACKED
 from headway.errors import NotFound, Refused
 
 if TYPE_CHECKING:

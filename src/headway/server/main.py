@@ -46,8 +46,8 @@ from headway.server.workers.leader_election import LeaderElection
 from headway.server.workers.operation_worker import OperationWorker
 from headway.server.workers.rented_machines import RentedMachinesCheck
 from headway.server.workers.row_rounds import BatchWorker, PipelineScheduleWorker, PromotionWorker, SweepWorker
-from headway.server.workers.service_metrics import ServiceMetrics
-from headway.server.workers.services import ServiceWorker
+from headway.server.workers.serving.service_metrics import ServiceMetrics
+from headway.server.workers.serving.services import ServiceWorker
 from headway.server.workers.slurm_polling import FaultHandler, SnapshotWorker
 from headway.server.workers.training_metrics import TrainingMetrics
 from headway.server.workers.user_changes import UserChanges

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from headway.domain.service_proxy import ProxyReading
+from headway.domain.serving.service_proxy import ProxyReading
 from headway.schemas.nodes.nodes import NodeActionOut
 from headway.services.cluster.resolved_clusters import ResolvedClusters
 from headway.services.cluster.shown_plan import ShownPlan

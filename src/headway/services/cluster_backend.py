@@ -250,8 +250,7 @@ class ClusterSlurmState(Protocol):
         ...
 
     async def head_local_time(self, cluster: Cluster, unix_s: int) -> datetime:
-        """Returns this moment in the time zone of the head, in which reservations of the cluster file are. Raises
-        Unreachable."""
+        """Returns this moment in the head's time zone, which reservations of the cluster file use. Raises Unreachable."""
         ...
 
 

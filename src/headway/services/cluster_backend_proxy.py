@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headway.domain.cluster import Cluster
-from headway.domain.service_figures import MetricsReading
-from headway.domain.service_proxy import ProxyReading, ProxySettings, ReplicaAddress
+from headway.domain.serving.service_figures import MetricsReading
+from headway.domain.serving.service_proxy import ProxyReading, ProxySettings, ReplicaAddress
 
 
 class ClusterServiceProxy(Protocol):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from tests.cluster.lab import Lab
 from tests.support.request_loop import RequestLoop
 
-from headway.schemas.submission.services import ServiceOut
+from headway.schemas.serving.services import ServiceOut
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "serve_echo"
 

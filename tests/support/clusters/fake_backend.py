@@ -9,7 +9,7 @@ from typing import Any, Self
 from headway.domain.access.user_change_results import UserUpdateResult
 from headway.domain.cluster import Cluster
 from headway.domain.machines.scale_in_deadline import Deadline
-from headway.domain.service_proxy import ProxySettings
+from headway.domain.serving.service_proxy import ProxySettings
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Fault, InvalidSpec, Refused
 from headway.schemas.clusters import Document

@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 
-from headway.domain.service_figures import MetricsReading, ReplicaCounters, ServiceFigures, bucket_of
-from headway.domain.service_proxy import ProxyReading, ProxySettings, ServerReading, ServerState, ServiceReading
+from headway.domain.serving.service_figures import MetricsReading, ReplicaCounters, ServiceFigures, bucket_of
+from headway.domain.serving.service_proxy import ProxyReading, ProxySettings, ServerReading, ServerState, ServiceReading
 from headway.schemas.submission.submit_request import SubmitOut
-from headway.server.workers.service_metrics import ServiceMetrics
-from headway.server.workers.services import ServiceWorker
+from headway.server.workers.serving.service_metrics import ServiceMetrics
+from headway.server.workers.serving.services import ServiceWorker
 from headway.services.cluster_backend import SlurmReading
 from tests.support.clusters import builders
 from tests.support.servers import server_fakes

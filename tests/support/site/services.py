@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from headway.domain.service_figures import ServiceFigures, bucket_of
-from headway.domain.service_proxy import ProxyReading, ServerReading, ServiceReading
+from headway.domain.serving.service_figures import ServiceFigures, bucket_of
+from headway.domain.serving.service_proxy import ProxyReading, ServerReading, ServiceReading
 from headway.jobs.serving.service_file import read_service
 from headway.services.app_state import AppState
 from headway.services.serving.stored_service import StoredService

@@ -23,7 +23,7 @@ from headway.changes.desired_accounts import desired_accounts
 from headway.clusterfile.load import resolve_cluster_file
 from headway.domain.changeset import Disturbs
 from headway.domain.cluster import Cluster
-from headway.domain.job_qos import JobQos
+from headway.domain.jobs.job_qos import JobQos
 from headway.domain.slurm.accounts import Accounts, Qos
 from headway.domain.teams import GpuHourCap, Team, User, UserLimits
 from headway.slurm.accounting.sacctmgr_commands import account_change_argv

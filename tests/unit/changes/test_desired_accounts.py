@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from headway.changes.desired_accounts import desired_accounts
-from headway.domain.job_qos import JobQos
+from headway.domain.jobs.job_qos import JobQos
 from headway.domain.slurm.accounts import Qos
 from headway.domain.teams import GpuHourCap, JobLimits, Team, UserLimits
 from tests.support.clusters.builders import cluster

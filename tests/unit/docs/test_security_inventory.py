@@ -9,8 +9,8 @@ import pytest
 
 from headway.domain.access.session_validity import SESSION_IDLE_S, SESSION_S, SIGNIN_CODE_S
 from headway.domain.access.token_lifetime import DEFAULT_TOKEN_DAYS
-from headway.domain.bundle_limits import MAX_ARCHIVE, MAX_FILES, MAX_UNPACKED
-from headway.domain.service_proxy import SERVICE_PORT
+from headway.domain.jobs.bundle_limits import MAX_ARCHIVE, MAX_FILES, MAX_UNPACKED
+from headway.domain.serving.service_proxy import SERVICE_PORT
 from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT
 from headway.render.system.agent_config import AGENT_PORT, METRICS_PORT
 from headway.render.system.package_sources import PROXY_PORT

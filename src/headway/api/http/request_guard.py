@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headway.api.auth.dependencies import app_state, authenticate
 from headway.api.http import error_handlers
 from headway.api.http.refusal_log import RefusalLog
-from headway.domain.bundle_limits import MAX_ARCHIVE
+from headway.domain.jobs.bundle_limits import MAX_ARCHIVE
 from headway.errors import HeadwayError, NotSignedIn
 from headway.schemas.access.scim import SCIM_JSON, SCIM_PREFIX
 from headway.schemas.base import API_PREFIX, ErrorOut

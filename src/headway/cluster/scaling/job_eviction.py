@@ -16,7 +16,7 @@ from headway.domain.operation_progress import ReportProgress
 from headway.domain.slurm.job_states import ALLOCATED
 from headway.errors import CommandFailed, HeadwayError
 from headway.slurm import job_commands, node_jobs
-from headway.slurm.signal_request import SignalRequest, requested_signal
+from headway.slurm.signal_option import SignalRequest, requested_signal
 from headway.store import StoreUnavailable
 
 POLL_S = 1.0

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from headway.clusterfile.models.network import TeamNetworkPart
-from headway.clusterfile.models.scheduling.shared_limits import JobsLimitsPart, UserLimitsPart, resolve_user_limits
+from headway.clusterfile.models.scheduling.job_limits import JobsLimitsPart, UserLimitsPart, resolve_user_limits
 from headway.clusterfile.models.software.environments import (
     ContainerImage,
     DefaultEnvironment,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from headway.clusterfile import groups
 from headway.clusterfile.draft import FileDraft, partitions_of
 from headway.clusterfile.models.groups import GroupPart
-from headway.clusterfile.models.scheduling.shared_limits import JobsLimitsPart
+from headway.clusterfile.models.scheduling.job_limits import JobsLimitsPart
 from headway.clusterfile.models.teams import TeamPart
 from headway.validation import syntax_rules
 from headway.validation.field_types import UNLIMITED

@@ -13,7 +13,7 @@ from headway.errors import CommandFailed, HeadwayError
 from headway.health.context import HealthContext
 from headway.render.slurm.hooks.prolog_epilog import HOLD
 from headway.slurm import job_commands, node_jobs
-from headway.slurm.signal_request import requested_signal
+from headway.slurm.signal_option import requested_signal
 
 ENDED_BADLY = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
 _COMPLETED = "COMPLETED"

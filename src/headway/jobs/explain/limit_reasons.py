@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headway.domain.job_qos import JobQos
+from headway.domain.jobs.job_qos import JobQos
 from headway.domain.slurm.job_states import ENDED
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.domain.teams import Team, UserLimits

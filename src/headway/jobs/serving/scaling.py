@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.domain.service_figures import ServiceFigures, percentile_ms
+from headway.domain.serving.service_figures import ServiceFigures, percentile_ms
 from headway.jobs.pipelines.cron import parse_cron
 from headway.jobs.serving.service_file import Replicas, ScheduledReplicas
 from headway.store.db.rows import ReplicaRow

@@ -15,7 +15,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.machines.managed_file import File
 from headway.domain.machines.site import Site
 from headway.domain.machines.systemd_unit import Unit
-from headway.domain.service_proxy import SERVICE_PORT
+from headway.domain.serving.service_proxy import SERVICE_PORT
 from headway.render.escaping import require_word, script
 from headway.render.monitoring.prometheus import ALERTS_PORT, PROMETHEUS_PORT, USER
 from headway.render.system import nftables_unit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import builtins
 
-from headway.schemas.submission.service_metrics import ServiceMetricsOut
-from headway.schemas.submission.services import ServiceIn, ServiceKeyIn, ServiceKeyOut, ServiceOut, ServiceScaleIn
+from headway.schemas.serving.service_metrics import ServiceMetricsOut
+from headway.schemas.serving.services import ServiceIn, ServiceKeyIn, ServiceKeyOut, ServiceOut, ServiceScaleIn
 from headway.sdk.connection import Resource, cluster_path
 
 

@@ -8,8 +8,14 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from headway.domain.cluster import Cluster
-from headway.domain.service_figures import GROWTH, MetricsReading, ReplicaCounters, ServiceFigures
-from headway.domain.service_proxy import ProxyReading, ProxySettings, ReplicaAddress, ServerReading, ServiceReading
+from headway.domain.serving.service_figures import GROWTH, MetricsReading, ReplicaCounters, ServiceFigures
+from headway.domain.serving.service_proxy import (
+    ProxyReading,
+    ProxySettings,
+    ReplicaAddress,
+    ServerReading,
+    ServiceReading,
+)
 from headway.errors import Refused
 from headway.server.cluster_backend.connections import ConnectionPool
 

@@ -7,7 +7,7 @@ import contextlib
 import tempfile
 from collections.abc import AsyncIterator
 
-from headway.domain.bundle_limits import MAX_ARCHIVE
+from headway.domain.jobs.bundle_limits import MAX_ARCHIVE
 from headway.errors import Refused, TooManyAtOnce
 from headway.jobs.submission.job_folders import user_folders
 from headway.schemas.submission.bundles import BundleOut

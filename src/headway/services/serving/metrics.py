@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
 from headway.billing.periods import Period
-from headway.domain.service_figures import ServiceFigures, percentile_ms, sum_figures
-from headway.domain.service_proxy import ReplicaAddress
-from headway.schemas.submission.service_metrics import (
+from headway.domain.serving.service_figures import ServiceFigures, percentile_ms, sum_figures
+from headway.domain.serving.service_proxy import ReplicaAddress
+from headway.schemas.serving.service_metrics import (
     Percentiles,
     ServiceMetricsOut,
     ServiceRates,

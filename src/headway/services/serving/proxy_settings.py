@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from headway.domain.service_proxy import ProxyServer, ProxyService, ProxySettings, ServerState
+from headway.domain.serving.service_proxy import ProxyServer, ProxyService, ProxySettings, ServerState
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.jobs.serving.scaling import spare_replicas
 from headway.services.app_state import AppState

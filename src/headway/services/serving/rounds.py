@@ -15,7 +15,7 @@ import structlog
 
 from headway.domain.access.role import Role
 from headway.domain.cluster import Cluster
-from headway.domain.service_proxy import ServiceReading, service_path
+from headway.domain.serving.service_proxy import ServiceReading, service_path
 from headway.domain.slurm.job_states import ENDED, RUNNING
 from headway.domain.slurm.nodes_and_jobs import OUT, JobState
 from headway.errors import HeadwayError, InvalidSpec, NotFound, TooManySubmits, Unanswered, Unreachable

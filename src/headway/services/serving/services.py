@@ -6,13 +6,12 @@ import contextlib
 from collections.abc import Sequence
 
 from headway.domain.cluster import Cluster
-from headway.domain.service_proxy import SERVICE_PORT, ProxyReading, ServiceReading, service_path
+from headway.domain.serving.service_proxy import SERVICE_PORT, ProxyReading, ServiceReading, service_path
 from headway.errors import Conflict, NotAllowed, Refused
 from headway.jobs.serving.scaling import spare_replicas
 from headway.jobs.serving.service_file import Service, read_service, replica_run
 from headway.jobs.submission.prepare_job import PreparedJob, prepare_run
-from headway.schemas.submission.run_request import ScriptLine
-from headway.schemas.submission.services import (
+from headway.schemas.serving.services import (
     ReplicaOut,
     ServiceEventOut,
     ServiceIn,
@@ -21,6 +20,7 @@ from headway.schemas.submission.services import (
     ServiceOut,
     ServiceScaleIn,
 )
+from headway.schemas.submission.run_request import ScriptLine
 from headway.services.access.audit import write_audit_line
 from headway.services.access.ownership_rights import authorize_action, cluster_to_work_on
 from headway.services.access.role_rights import Principal

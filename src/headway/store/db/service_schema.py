@@ -74,7 +74,7 @@ service_events = Table(
     Index("ix_service_events_service", "service", "number"),
 )
 
-# What was counted in a minute: minutes since 1970, figures as domain.service_figures has them.
+# What was counted in a minute: minutes since 1970, figures as domain.serving.service_figures has them.
 service_minutes = Table(
     "service_minutes",
     metadata,

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 
 from sqlalchemy import delete, select
 
-from headway.domain.service_figures import ReplicaCounters, ServiceFigures
+from headway.domain.serving.service_figures import ReplicaCounters, ServiceFigures
 from headway.store.db import service_schema as t
 from headway.store.db.transactions import StorePart, insert_into
 
-KEPT_MINUTES = 7 * 24 * 60  # a week, as schemas.submission.service_metrics.MOST_MINUTES
+KEPT_MINUTES = 7 * 24 * 60  # a week, as schemas.serving.service_metrics.MOST_MINUTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 // Charts of the metrics that a training reports, drawn by uPlot:
-//   <section data-training="/api/v1/clusters/lab/jobs/12/metrics"> (templates/parts/job_metrics.html)
+//   <section data-training="/api/v1/clusters/lab/jobs/12/metrics"> (templates/parts/training_metrics.html)
 // The section appears when the job has metrics. Choices are remembered in this browser. Arrow keys move a chart's cursor. Dragging
 // zooms all charts; a double click, or the key 0, shows everything again.
 "use strict";

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.domain.service_proxy import ServerState
+from headway.domain.serving.service_proxy import ServerState
 from tests.support.servers.service_lab import SERVICES, Lab, answered, open_lab, serving, start, states
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.job_qos import JobQos
+from headway.domain.jobs.job_qos import JobQos
 from headway.domain.teams import Team, UserLimits
 from tests.support.clusters.explained_jobs import (
     CLUSTER,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.domain.service_figures import ServiceFigures, bucket_of
+from headway.domain.serving.service_figures import ServiceFigures, bucket_of
 from headway.errors import InvalidSpec
 from headway.jobs.serving.scaling import (
     Limits,

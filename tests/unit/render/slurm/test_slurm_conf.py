@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headway.catalog.providers import AWS
-from headway.domain.job_qos import JobQos
+from headway.domain.jobs.job_qos import JobQos
 from headway.render.machine_paths import TASK_PROLOG
 from headway.render.slurm import conf_syntax
 from headway.render.slurm.hooks import task_prolog

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query
 from headway.api.auth.dependencies import Anyone, Member, State
 from headway.api.http.pagination import ANY, Page, Text, Words, contains, fits
 from headway.schemas.base import API_PREFIX
-from headway.schemas.submission.service_metrics import MOST_MINUTES, ServiceMetricsOut
-from headway.schemas.submission.services import ServiceIn, ServiceKeyIn, ServiceKeyOut, ServiceOut, ServiceScaleIn
+from headway.schemas.serving.service_metrics import MOST_MINUTES, ServiceMetricsOut
+from headway.schemas.serving.services import ServiceIn, ServiceKeyIn, ServiceKeyOut, ServiceOut, ServiceScaleIn
 from headway.services.serving import metrics
 from headway.services.serving import services as service_calls
 

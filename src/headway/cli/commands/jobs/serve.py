@@ -14,8 +14,8 @@ from headway.cli.output.output_formats import Format, Output, print_json
 from headway.errors import NotFound
 
 if TYPE_CHECKING:
-    from headway.schemas.submission.service_metrics import ServiceRates
-    from headway.schemas.submission.services import ReplicaOut, ServiceOut
+    from headway.schemas.serving.service_metrics import ServiceRates
+    from headway.schemas.serving.services import ReplicaOut, ServiceOut
 
 app = typer.Typer(
     help="Run HTTP servers as jobs, behind one address.",
@@ -54,7 +54,7 @@ def up(
     """Start a service, or move the running one of this name to the file's new version, without dropping a request.
 
     headway serve up service.yaml --dry-run"""
-    from headway.schemas.submission.services import ServiceIn
+    from headway.schemas.serving.services import ServiceIn
     from headway.sdk.cluster_file import read_text_file
     from headway.validation.yaml_parser import parse_yaml
 

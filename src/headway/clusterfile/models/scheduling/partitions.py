@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from headway.clusterfile.models.scheduling.shared_limits import JobsLimitsPart, PerJobLimitsPart, UserLimitsPart
+from headway.clusterfile.models.scheduling.job_limits import JobsLimitsPart, PerJobLimitsPart, UserLimitsPart
 from headway.clusterfile.models.software.environments import (
     ContainerImage,
     DefaultEnvironment,

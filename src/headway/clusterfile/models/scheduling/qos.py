@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headway.clusterfile.models.scheduling.shared_limits import (
+from headway.clusterfile.models.scheduling.job_limits import (
     JobsLimitsPart,
     PerJobLimitsPart,
     UserLimitsPart,
     resolve_user_limits,
     resource_limits,
 )
-from headway.domain.job_qos import JobQos
+from headway.domain.jobs.job_qos import JobQos
 from headway.domain.teams import Team, with_subteams
 from headway.validation.field_types import (
     MOST_TEAMS,

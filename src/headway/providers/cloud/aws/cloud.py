@@ -19,7 +19,7 @@ from headway.providers.cloud.aws import prices
 from headway.providers.cloud.aws.clients import AwsClients
 from headway.providers.cloud.aws.network import AwsNetworks
 from headway.providers.cloud.aws.tags import filters, read_tags, specifications, tags_of
-from headway.providers.cloud.claims import read_claim, read_price
+from headway.providers.cloud.machine_labels import read_claim, read_price
 from headway.providers.cloud.refusals import CloudRefusal, NoCapacity, QuotaExceeded, Rejected
 
 DEBIAN_OWNER = "136693071363"  # the account of Debian's cloud team

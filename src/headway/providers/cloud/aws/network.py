@@ -12,7 +12,7 @@ from headway.domain.machines.rented import CloudNetwork
 from headway.errors import HeadwayError
 from headway.providers.cloud.aws.clients import AwsClients
 from headway.providers.cloud.aws.tags import filters, specifications, tag_list
-from headway.providers.cloud.claims import CLUSTER, SERVER
+from headway.providers.cloud.machine_labels import CLUSTER, SERVER
 from headway.providers.cloud.refusals import Rejected
 
 SUBNET_BITS = 4  # a network is divided into up to 16 subnets, one a zone

@@ -1,4 +1,4 @@
-"""The claims of what Headway makes at AWS (`providers.cloud.claims`) in the form of AWS's tags."""
+"""The labels of what Headway makes at AWS (`providers.cloud.machine_labels`) in the form of AWS's tags."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.providers.cloud.api import LaunchOrder
-from headway.providers.cloud.claims import CLUSTER, SERVER, labels_of
+from headway.providers.cloud.machine_labels import CLUSTER, SERVER, labels_of
 
 
 def tags_of(order: LaunchOrder) -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ from headway.domain.machines.rented import CloudNetwork, Instance, InstanceState
 from headway.errors import Unanswered, Unreachable
 from headway.providers.base import ReclaimNotice
 from headway.providers.cloud.api import LaunchOrder
-from headway.providers.cloud.claims import SERVER, labels_of, labels_of_claim, read_claim
+from headway.providers.cloud.machine_labels import SERVER, labels_of, labels_of_claim, read_claim
 from headway.providers.cloud.openstack.errors import error_of_fault
 from headway.providers.cloud.openstack.network import OpenStackNetworks
 from headway.providers.cloud.openstack.servers import (

@@ -11,7 +11,7 @@ from typing import Any
 from headway.catalog.gpu_types import GPU_TYPES
 from headway.domain.machines.offer import Offer
 from headway.domain.machines.rented import Instance, InstanceState
-from headway.providers.cloud.claims import MACHINE, read_claim, read_price
+from headway.providers.cloud.machine_labels import MACHINE, read_claim, read_price
 from headway.providers.cloud.openstack.errors import is_lack_of_capacity
 
 CLOUD = "openstack"

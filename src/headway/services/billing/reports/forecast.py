@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headway.billing import capacity as rules
 from headway.billing.capacity import Ends, allocated_between
-from headway.billing.demand_forecast import (
+from headway.billing.forecasts.demand_forecast import (
     FEWEST_DAYS,
     FULL,
     HISTORY_DAYS,
@@ -18,7 +18,7 @@ from headway.billing.demand_forecast import (
     fill_dates,
     forecast_days,
 )
-from headway.billing.wait_forecast import expected_waits
+from headway.billing.forecasts.wait_forecast import expected_waits
 from headway.domain.billing.ledger import DAY_S
 from headway.schemas.billing.forecast import (
     FillOut,

@@ -32,7 +32,7 @@ from headway.services.app_state import AppState
 from headway.services.jobs import actions, details, resume
 from headway.services.jobs.actions import Action
 from headway.services.jobs.clone import can_clone
-from headway.services.monitoring.efficiency import get_efficiency
+from headway.services.monitoring.job_efficiency import get_efficiency
 from headway.services.queue.pending_reasons import pending_reason
 from headway.services.queue.start_alternatives import load_start_alternatives
 from headway.web import form_idempotency

@@ -11,7 +11,7 @@ import yaml
 from headway.errors import NotFound
 from headway.schemas.billing.usage import RunLine, RunsOut
 from headway.schemas.jobs import JobOut, ScriptOut
-from headway.schemas.submission.services import ReplicaOut, ServiceOut
+from headway.schemas.serving.services import ReplicaOut, ServiceOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.schemas.serving.services import ReplicaOut, ServiceKeyOut, ServiceOut
 from headway.schemas.submission.run_request import ScriptLine
-from headway.schemas.submission.services import ReplicaOut, ServiceKeyOut, ServiceOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -9,7 +9,7 @@ from time import perf_counter
 
 import pytest
 
-from headway.domain.service_figures import ReplicaCounters
+from headway.domain.serving.service_figures import ReplicaCounters
 from headway.errors import Unreachable
 from headway.store.jobs.service_figures import ServiceMinute
 from tests.support.servers.service_lab import SERVICES, Lab, answered, open_lab, serving, start

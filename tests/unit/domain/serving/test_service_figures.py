@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from headway.domain.service_figures import ReplicaCounters, ServiceFigures, bucket_of, percentile_ms, sum_figures
+from headway.domain.serving.service_figures import (
+    ReplicaCounters,
+    ServiceFigures,
+    bucket_of,
+    percentile_ms,
+    sum_figures,
+)
 
 
 def test_figures_add_up_and_pass_through_json() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.billing.demand_forecast import (
+from headway.billing.forecasts.demand_forecast import (
     FEWEST_DAYS,
     HORIZON_DAYS,
     DayForecast,

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway.domain.service_proxy import ServerState
+from headway.domain.serving.service_proxy import ServerState
 from headway.errors import CommandFailed, Refused, Unanswered, Unreachable
 from headway.schemas.submission.submit_request import SubmitOut
 from tests.support.clusters import builders

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.slurm.signal_request import SignalRequest, requested_signal
+from headway.slurm.signal_option import SignalRequest, requested_signal
 
 
 @pytest.mark.parametrize(

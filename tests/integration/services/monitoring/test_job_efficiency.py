@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.cluster.monitoring.metric_queries import MetricQuery, MetricRow
-from headway.services.monitoring.efficiency import get_efficiency
+from headway.services.monitoring.job_efficiency import get_efficiency
 from tests.support.clusters import builders
 from tests.support.servers.server_fakes import Server, reading
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from headway.billing.capacity import percentile
-from headway.billing.wait_forecast import expected_waits, load_class
+from headway.billing.forecasts.wait_forecast import expected_waits, load_class
 
 
 @pytest.mark.parametrize(("share", "index"), [(0, 0), (0.69, 0), (0.7, 1), (0.85, 2), (0.949, 2), (0.95, 3), (1.0, 3)])
