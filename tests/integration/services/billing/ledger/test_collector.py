@@ -238,8 +238,9 @@ async def test_run_whose_node_boots_during_a_round_is_one_run(server: Server, ac
 
 async def test_month_is_read_again_after_the_clock_was_ahead(server: Server, accounting: Accounting) -> None:
     await round_at(server, 10 * H)
+    await round_at(server, 10 * H + 700)  # ten minutes ahead
     accounting.runs = [run(1, H, H + 60)]
-    await round_at(server, 9 * H)
+    await round_at(server, 10 * H + 120)
     assert await runs_of(server, 1) == [(H, H + 60, "COMPLETED")]
 
 
