@@ -45,6 +45,8 @@ def test_forecast_draws_past_band_and_all_gpus(demo: Site, page: Page) -> None:
             ("demo-1-1",), 8, 64, 1, None, 0, 0,
         )  # fmt: skip
         runs.append((run, [GroupAllocation("main", ("demo-1-1",), "h100", 8, 64, 8, 8)], 0))
+    older = demo.state.store.machine_lifetimes.record("demo", [("demo-1-9", "main")], [], [], today - 80 * 86400)
+    demo.run(older)
     demo.run(demo.state.store.runs.save("demo", runs))
     demo.goto(page, "/clusters/demo/costs?section=forecast")
     chart = page.get_by_role("img", name="GPU-hours by day, used and forecast")

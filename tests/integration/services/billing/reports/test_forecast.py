@@ -99,6 +99,10 @@ async def test_page_shows_the_figures_of_the_api(server: Server) -> None:
     page = (await ann.get("/clusters/lab/costs?section=forecast")).text
     for words in ("Error of a day", "1,442.00", "GPU-hours by day", "2026-10-16", "not expected"):
         assert words in page, words
+    team = f"?section=runs&period=2026-10&start={found['used'][0]['day']}&end={found['forecast'][0]['day']}&team=vision"
+    assert team.replace("&", "&amp;") in page
+    behind = (await ann.get(f"/clusters/lab/costs{team}")).text
+    assert "16 runs · 1,442.00 GPU-hours" in behind
     week = sum(day["gpu_hours"] for day in found["forecast"][:7])
     assert f"{week:,.2f}" in page
 
