@@ -25,10 +25,6 @@ from headway.store.db.rows import (
     PipelineRow,
     ProvisionedGroup,
     ProvisionedUser,
-    ReplicaRow,
-    ServiceEventRow,
-    ServiceKeyRow,
-    ServiceRow,
     SignIn,
     SweepRow,
     Token,
@@ -36,6 +32,7 @@ from headway.store.db.rows import (
     TrialRow,
     VolumeSpeedRow,
 )
+from headway.store.db.service_rows import ReplicaRow, ServiceEventRow, ServiceKeyRow, ServiceRow
 from headway.store.jobs.sweeps import SWEEP_ID
 from headway.store.store import Store, open_store
 

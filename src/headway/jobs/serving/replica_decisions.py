@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from headway.domain.slurm.job_states import RUNNING
 from headway.domain.slurm.nodes_and_jobs import OUT, JobState, NodeState
 from headway.jobs.serving.service_file import Service, warned_s
-from headway.store.db.rows import ReplicaRow
+from headway.store.db.service_rows import ReplicaRow
 
 COMING = ("submitting", "pending", "starting")
 SERVING = ("serving", "unhealthy")

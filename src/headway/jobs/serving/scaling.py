@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from headway.domain.serving.service_figures import ServiceFigures, percentile_ms
 from headway.jobs.pipelines.cron import parse_cron
 from headway.jobs.serving.service_file import Replicas, ScheduledReplicas
-from headway.store.db.rows import ReplicaRow
+from headway.store.db.service_rows import ReplicaRow
 
 FEWEST_ANSWERS = 20  # whose times count
 SETTLED_S = (

@@ -13,8 +13,8 @@ from headway.domain.slurm.job_states import ENDED
 from headway.errors import NotFound, Unreachable
 from headway.schemas.job_list import JobsPage
 from headway.schemas.jobs import ArrayOut, JobOut, JobStacksOut, ScriptOut
+from headway.schemas.lineage.lineage import LineageOut
 from headway.schemas.submission.job_field_types import GitIn
-from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.reruns import ResumeIn, RetryIn
 from headway.schemas.submission.run_request import RunIn, RunOptions, RunOut
 from headway.schemas.submission.submission_check import CheckJobIn, CheckJobOut

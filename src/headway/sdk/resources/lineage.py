@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from headway.schemas.submission.lineage_graph import LineageGraphOut
+from headway.schemas.lineage.lineage_graph import LineageGraphOut
 from headway.sdk.connection import Resource, cluster_path
 
 

@@ -16,9 +16,9 @@ from headway.errors import NotFound
 from headway.jobs.submission.batch_script import TASK_SUFFIX
 from headway.jobs.submission.job_folders import user_folders
 from headway.jobs.submission.resume_point import FOLDER
+from headway.schemas.lineage.lineage import LineageOut
 from headway.schemas.submission.exec_commands import ExecIn
 from headway.schemas.submission.job_field_types import GitIn
-from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.submit_request import SubmitIn
 from headway.services.access.concurrency_limits import command_slot
 from headway.services.access.ownership_rights import authorize_action, cluster_to_work_on

@@ -13,7 +13,7 @@ from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import Conflict, HeadwayError, NotFound, Refused, Unreachable
 from headway.jobs.pipelines.pipeline_file import stored_pipeline
 from headway.jobs.pipelines.step_plan import stored_results
-from headway.schemas.submission.lineage_graph import LineageGraphOut, LineageKind, LineageNodeOut
+from headway.schemas.lineage.lineage_graph import LineageGraphOut, LineageKind, LineageNodeOut
 from headway.services.access.ownership_rights import cluster_to_work_on, may_act_on
 from headway.services.access.role_rights import Principal, Right
 from headway.services.app_state import AppState

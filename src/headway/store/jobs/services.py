@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, select, update
 from headway.errors import Conflict, NotFound
 from headway.store.access.credential_cache import digest
 from headway.store.db import service_schema as t
-from headway.store.db.rows import ReplicaRow, ServiceEventRow, ServiceKeyRow, ServiceRow
+from headway.store.db.service_rows import ReplicaRow, ServiceEventRow, ServiceKeyRow, ServiceRow
 from headway.store.db.transactions import StorePart
 
 _KEY_PREFIX = "hws_"

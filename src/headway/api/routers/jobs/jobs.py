@@ -14,8 +14,8 @@ from headway.api.http.path_numbers import PathNumber
 from headway.schemas.base import API_PREFIX
 from headway.schemas.job_list import JobsPage, JobsQuery
 from headway.schemas.jobs import ArrayOut, JobOut, JobRunsOut, JobStacksOut, ScriptOut
+from headway.schemas.lineage.lineage import LineageOut
 from headway.schemas.submission.job_actions import JobsActionIn, JobsActionOut
-from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.start_alternatives import StartAlternativesOut
 from headway.services.jobs import details
 from headway.services.jobs.actions import act_on_job, act_on_jobs

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from headway.api.auth.dependencies import Member, State
 from headway.schemas.base import API_PREFIX
-from headway.schemas.submission.lineage_graph import LineageGraphOut
+from headway.schemas.lineage.lineage_graph import LineageGraphOut
 from headway.services.lineage.lineage_graph import lineage_graph
 
 router = APIRouter(prefix=f"{API_PREFIX}/clusters/{{name}}/lineage", tags=["jobs"])

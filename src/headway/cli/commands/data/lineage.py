@@ -13,7 +13,7 @@ from headway.cli.output.output_formats import Format, Output, print_json
 from headway.cli.output.terminal import without_control_characters
 
 if TYPE_CHECKING:
-    from headway.schemas.submission.lineage_graph import LineageGraphOut
+    from headway.schemas.lineage.lineage_graph import LineageGraphOut
 
 app = typer.Typer(
     help="Show what something was made of.", no_args_is_help=True, rich_markup_mode=None, add_completion=False

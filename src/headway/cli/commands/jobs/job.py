@@ -21,7 +21,7 @@ from headway.domain.slurm.job_states import ENDED, WAITING
 
 if TYPE_CHECKING:
     from headway.schemas.jobs import ArrayOut, JobOut
-    from headway.schemas.submission.lineage import LineageOut
+    from headway.schemas.lineage.lineage import LineageOut
     from headway.schemas.submission.submit_request import SubmitOut
 
 _PASSING = "/tmp/headway-"  # the temporary path of a submitted script, which no longer exists

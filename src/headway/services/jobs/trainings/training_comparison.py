@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
 
-from headway.schemas.submission.lineage import LineageOut
+from headway.schemas.lineage.lineage import LineageOut
 from headway.schemas.trainings import DifferenceOut, TrainingComparisonOut
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

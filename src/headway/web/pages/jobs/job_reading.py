@@ -12,7 +12,7 @@ from headway.domain.cluster import Cluster
 from headway.domain.slurm.nodes_and_jobs import JobState
 from headway.errors import HeadwayError, NotAllowed, NotFound
 from headway.schemas.jobs import ScriptOut
-from headway.schemas.submission.lineage import LineageOut
+from headway.schemas.lineage.lineage import LineageOut
 from headway.services.access.ownership_rights import authorize_action
 from headway.services.access.role_rights import Principal
 from headway.services.app_state import AppState

@@ -11,7 +11,7 @@ from fastapi import Query
 from starlette.responses import Response
 
 from headway.api.auth.dependencies import Member, State
-from headway.schemas.submission.lineage_graph import LineageGraphOut, LineageNodeOut
+from headway.schemas.lineage.lineage_graph import LineageGraphOut, LineageNodeOut
 from headway.services.lineage.lineage_graph import lineage_graph
 from headway.web.page_routes import page_router
 from headway.web.rendering import render

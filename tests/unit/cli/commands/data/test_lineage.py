@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headway.schemas.submission.lineage_graph import LineageGraphOut, LineageNodeOut
+from headway.schemas.lineage.lineage_graph import LineageGraphOut, LineageNodeOut
 from tests.support.cli_fakes import Cli, cli
 
 __all__ = ["cli"]  # a fixture

@@ -8,8 +8,8 @@ import pytest
 
 from headway.errors import NotFound
 from headway.schemas.jobs import ArrayOut, JobStacksOut, ProgressOut, RankStackOut
+from headway.schemas.lineage.lineage import LineageOut
 from headway.schemas.submission.job_field_types import GitIn
-from headway.schemas.submission.lineage import LineageOut
 from headway.schemas.submission.reruns import ResumeIn, RetryIn
 from headway.schemas.submission.submit_request import SubmitOut
 from headway.schemas.training_metrics import (
